@@ -52,14 +52,18 @@ async def choose_model(
     Where a server has to be asked for its models, a ModelError says why it did not answer.
     """
     name = chosen_provider(choice, secret)
-    if name is None:
-        return await _local_model(choice, secret, client, env)
-    chosen = adapter(name)
+    chosen = adapter(name or "ollama")
     base_url, key, setting = _place(chosen, choice, secret, env)
+    make = _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)
+    if name is None:
+        return await _local_model(choice, make, env)
     is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
     if is_own and chosen.rank is not None and not key:
-        raise _no_key_error(chosen)
-    make = _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)
+        raise NoModelError(
+            f"there is no key for {name}: {key_name(name)} is not set",
+            "no_key",
+            [f"`onetool auth set {name}` keeps one; {key_name(name)} in the environment does as well"],
+        )
     if named := choice.model or (chosen.model if is_own else None):
         return make(named)
     return await _first_listed(make)
@@ -123,22 +127,10 @@ def _known_provider(name: str) -> str:
     )
 
 
-def _no_key_error(chosen: Adapter) -> NoModelError:
-    key = key_name(chosen.name)
-    return NoModelError(
-        f"there is no key for {chosen.name}: {key} is not set",
-        "no_key",
-        [f"`onetool auth set {chosen.name}` keeps one; {key} in the environment does as well"],
-    )
-
-
 # A local Ollama
 
 
-async def _local_model(choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
-    ollama = adapter("ollama")
-    base_url, key, setting = _place(ollama, choice, secret, env)
-    make = _maker(ollama, base_url or ollama.base_url, key, client, choice.timeout, setting)
+async def _local_model(choice: ModelChoice, make: Callable[[str], ModelClient], env: Mapping[str, str]) -> ModelClient:
     try:
         names = await make("").names(PROBE)
     except ModelError:

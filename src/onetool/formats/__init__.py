@@ -15,7 +15,7 @@ from onetool.core import model_providers
 from onetool.core.errors import UnknownProviderError
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import may_be_content, wrapped_schema
-from onetool.core.text import did_you_mean
+from onetool.core.text import or_rather
 from onetool.formats.gemini import gemini_parameters
 from onetool.formats.json_schema import plain_parameters, thaw
 
@@ -36,9 +36,8 @@ def find_provider(provider: str) -> Provider:
     """The provider of that name, or an error that tells the known ones."""
     if provider in PROVIDERS:
         return PROVIDERS[provider]
-    message = f"provider {provider!r} is not supported; the supported ones are {', '.join(PROVIDERS)}"
-    hint = did_you_mean(str(provider), PROVIDERS, most=1)
-    raise UnknownProviderError(f"{message}; {hint}" if hint else message)
+    known = f"{', '.join(PROVIDERS)}{or_rather(str(provider), PROVIDERS)}"
+    raise UnknownProviderError(f"provider {provider!r} is not supported; the supported ones are {known}")
 
 
 def _function(spec: ToolSpec, name: str) -> Tool:
