@@ -13,6 +13,7 @@ from upstream import Reply, Upstream
 from onetool.ask import model_choice
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.model_choice import ModelChoice, choose_model, ollama_url
+from onetool.ask.providers import ranked_providers
 from onetool.core.model_providers import PROVIDERS
 from onetool.http.client import HttpClient
 
@@ -128,7 +129,7 @@ def test_a_base_url_that_is_none(refused):
 def test_there_is_nothing(refused):
     error = refused()
     assert error.reason == "no_provider"
-    assert f"no key for openai, anthropic, gemini, and no Ollama answers at {NOWHERE}" in str(error)
+    assert f"no key for {', '.join(ranked_providers())}, and no Ollama answers at {NOWHERE}" in str(error)
     ways = "\n".join(error.hints)
     assert len(error.hints) <= 4
     for way in ("onetool auth set openai", "anthropic", "gemini", "ollama serve", "base_url", "OLLAMA_HOST"):

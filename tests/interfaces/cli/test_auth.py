@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from helpers import cli, start, trusted
 
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.state_folders import IGNORED
 
 KEY = "sk-live-0123456789"
@@ -203,7 +204,7 @@ def test_a_linked_file_stays_a_link(tmp_path, own_home):
     ("name", "told"),
     [
         ("opnai", "did you mean openai?"),
-        ("acme", "(anthropic, gemini, ollama, openai)."),
+        ("acme", f"({', '.join(PROVIDERS)})."),
         ("Acme", "auth set Acme --secret"),
     ],
 )
