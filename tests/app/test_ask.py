@@ -11,6 +11,7 @@ from helpers import forever
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
+from onetool.core.model_providers import PROVIDERS
 from onetool.sources.bundles.names import derived_id
 
 NOTES = """
@@ -574,7 +575,7 @@ def test_the_persons_own_config_says_it(own_home, monkeypatch):
     assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "mine-0123456789"
 
 
-@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini", "anthropic"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_session_goes_on_with_every_provider(tmp_path, provider):
     with Harness(tmp_path, provider="openai") as harness:
         harness.model.will(

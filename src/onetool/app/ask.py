@@ -43,9 +43,10 @@ from onetool.ask.model_choice import (
     model_lister,
 )
 from onetool.ask.prompts import MUCH_TEXT, AskTask
-from onetool.ask.providers import NAMES, adapter
+from onetool.ask.providers import adapter
 from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
 from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.principal import allowed_by_both, lasting_owner
 from onetool.http.files import FileContent
 
@@ -324,7 +325,7 @@ class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def model_overview(service: AskService, within: Collection[str] | None) -> ModelOverview:
     """`within` are the tools that may be called; None allows all."""
-    providers = await asyncio.gather(*(_known_provider(service, name) for name in NAMES))
+    providers = await asyncio.gather(*(_known_provider(service, name) for name in PROVIDERS))
     by_name = {one.id: one for one in providers}
     choice = service.choice(None)
     name = await asyncio.to_thread(lambda: chosen_provider(choice, keys_for(service.runtime.config, choice)))
@@ -344,7 +345,8 @@ async def _known_provider(service: AskService, name: str) -> KnownProvider:
         listed = await _listed(service, choice, secret)
         is_there, missing, further = listed is not None or choice.base_url is not None, OLLAMA_SETTING, listed or []
     else:
-        is_there, missing, further = bool(await asyncio.to_thread(secret, own.key)), own.key, [own.model]
+        missing, further = key_name(name), [own.model]
+        is_there = bool(await asyncio.to_thread(secret, missing))
     models = tuple(dict.fromkeys(filter(None, [choice.model, *further])))
     return KnownProvider(id=name, models=models, is_configured=is_there, missing=UNSET if is_there else missing)
 

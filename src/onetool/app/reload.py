@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from onetool.config import Config, Found, find, load_config
-from onetool.config.code_changes import has_other_includes, without_new_code
 from onetool.config.find import project_files, trust_store
 from onetool.config.load import add_servers, code_files, pack_paths, setting_files
 from onetool.config.model import ServerSettings
@@ -179,6 +178,7 @@ class Reloader:
             self.take_stamps()
 
     def _reload_settings(self) -> bool:
+        from onetool.config.code_changes import has_other_includes, without_new_code
         from onetool.services.file_watcher import changed_files, snapshot
 
         before, code = self.take_stamps()

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from onetool.core.errors import ToolFailure
 from onetool.core.redaction import MASK
+from onetool.http.allowed_hosts import binding_command
 from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for, with_header
 from onetool.http.client import HttpContext
 from onetool.http.definition import OAuth2, RequestStep, ToolLimits, sending_seconds
@@ -247,7 +248,7 @@ def _notes(request: ToolRequest, filled: "HttpRequest", outside: HttpContext) ->
             if not asks_elsewhere:
                 outside.check_secret(name, filled.url)
             if find(name) is None:
-                notes.append(f"the secret {name} is not set: onetool auth set {name}")
+                notes.append(f"the secret {name} is not set: {binding_command(name)}")
         except ToolFailure as refusal:
             notes.append("; ".join([str(refusal), *refusal.hints]))
     if asks_elsewhere:

@@ -15,6 +15,7 @@ from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, SESSION_ID, check_id
+from onetool.core.model_providers import ProviderName
 from onetool.core.principal import is_pattern
 from onetool.interfaces.asgi import HttpError, encode
 from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
@@ -59,7 +60,7 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     new_session: Annotated[bool, Meta(description="Refuse a session that exists already.")] = False
     with_tools: Annotated[bool | UnsetType, Meta(description="false: no tool can run.")] = UNSET
     tool_allow: Names | None = None
-    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
+    provider: ProviderName | None = None
     model: Annotated[Word | None, Meta(description="As the provider calls it.")] = None
     system: Annotated[str | None, Meta(description="Replaces the server's system prompt.")] = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
