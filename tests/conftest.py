@@ -27,7 +27,7 @@ def empty_homes():
     for number in count():
         home = FOLDER / f"home{number}"
         home.mkdir(mode=0o700)
-        while not os.listdir(home):
+        while home.is_dir() and not os.listdir(home):
             yield home
 
 

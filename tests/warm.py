@@ -183,7 +183,7 @@ def _tell_end(process: int, pid: int, its_end: int) -> None:
 
 
 def _tell(file: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody waits for it any more
+    with suppress(ConnectionError):  # nobody waits for it any more
         os.write(file, b"%d\n" % number)
 
 

@@ -219,6 +219,7 @@ def test_whatever_is_raised_is_an_error_of_a_few_lines(app, code):
 
 # What this process itself does with code: it parses it, and looks at it, before anything is fed.
 
+
 @pytest.mark.parametrize(
     ("begin", "again", "end"),
     [
