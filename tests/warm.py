@@ -155,18 +155,41 @@ def _main(control: socket.socket, others: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # else the first collection of each command would copy all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who runs the tests: it ends when they do
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who mind the commands
+    running: dict[int, tuple[int, int]] = {}  # by file of the process: its id, and where its end is told
     while True:
-        for ready in select.select([control, others], [], [])[0]:
+        for ready in select.select([control, others, *running], [], [])[0]:
+            if ready in running:
+                _tell_end(ready, *running.pop(ready))
+                continue
             files = _files(control) if ready is control else _files_of_client(others.accept()[0])
             if not files:
                 return
-            if os.fork() == 0:
+            *given, its_end, order = files
+            pid = os.fork()
+            if pid == 0:
                 control.close()
                 others.close()
-                _mind(*files)
-            for file in files:
-                os.close(file)
+                _close(its_end, *running, *(end for _, end in running.values()))
+                _be_the_command(*given, order)
+            _close(*given, order)
+            _tell(its_end, pid)
+            running[os.pidfd_open(pid)] = pid, its_end
+
+
+def _tell_end(process: int, pid: int, its_end: int) -> None:
+    _, status = os.waitpid(pid, 0)
+    _tell(its_end, status)
+    _close(process, its_end)
+
+
+def _tell(file: int, number: int) -> None:
+    with suppress(ConnectionError):  # nobody waits for it any more
+        os.write(file, b"%d\n" % number)
+
+
+def _close(*files: int) -> None:
+    for file in files:
+        os.close(file)
 
 
 def _files(connection: socket.socket) -> "array.array[int]":
@@ -192,21 +215,6 @@ def _import_everything() -> None:
             importlib.import_module(name)
 
 
-def _mind(its_in: int, its_out: int, its_errors: int, its_end: int, order: int) -> None:
-    """Start a command, wait for it, and say how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = os.fork()
-    if pid == 0:
-        os.close(its_end)
-        _be_the_command(its_in, its_out, its_errors, order)
-    for file in (its_in, its_out, its_errors, order):
-        os.close(file)
-    os.write(its_end, b"%d\n" % pid)
-    _, status = os.waitpid(pid, 0)
-    os.write(its_end, b"%d\n" % status)
-    os._exit(0)
-
-
 def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.lseek(order, 0, os.SEEK_SET)
@@ -214,8 +222,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
         wanted = json.loads(file.read())
     for number, file in enumerate((its_in, its_out, its_errors)):
         os.dup2(file, number)
-    for file in {its_in, its_out, its_errors}:
-        os.close(file)
+    _close(*{its_in, its_out, its_errors})
     if sys.stdout.isatty():
         sys.stdout.reconfigure(line_buffering=True)
     if wanted["new_session"]:
