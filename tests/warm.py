@@ -190,6 +190,27 @@ def _import_everything() -> None:
     for name in (*found, *ALSO):
         if name != "onetool.__main__":
             importlib.import_module(name)
+    _shorten_polls()
+
+
+# Seconds between two looks. A look that comes sooner changes nothing but how long a test waits for it.
+POLLS = {
+    "onetool.app.bundles.EVERY": 0.1,
+    "onetool.app.reload.POLL_S": 0.1,
+    "onetool.interfaces.cli.audit.POLL_S": 0.05,
+    "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,
+    "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
+    "onetool.services.stats.storage.GATHER_SECONDS": 0.1,
+    "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,
+    "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.1,
+}
+
+
+def _shorten_polls() -> None:
+    for place, seconds in POLLS.items():
+        module, _, name = place.rpartition(".")
+        assert hasattr(sys.modules[module], name), f"{place} has moved"
+        setattr(sys.modules[module], name, seconds)
 
 
 def _mind(its_in: int, its_out: int, its_errors: int, its_end: int, order: int) -> None:
