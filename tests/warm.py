@@ -190,7 +190,7 @@ def _import_everything() -> None:
     for name in (*found, *ALSO):
         if name != "onetool.__main__":
             importlib.import_module(name)
-    _shorten_polls()
+    _set_constants(POLLS)
 
 
 # Seconds between two looks. A look that comes sooner changes nothing but how long a test waits for it.
@@ -204,13 +204,15 @@ POLLS = {
     "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,
     "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.1,
 }
+# Other constants for one command, as JSON. A test that sets some passes without them, too, after a longer wait.
+CONSTANTS = "WARM_CONSTANTS"
 
 
-def _shorten_polls() -> None:
-    for place, seconds in POLLS.items():
+def _set_constants(values: dict[str, Any]) -> None:
+    for place, value in values.items():
         module, _, name = place.rpartition(".")
         assert hasattr(sys.modules[module], name), f"{place} has moved"
-        setattr(sys.modules[module], name, seconds)
+        setattr(sys.modules[module], name, value)
 
 
 def _mind(its_in: int, its_out: int, its_errors: int, its_end: int, order: int) -> None:
@@ -246,6 +248,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
+    _set_constants(json.loads(os.environ.pop(CONSTANTS, "{}")))
     code, script = 1, wanted["script"]
     sys.argv = [script or "onetool", *wanted["args"]]
     sys.path[0] = str(Path(script).parent) if script else wanted["cwd"]

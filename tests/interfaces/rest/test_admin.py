@@ -4,20 +4,14 @@ import json
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from interfaces.rest.served import PATIENCE, TOKEN, Api, problem
+from sources.mcp_servers.harness import block_of
 
 KEY = {"Authorization": f"Bearer {TOKEN}"}
 COMMAND = {"mcpServers": {"clock": {"command": sys.executable, "args": ["-c", "pass"]}}}
 ADDRESS = {"mcpServers": {"docs": {"url": "http://127.0.0.1:9/mcp"}}}
-DESCRIBED = Path(__file__).with_name("described.py")
-
-
-def described(words, **more):
-    """A server whose tools have the description that stands in a file."""
-    return {"command": sys.executable, "args": ["-S", str(DESCRIBED), str(words)], **more}
 
 
 def served(folder, **config):
@@ -115,7 +109,7 @@ def test_trusting_a_folder(guarded, tmp_path):
 def test_approving_a_servers_changes(guarded, start, tmp_path):
     words = tmp_path / "words"
     words.write_text("Gives one.")
-    block = described(words, pin=True)
+    block = block_of("described", words, pin=True)
     assert guarded.ask("POST", "/tools/imports/servers", {"mcpServers": {"s": block}}).status_code == 200
     first = guarded.ask("POST", "/tools/servers/s/approve?dryRun=true", {})
     assert first.status_code == 200, first.text

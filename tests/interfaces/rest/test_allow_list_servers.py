@@ -4,7 +4,8 @@ import sys
 
 import pytest
 from helpers import until
-from interfaces.rest.test_admin import described, served
+from interfaces.rest.test_admin import served
+from sources.mcp_servers.harness import block_of
 
 LOG_LINE = "no database at db.internal, password=LOGPW123"
 
@@ -19,7 +20,7 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def servers(home):
     return {
-        "srv": described(home / "words"),
+        "srv": block_of("described", home / "words"),
         "die": {"command": sys.executable, "args": ["-c", f"raise SystemExit({LOG_LINE!r})"]},
     }
 

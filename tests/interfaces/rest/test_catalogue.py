@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import cli, until
 from interfaces.rest.served import Api, problem, sign_in_as_admin
+from sources.mcp_servers.harness import block_of
 
 from onetool.sources.bundles.derived import slug_of
 from onetool.sources.bundles.names import check_id, check_slug
@@ -22,7 +23,7 @@ def fail(why: str) -> str:
     raise ValueError(why)
 '''
 CLOCK = {"command": str(Path(sys.executable).with_name("mcp-server-time"))}
-LIGHT_CLOCK = {"command": sys.executable, "args": ["-S", str(Path(__file__).with_name("light_clock.py"))]}
+LIGHT_CLOCK = block_of("light_clock")
 GONE = {"command": "/nonexistent/server"}
 
 ALIKE = ("sky.a-b", "sky.a_b", "sky.a_b-c", "sky.a-b-c")
@@ -330,7 +331,7 @@ def test_another_config_of_the_same_folder_sees_nothing_of_it(home, own):
         assert "moon" not in tools(own)
         assert tools(other)["weather"]["id"] == tools(own)["weather"]["id"]
         shared = other.bundle(slug="shared")
-        assert own.get(shared).status_code == 200
+        until(lambda: own.get(shared).status_code == 200)  # what another process has written is looked for now and then
         assert {"my_sums.add_two", "sky.blue"} <= set(tools(own))
         fail = tools(own)["my_sums.fail"]
         assert own.ask("PATCH", place(fail), {"isEnabled": False}).status_code == 200

@@ -5,16 +5,17 @@ import sys
 import pytest
 from helpers import until
 from interfaces.rest.served import problem, sign_in_as_admin
-from interfaces.rest.test_admin import DESCRIBED, KEY, TOKEN, described, served
+from interfaces.rest.test_admin import KEY, TOKEN, served
 from interfaces.rest.test_openapi import checker
 from sources.mcp_servers.authority import Authority, visit
+from sources.mcp_servers.harness import block_of
 
 HTTP = {"token": TOKEN}
 
 
 def block(folder, words="Gives one.", **more):
     (folder / "words").write_text(words)
-    return described(folder / "words", **more)
+    return block_of("described", folder / "words", **more)
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_servers_are_listed_with_what_is_wrong(api):
     assert (one["isEnabled"], one["tools"], one["transport"], one["changed"]) == (True, 2, "stdio", 0)
     assert (one["needsLogin"], one["refused"]) == (False, False)
     assert one["since"]
-    assert str(DESCRIBED) in one["command"]
+    assert "described.py" in one["command"]
     assert "no such luck" in found["gone"]["error"]
     assert found["gone"]["hints"] == ["onetool servers logs gone"]
     assert found["off"]["isEnabled"] is False

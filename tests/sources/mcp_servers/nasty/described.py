@@ -1,13 +1,8 @@
-"""An MCP server whose tools `one` and `hidden` have the description that a file has when it starts.
-
-It runs as `python -S described.py FILE`: the standard library is all that it needs.
-"""
+"""A server whose tools `one` and `hidden` have the description that stands in a file: `described.py FILE`."""
 
 import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parents[2] / "sources" / "mcp_servers" / "nasty"))
 
 from wire import Call, Server, text, tool
 
