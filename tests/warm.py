@@ -193,16 +193,16 @@ def _import_everything() -> None:
     _set_constants(POLLS)
 
 
-# Seconds between two looks. A look that comes sooner changes nothing but how long a test waits for it.
+# Seconds between two looks. A look that comes sooner changes nothing but how long a test waits, and costs a little CPU.
 POLLS = {
-    "onetool.app.bundles.EVERY": 0.1,
-    "onetool.app.reload.POLL_S": 0.1,
+    "onetool.app.bundles.EVERY": 0.2,
+    "onetool.app.reload.POLL_S": 0.2,
     "onetool.interfaces.cli.audit.POLL_S": 0.05,
     "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,
     "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
     "onetool.services.stats.storage.GATHER_SECONDS": 0.1,
     "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,
-    "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.1,
+    "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.2,
 }
 # Other constants for one command, as JSON. A test that sets some passes without them, too, after a longer wait.
 CONSTANTS = "WARM_CONSTANTS"
