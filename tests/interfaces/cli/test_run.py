@@ -159,11 +159,8 @@ def terminal(args, cwd, lines):
             shown += os.read(leader, 65536).decode()
         except OSError:
             break
-        if (
-            waiting
-            and not isinstance(waiting[0], Shown)
-            and (now := shown.count(">>> ") + shown.count("... ")) > prompts
-        ):
+        now = shown.count(">>> ") + shown.count("... ")
+        if waiting and not isinstance(waiting[0], Shown) and now > prompts:
             prompts = now
             os.write(leader, waiting.pop(0).encode())
         if len(waiting) > 1 and isinstance(waiting[0], Shown) and waiting[0] in shown:

@@ -156,9 +156,10 @@ def removed(server, model, begin):
 def expired(server, model, begin):
     """A machine that is slow may find it expired before everything has begun: then it gets more time."""
     for seconds in (2, 4, 8, 16, 32):
-        expires = datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
-        all_begun = begin(stored(server, "add", f"expires-{seconds}", "--expires", expires))
+        expires = datetime.fromtimestamp(time.time() + seconds, UTC)
+        all_begun = begin(stored(server, "add", f"expires-{seconds}", "--expires", expires.isoformat()))
         if all(all_begun.values()):
+            until(lambda at=expires: datetime.now(UTC) >= at)
             return all_begun
     raise AssertionError("it never began")
 

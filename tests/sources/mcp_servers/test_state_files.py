@@ -107,7 +107,7 @@ def test_and_its_server_can_be_used(harness, remembered, shape):
         assert call(app, "one.echo", text="x").data == "x"
 
 
-@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(memory=memories | values)
 def test_a_file_of_any_shape_stops_nobody(remembered, memory):
     with remembered(memory) as app:
