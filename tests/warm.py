@@ -213,6 +213,29 @@ def _import_everything() -> None:
     for name in (*found, *ALSO):
         if name != "onetool.__main__":
             importlib.import_module(name)
+    _set_constants(POLLS)
+
+
+# Seconds between two looks. A look that comes sooner changes nothing but how long a test waits, and costs a little CPU.
+POLLS = {
+    "onetool.app.bundles.EVERY": 0.2,
+    "onetool.app.reload.POLL_S": 0.2,
+    "onetool.interfaces.cli.audit.POLL_S": 0.05,
+    "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,
+    "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
+    "onetool.services.stats.storage.GATHER_SECONDS": 0.1,
+    "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,
+    "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.2,
+}
+# Other constants for one command, as JSON. A test that sets some passes without them, too, after a longer wait.
+CONSTANTS = "WARM_CONSTANTS"
+
+
+def _set_constants(values: dict[str, Any]) -> None:
+    for place, value in values.items():
+        module, _, name = place.rpartition(".")
+        assert hasattr(sys.modules[module], name), f"{place} has moved"
+        setattr(sys.modules[module], name, value)
 
 
 def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> None:
@@ -232,6 +255,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
+    _set_constants(json.loads(os.environ.pop(CONSTANTS, "{}")))
     code, script = 1, wanted["script"]
     sys.argv = [script or "onetool", *wanted["args"]]
     sys.path[0] = str(Path(script).parent) if script else wanted["cwd"]

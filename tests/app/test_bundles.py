@@ -314,7 +314,8 @@ def test_a_broken_file_is_told_and_the_others_are_served(app, tmp_path):
         assert other.health()["registry"]["status"] == "degraded"
 
 
-def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path):
+def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path, monkeypatch):
+    monkeypatch.setattr("onetool.app.bundles.EVERY", 0.05)
     bundle(app, say=ECHO)
     (file,) = tmp_path.glob("bundles/mine-*/tools/say@1.json")
     app.tools()

@@ -37,6 +37,7 @@ Read = tuple[Catalogue, Catalogue]
 Apply = Callable[[Config, Read], None]
 
 WatchMode = Literal["everything", "settings"]
+POLL_S = 1.0  # between two looks at the files
 
 
 class Reloader:
@@ -329,7 +330,9 @@ class ConfigWatcher:
             from onetool.services.file_watcher import FileWatcher
 
             self._reloader.take_stamps()
-            self._watcher = FileWatcher(self._reloader.files, self._reload_on_change, since=self._reloader.read_at)
+            self._watcher = FileWatcher(
+                self._reloader.files, self._reload_on_change, every=POLL_S, since=self._reloader.read_at
+            )
 
     def close(self) -> None:
         if self._watcher is not None:

@@ -21,28 +21,31 @@ def listed(folder, **env):
     return {row["name"]: row["source"] for row in json.loads(done.stdout)}
 
 
-@pytest.mark.parametrize(
-    ("provider", "name"),
-    [
-        ("openai", "OPENAI_API_KEY"),
-        ("gemini", "GEMINI_API_KEY"),
-        ("anthropic", "ANTHROPIC_API_KEY"),
-        ("ollama", "OLLAMA_API_KEY"),
-        ("BRAVE_API_KEY", "BRAVE_API_KEY"),
-    ],
-)
-def test_set_list_remove(tmp_path, own_home, provider, name):
-    done = cli("auth", "set", provider, cwd=tmp_path, stdin=f"{KEY}\n")
-    assert done.returncode == 0
-    assert KEY not in done.stdout + done.stderr
+NAMES = {
+    "openai": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "ollama": "OLLAMA_API_KEY",
+    "BRAVE_API_KEY": "BRAVE_API_KEY",
+}
+
+
+def test_set_list_remove(tmp_path, own_home):
     file = own_home / ".onetool" / "secrets.yaml"
-    assert f"A running server that uses {file} reads it by itself" in done.stderr
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert file.with_name(".gitignore").read_text() == IGNORED
-    assert listed(tmp_path)[name] == "file"
-    assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
-    assert not listed(tmp_path).get(name)
-    assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 1
+    for provider in NAMES:
+        done = cli("auth", "set", provider, cwd=tmp_path, stdin=f"{KEY}\n")
+        assert done.returncode == 0
+        assert KEY not in done.stdout + done.stderr
+        assert f"A running server that uses {file} reads it by itself" in done.stderr
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert file.with_name(".gitignore").read_text() == IGNORED
+    known = listed(tmp_path)
+    assert [known[name] for name in NAMES.values()] == ["file"] * len(NAMES)
+    for provider in NAMES:
+        assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
+    known = listed(tmp_path)
+    assert not any(known.get(name) for name in NAMES.values())
+    assert cli("auth", "remove", "openai", cwd=tmp_path).returncode == 1
 
 
 def test_a_key_is_typed_without_echo(tmp_path, own_home):

@@ -85,6 +85,15 @@ def status_of(site, path, method, headers=(), sent_body=b"{}"):
     return status, body
 
 
+def statuses(site, tried, headers=()):
+    """The status and the body of each (path, method), asked one after the other in one loop."""
+
+    async def ask():
+        return {case: await exchange(site, *case, headers) for case in tried}
+
+    return {case: (status, body) for case, (status, _, body) in asyncio.run(ask()).items()}
+
+
 async def exchange(site, path, method, headers=(), sent_body=b"{}"):
     """The same, with the headers: for several in one loop."""
     sent, began = [], asyncio.Event()

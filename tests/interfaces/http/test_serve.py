@@ -370,7 +370,7 @@ def test_streams_are_told_to_end(serve):
 
 
 def test_what_takes_too_long_is_told_that_the_server_stops(serve):
-    server = serve(limits={"patience_s": 1})
+    server = serve(limits={"patience_s": 0.3})
     with asked(server, "/mcp?file=never") as client:
         assert stopped(server) == 0
         reply = server.read(client)
@@ -388,7 +388,7 @@ def test_who_asks_twice_does_not_have_to_wait(serve, number):
 
 
 def test_a_client_that_does_not_read_does_not_keep_it_from_stopping(serve):
-    server = serve(limits={"patience_s": 1})
+    server = serve(limits={"patience_s": 0.3})
     with asked(server, "/mcp?flood"):
         assert stopped(server) == 0
 
