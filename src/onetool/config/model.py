@@ -31,6 +31,7 @@ from msgspec import UNSET, Meta
 from onetool.config.cluster import ClusterConfig
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
+from onetool.core.model_providers import ProviderName
 from onetool.core.principal import Rate, Role
 from onetool.core.text import count_tokens, lazy_pattern, read_time
 from onetool.services.secrets import Secret, Secrets
@@ -318,7 +319,7 @@ class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):
 class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The model behind `onetool ask`. Its key is a secret: see `onetool auth`."""
 
-    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
+    provider: ProviderName | None = None
     model: Name | None = None
     base_url: Name | None = None
     max_steps: Count = 8

@@ -11,6 +11,7 @@ from hashlib import sha256
 
 import httpx
 import pytest
+import warm
 from helpers import cli
 from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
@@ -166,7 +167,8 @@ def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
 
 
 def test_who_signs_out_is_told_if_others_do_not_learn_of_it(serve, tmp_path):
-    server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
+    soon = {warm.CONSTANTS: '{"onetool.interfaces.http.login_sessions.PATIENCE_S": 0.1}'}
+    server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state"), **soon})
     session = session_of(server)
     lock = os.open(tmp_path / "state" / "page_sessions" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     assert flock.take(lock)

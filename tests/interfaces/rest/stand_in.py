@@ -37,7 +37,6 @@ def main(options):
     from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
     from onetool.interfaces.rest.app import RestApp
-    from onetool.interfaces.rest.docs import docs
     from onetool.interfaces.rest.openapi import openapi
     from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
     from onetool.interfaces.rest.routing import check_route
@@ -48,7 +47,6 @@ def main(options):
     routes = [
         Route("/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
         Route("/openapi.json", openapi(app), methods=READ),
-        Route("/docs", docs(app), methods=READ, is_page=True),
     ]
     credentials = Credentials(app.config.http, calls_only=options.get("allowed") is not None)
     site = HttpApp(routes, AccessRules(app.config.http, place, credentials), 1024**2, app.runtime.redact)

@@ -11,10 +11,10 @@ has the examples of one owner, by the id of the tool. Its key is a hash: an owne
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.text import did_you_mean
 from onetool.database.documents import Documents
@@ -119,7 +119,7 @@ class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
     """The examples of a tool as somebody sees them: those of the tool first, then one's own."""
 
     examples: tuple[ToolExample, ...]
-    own: tuple[str, ...] | UnsetType = UNSET  # names of those that are one's own
+    own: Annotated[tuple[str, ...] | UnsetType, Meta(description="Names of the caller's own examples.")] = UNSET
 
 
 def own_documents(folder: Path) -> FileDocuments:
