@@ -21,7 +21,7 @@ from onetool.database import DatabaseAwayError, documents
 from onetool.services.access_tokens import (
     DOCUMENT,
     PREFIX,
-    TokenFileError,
+    TokenStoreError,
     TokenNameError,
     TokenStore,
     token_digest,
@@ -266,7 +266,7 @@ def test_a_file_that_does_not_count_lets_nobody_in_and_says_so(damage, store, ca
     assert str(store.file) in store.problem
     assert store.guards  # who shows nothing is not let in, either
     for ask in (store.list, lambda: store.named("ci"), lambda: store.add("x"), lambda: store.revoke("ci")):
-        with pytest.raises(TokenFileError, match="is not used, because"):
+        with pytest.raises(TokenStoreError, match="is not used, because"):
             ask()
     assert written(store.file) == before
     assert token_hash(text)[10:] not in caplog.text
@@ -306,7 +306,7 @@ def test_what_cant_be_written_changes_nothing_and_is_told(how, store, monkeypatc
         store.file.parent.rename(tmp_path / "moved")
         store.file.parent.symlink_to(tmp_path / "moved")
     for act in (lambda: store.add("x"), lambda: store.revoke("ci"), lambda: store.revoke_hash(HASH, "y")):
-        with pytest.raises(TokenFileError, match=r"can't be written \(.+\): nothing was changed"):
+        with pytest.raises(TokenStoreError, match=r"can't be written \(.+\): nothing was changed"):
             act()
     assert store.file.read_bytes() == before
     assert store.find(token_digest(text))
@@ -483,5 +483,5 @@ def test_tokens_of_before_keep_a_server_closed_and_let_nobody_in(tmp_path):
 def test_a_sealed_file_elsewhere_is_not_called_damaged(tmp_path):
     sealed = TokenStore(tmp_path / "tokens", key_file=tmp_path / "key")
     sealed.add("ci")
-    with pytest.raises(TokenFileError, match="sealed for the folder of a project"):
+    with pytest.raises(TokenStoreError, match="sealed for the folder of a project"):
         TokenStore(tmp_path / "tokens").list()

@@ -86,6 +86,7 @@ class App:
             recorders=self._recorders,
             audit=self.audit,
             database=self._database.get,
+            state=self._database.state,
             rates=self._database.rates,
         )
         self.catalog = self._make_catalog(config, registry)
@@ -479,6 +480,7 @@ class App:
                 self._recorders,
                 self.audit,
                 self._database.get,
+                self._database.state,
                 self._database.rates,
             )
             self.audit.set_config(config)

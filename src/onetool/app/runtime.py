@@ -46,13 +46,6 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
-FOLDERS: "Mapping[DocumentKind, str]" = {  # of what else is in a database
-    "servers": "servers",
-    "logins": "servers",
-    "own_examples": "own_examples",
-    "tokens": "access_tokens",
-    "page_sessions": "page_sessions",
-}
 
 
 class RunCode(Protocol):
@@ -74,6 +67,7 @@ class Runtime:
         recorders: "Iterable[Recorder]" = (),
         audit: "AppAudit | None" = None,
         database: "Callable[[], Database | None]" = lambda: None,
+        state: "Callable[[], Database] | None" = None,
         rates: "Callable[[], SharedWindows | None]" = lambda: None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
@@ -81,6 +75,7 @@ class Runtime:
         self._recorders = tuple(recorders)
         self._audit = audit
         self._database = database
+        self._state = state
         self._rates = rates
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
@@ -123,13 +118,20 @@ class Runtime:
         """What rates are counted in, together with other replicas; None: each process counts for itself."""
         return self._rates()
 
-    def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Path | Documents":
-        """Where small things of that kind are kept: a folder of the state, or the database."""
-        if self.database is None:
-            return self.config.home / FOLDERS[kind]
+    @property
+    def state(self) -> "Database":
+        """The database of all stores. Raises ConfigError if it can't be used."""
+        if self._state is None:
+            from onetool.app.database import AppDatabase
+
+            self._state = AppDatabase(self.config).state
+        return self._state()
+
+    def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Documents":
+        """Return the small things of that kind."""
         from onetool.app.documents import documents_in
 
-        return documents_in(self.database, kind, self.config, follow)
+        return documents_in(self.state, kind, self.config, follow)
 
     @property
     def tokens(self) -> "KnownTokens":

@@ -73,6 +73,9 @@ class Database(Protocol):
     dialect: Mapping[str, str]
     """The words in braces that migrations use."""
 
+    is_shared: bool
+    """Whether several machines can use it."""
+
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
         the same moment.
@@ -105,6 +108,11 @@ class Database(Protocol):
     @property
     def is_away(self) -> bool:
         """Whether the database was not reached when it was last needed. Never blocks."""
+        ...
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether content of before is known to be missing. Raises DatabaseError."""
         ...
 
     def describe(self) -> str:

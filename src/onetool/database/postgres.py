@@ -74,6 +74,8 @@ class Postgres:
     # With its schema, so that no function of that name in another schema, by search_path, tells the time.
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
     dialect: Mapping[str, str] = DIALECT
+    is_shared = True
+    has_lost = False
 
     def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
         self._url = url

@@ -2,7 +2,7 @@
 
 The file is made, private to its owner, when something is first written. Until then, reading finds empty tables. Where
 the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. A damaged file is
-renamed and replaced by an empty one: `was_damaged` says so ever after.
+renamed and replaced by an empty one: `has_lost` says so ever after.
 """
 
 import logging
@@ -82,7 +82,7 @@ class SqliteDatabase:
     """Connections are opened as threads need them, and kept for the next one."""
 
     clock = "((julianday('now') - 2440587.5) * 86400.0)"
-    is_away = False
+    is_away = is_shared = False
     dialect: Mapping[str, str] = DIALECT
 
     def __init__(self, file: Path, *, makes_folder: bool = False) -> None:
@@ -94,6 +94,7 @@ class SqliteDatabase:
         self._watching: sqlite3.Connection | None = None
         self._seen: Hashable = None  # the last stamp
         self._listeners = _Listeners(self)
+        self.is_incomplete = False  # not all of the version before could be taken over
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
@@ -125,9 +126,11 @@ class SqliteDatabase:
         return SqliteLock(self.file, name)
 
     @property
-    def was_damaged(self) -> bool:
-        """Whether this file replaces a damaged one. Nobody knows what that has said."""
-        return bool(self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'")))
+    def has_lost(self) -> bool:
+        """Whether this file replaces a damaged one, or lacks state of the version before."""
+        return self.is_incomplete or bool(
+            self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'"))
+        )
 
     def describe(self) -> str:
         return str(self.file)

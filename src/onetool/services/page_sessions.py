@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import msgspec
 
-DOCUMENT = "sessions"  # its file is sessions.json
+DOCUMENT = "sessions"
 MOST_ENDED = 10_000  # ids that are remembered
 KEY_BYTES = 32
 
@@ -47,15 +47,6 @@ class LoginSessionState(msgspec.Struct, frozen=True):
     def replacing(self, token: bytes, until: int, now: float) -> "LoginSessionState":
         left = {digest: expires for digest, expires in self.replaced.items() if expires > now}
         return msgspec.structs.replace(self, replaced=left | {token_digest(self.key, token): until})
-
-    def joining(self, other: "LoginSessionState", now: float) -> "LoginSessionState":
-        """With all that was ended in another one of the same key."""
-        replaced = {
-            digest: max(self.replaced.get(digest, 0), other.replaced.get(digest, 0))
-            for digest in self.replaced | other.replaced
-        }
-        joined = self.ending(other.ended, now, other.ended_until)
-        return msgspec.structs.replace(joined, replaced=replaced)
 
     def __repr__(self) -> str:
         return "LoginSessionState(***)"
