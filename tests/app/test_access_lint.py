@@ -3,9 +3,9 @@
 import time
 
 import pytest
+from document_places import stored_tokens
 
 from onetool.app import App
-from onetool.app.access import token_store
 from onetool.config import load_config
 from onetool.core.text import utc_text
 
@@ -66,7 +66,7 @@ def test_a_token_that_ends_soon(tmp_path, days, words):
 
 def test_a_name_that_is_stored_too_is_an_error_and_the_hash_is_not_shown(tmp_path):
     assert told(tmp_path, token(name="ci")) == []
-    store = token_store(load_config(tmp_path / "onetool.yaml"))
+    store = stored_tokens(tmp_path)
     store.add("ci")
     ((key, severity, message, _),) = told(tmp_path, token(name="ci"))
     assert (key, severity) == ("http.tokens[0].name", "error")
@@ -78,7 +78,7 @@ def test_a_name_that_is_stored_too_is_an_error_and_the_hash_is_not_shown(tmp_pat
 
 def test_a_file_of_tokens_that_is_not_used_is_an_error_and_a_revoked_token_is_told(tmp_path):
     (tmp_path / "onetool.yaml").touch()
-    store = token_store(load_config(tmp_path / "onetool.yaml"))
+    store = stored_tokens(tmp_path)
     text = store.add("ci")
     assert told(tmp_path, "menu: run\n") == []
     store.revoke_hash(HASH, "old")

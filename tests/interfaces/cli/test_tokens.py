@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
+from document_places import stored_tokens
 from helpers import cli, trusted
 
-from onetool.app.access import token_store
 from onetool.config import load_config
 from onetool.config.find import find
 from onetool.core.principal import Rate
@@ -34,7 +34,7 @@ def tokens(folder, *args, **more):
 
 
 def stored(folder):
-    return TokenStore(folder / "access_tokens")
+    return stored_tokens(folder)
 
 
 def listed(folder):
@@ -193,7 +193,7 @@ def test_a_file_that_others_can_read_is_told(folder):
 
 
 def test_a_folder_that_cant_be_written_is_told(folder):
-    (folder / "access_tokens").write_text("")  # where the folder would be
+    (folder / "state.db").mkdir()  # where the file would be
     done = tokens(folder, "add", "x")
     assert (done.returncode, "nothing was changed" in done.stderr, done.stdout) == (1, True, "")
 
@@ -206,22 +206,23 @@ def test_two_processes_that_add_at_once_both_do(folder):
     assert {token.name for token in stored(folder).list()} == {"a", "b"}
 
 
-def test_a_projects_tokens_are_sealed_with_the_persons_key(tmp_path, own_home, monkeypatch):
-    """What comes with a repository lets nobody in, whatever its mode is."""
+def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path, own_home):
     project = tmp_path / "project"
     (project / ".onetool").mkdir(parents=True)
     (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     trusted(project)
-    text = cli("tokens", "add", "ci", cwd=project).stdout.strip()
-    store = token_store(load_config(find(cwd=project)))
-    assert store.file == project / ".onetool" / "access_tokens" / "tokens.json"
-    assert store.find(token_digest(text))
-    theirs = TokenStore(tmp_path / "theirs")
-    evil = theirs.add("evil", "admin")
-    store.file.write_bytes(theirs.file.read_bytes())
-    assert store.find(token_digest(evil)) is None
-    told = cli("tokens", "list", cwd=project)
-    assert (told.returncode, "was not written by `onetool tokens` of this user" in told.stderr) == (1, True)
+    evil = stored_tokens(project / ".onetool").add("evil", "admin")
+    done = cli("tokens", "add", "ci", cwd=project)
+    (file,) = (own_home / ".onetool" / "project_state").glob("project-*/state.db")
+    assert str(file) in done.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    store = stored_tokens(file.parent)
+    assert (store.find(token_digest(done.stdout.strip())).name, store.find(token_digest(evil))) == ("ci", None)
+    moved = project.rename(tmp_path / "moved")
+    trusted(moved)
+    assert json.loads(cli("tokens", "list", "--json", cwd=moved).stdout) == []
+    with open_token_store(load_config(find(cwd=moved))) as left:
+        assert left.guards  # the marker lies in the project
 
 
 def test_completion_knows_names_roles_and_patterns(folder):
