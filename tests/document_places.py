@@ -16,7 +16,7 @@ from onetool.database.encryption import Seal
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import TokenStore
 
-__all__ = ["database", "database_url", "in_home", "places", "postgres", "stored_tokens"]
+__all__ = ["KeptLogin", "database", "database_url", "in_home", "places", "postgres", "stored_tokens"]
 
 SECRET = b"a secret that all replicas know, and nobody else"
 
@@ -28,6 +28,25 @@ def in_home(home, kind, follow=None):
 
 def stored_tokens(home, *args):
     return TokenStore(in_home(home, "tokens"), *args, home=home)
+
+
+class KeptLogin:
+    """A login that tests read and change as text, like a file."""
+
+    def __init__(self, logins, key):
+        self._logins, self._key = logins, key
+
+    def exists(self):
+        return self._key in self._logins.keys()  # noqa: SIM118 - no dict
+
+    def read_bytes(self):
+        return self._logins.read(self._key)
+
+    def read_text(self):
+        return self.read_bytes().decode()
+
+    def write_text(self, text):
+        self._logins.write(self._key, text.encode())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -6,7 +6,6 @@ import pytest
 from document_places import stored_tokens
 
 from onetool.app import App
-from onetool.config import load_config
 from onetool.core.text import utc_text
 
 HASH = "sha256:" + "ab" * 32

@@ -2,6 +2,7 @@
 
 import json
 import re
+import stat
 import subprocess
 import sys
 import time
@@ -10,10 +11,11 @@ import pytest
 from document_places import stored_tokens
 from helpers import cli, trusted
 
+from onetool.app.access import open_token_store
 from onetool.config import load_config
 from onetool.config.find import find
 from onetool.core.principal import Rate
-from onetool.services.access_tokens import TokenStore, token_digest, token_hash
+from onetool.services.access_tokens import token_digest, token_hash
 
 CI = """http:
   tokens:

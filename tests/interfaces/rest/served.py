@@ -13,7 +13,6 @@ import httpx
 from document_places import stored_tokens
 from helpers import start, trusted
 
-
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 60
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"

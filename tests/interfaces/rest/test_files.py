@@ -12,7 +12,6 @@ from interfaces.rest.served import Api
 from mcp.client import Client
 from upstream import Reply, Upstream
 
-
 SECRET = "app-secret-0123456789"
 OTHER_SECRET = "gehëimnisÜber99"
 PICTURE = bytes(range(256)) * 40

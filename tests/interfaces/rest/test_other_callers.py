@@ -10,7 +10,6 @@ from document_places import stored_tokens
 from helpers import until
 from interfaces.rest.served import Api
 
-
 pytestmark = pytest.mark.attack("other callers")
 SLOTS = 8  # of the sandbox, and runs of one caller that REST takes at once
 

@@ -5,6 +5,7 @@ import json
 
 import httpx
 import pytest
+from document_places import in_home
 from helpers import until
 from sources.mcp_servers.harness import call, ran, settle
 
@@ -348,11 +349,12 @@ def test_what_cannot_be_read_now_is_not_written_over(harness, shop, monkeypatch)
 
 def forget_metadata(harness):
     """Store what was approved as versions did that did not pin `_meta`."""
-    file = harness.folder / "servers" / "shop.json"
-    stored = json.loads(file.read_text())
+    kept = in_home(harness.folder, "servers")
+    (key,) = kept.keys()
+    stored = json.loads(kept.read(key))
     for parts in stored["approved"].values():
         parts.pop("metadata", None)
-    file.write_text(json.dumps(stored))
+    kept.write(key, json.dumps(stored).encode())
 
 
 def test_an_upgrade_is_not_a_change(harness, shop):
