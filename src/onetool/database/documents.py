@@ -261,8 +261,9 @@ class DocumentFollower:
 
     def version(self, id: DocumentId) -> Version:
         found = self._known.get(id)
+        database = self._database()
         if found is not None and not self._is_current(found):
-            found = self._read(id, found) if found.stamp is not None else None
+            found = None if database is None or database.is_shared else self._read(id, found)
         return Unknown() if found is None or found.error else found.document.version
 
     def load(self, id: DocumentId, at_once: bool) -> StoredDocument:
