@@ -164,9 +164,7 @@ def test_tokens_of_a_project_count_with_the_seal_of_this_person(tmp_path, own_ho
 
 
 def test_tokens_of_before_there_was_a_database_close_a_server_and_let_nobody_in(config, tmp_path):
-    from types import SimpleNamespace
-
-    shared = SimpleNamespace(home=tmp_path, database="postgresql://x", cluster=None, whose="named", path=None)
+    shared = msgspec.structs.replace(config, database="postgresql://x")
     documents = in_home(tmp_path / "elsewhere", "tokens")
     assert not token_store(shared, documents).guards
     file = write(tmp_path, "access_tokens/tokens.json", TOKENS)

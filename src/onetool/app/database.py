@@ -130,13 +130,15 @@ def state_file(config: "Config") -> Path:
     All that lies in a project comes from wherever the project comes from, and so could a database, or a journal that
     SQLite would play back into ours. State of a project lies in the person's own folder instead, by the project's path.
     """
-    from onetool.config.find import own_folder, place_of
-
-    if config.whose != "project" or config.path is None or config.home != config.path.parent:
+    if not config.is_home_in_project:
         return config.home / STATE_FILE
     from hashlib import sha256
 
-    project = place_of(config.path.resolve())
+    from onetool.config.find import FOLDER as OWN
+    from onetool.config.find import own_folder
+
+    home = config.home.resolve()
+    project = home.parent if home.name == OWN else home
     name = f"{project.name}-{sha256(os.fsencode(project)).hexdigest()[:16]}"
     return own_folder() / PROJECTS / name / STATE_FILE
 

@@ -154,13 +154,12 @@ def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
 
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
     """Return tokens without the seal that they have in a project's own folder. Raises OldFileError, UnsafeFileError."""
-    from onetool.app.database import state_file
     from onetool.config.find import own_folder
     from onetool.core.flock import key_in
 
     seal, _, rest = body.partition(b"\n")
     is_sealed = re.fullmatch(rb"[0-9a-f]{64}", seal) is not None
-    if state_file(config).parent == config.home and not is_sealed:
+    if not (is_sealed or config.is_home_in_project):
         return body
     key = key_in(own_folder() / KEY_FILE)
     mac = hmac.digest(key, b"tokens of a project:" + rest, sha256).hex().encode()

@@ -5,6 +5,7 @@ sqlite          a SQLite file, which the processes of one machine share
 postgres        PostgreSQL by psycopg, with a pool, a breaker, and news of changes by other replicas
 migrations      the tables, as numbered SQL files for both
 documents       Documents: small things by their key
+moving          what is copied between databases, and what is left
 encryption      what is encrypted where replicas share the database
 shared_rates    counts in windows of time, together with the others
 """

@@ -6,7 +6,6 @@
     database    DatabaseSessions: sessions in PostgreSQL, and the lease that lets one turn alone write
     records     the lines of a session, reading them, whatever happened to the file, and what is told of them
     markdown    a session as a document
-    moving      moves sessions between a folder and the database
 
 A session is one file with one JSON object per line; in a database each line is a row. A turn writes this, for example:
 
