@@ -215,7 +215,7 @@ def test_topics_are_written_beside_the_config_and_below_the_roots(server, topic,
     assert text.count("---\ntime: ") == 3 + (topic == "notes")
 
 
-@pytest.mark.parametrize("path", [SESSIONS, OLD_TOKENS, "state.db"])
+@pytest.mark.parametrize("path", [SESSIONS, OLD_TOKENS])
 def test_the_command_line_and_code_read_no_state(server, path):
     invoked = cli("tools", "invoke", "fs.read_file", f"path=other/{path}", cwd=server.folder)
     assert MARKER in invoked.stdout + invoked.stderr
