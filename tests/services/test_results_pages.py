@@ -127,8 +127,7 @@ def test_a_fuzzy_search_gives_the_best_first(many, text, search, offset, limit, 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n", "\r\r\n", "x", "é", "\ud800", "\nx"])
 @pytest.mark.parametrize("length", [PIECE - 2, PIECE - 1, PIECE, PIECE + 1, PIECE + 2])
-def test_what_is_at_the_end_of_a_piece_is_neither_lost_nor_counted_twice(results, length, end, monkeypatch):
-    monkeypatch.setattr("onetool.services.results.SMALL", PIECE)  # what is larger is read in pieces
+def test_what_is_at_the_end_of_a_piece_is_neither_lost_nor_counted_twice(results, length, end):
     for character in ("x", "é"):
         text = "first\n" + character * length + end
         text += "\nlast" if len(text) % 2 else "more"

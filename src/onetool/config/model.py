@@ -428,6 +428,11 @@ class Config(Keys, frozen=True, kw_only=True):
         """The folder of the config; without one, the home."""
         return self.path.parent if self.path else self.home
 
+    @property
+    def is_home_in_project(self) -> bool:
+        """Whether `home` comes from wherever a project comes from."""
+        return self.whose == "project" and self.path is not None and self.home == self.path.parent
+
     def __repr__(self) -> str:
         # Secrets hide themselves, but one may have become part of a path or a number.
         return self.secrets.redact(super().__repr__())

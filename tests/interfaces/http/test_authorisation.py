@@ -10,6 +10,7 @@ import time
 from hashlib import sha256
 
 import pytest
+from document_places import in_home
 from interfaces.http.matrix import (
     HOST,
     ID,
@@ -55,9 +56,7 @@ def unguarded(folder):
 
 def session(site, token=TOKEN, clock=time.time):
     """One that is signed with the key of the server."""
-    return LoginSessions(site.rules.credentials.sessions._documents.folder, clock).start(
-        sha256(token.encode()).digest()
-    )[0]
+    return LoginSessions(site.rules.credentials.sessions._documents, clock).start(sha256(token.encode()).digest())[0]
 
 
 def expired(site, _folder):
@@ -66,7 +65,7 @@ def expired(site, _folder):
 
 def forged(_site, folder):
     """By somebody who knows the token's digest and all code, and not the key."""
-    return LoginSessions(folder / "enemy").start(sha256(TOKEN.encode()).digest())[0]
+    return LoginSessions(in_home(folder / "enemy", "page_sessions")).start(sha256(TOKEN.encode()).digest())[0]
 
 
 def changed(site, _folder):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
+from document_places import stored_tokens
 from helpers import start, trusted
 
 from onetool.core.model_providers import PROVIDER_KEYS
-from onetool.services.access_tokens import FOLDER, TokenStore
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 60
@@ -125,7 +125,7 @@ ECHO = {
 
 def sign_in_as_admin(api, home):
     """From now on the client shows a token of an admin, which is kept in the server's state."""
-    token = TokenStore(Path(home) / FOLDER).add("admin", role="admin")
+    token = stored_tokens(Path(home)).add("admin", role="admin")
     api.client.headers["Authorization"] = f"Bearer {token}"
 
 

@@ -12,6 +12,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 
 
 def app_of(options):
+    from document_places import in_home
     from interfaces.rest.memory_store import MemoryStore, hush
 
     from onetool.app.access import KnownTokens, token_store
@@ -23,9 +24,9 @@ def app_of(options):
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     store = MemoryStore()
     home = Path(__file__).with_name("no-home")  # nothing is stored
-    config = SimpleNamespace(http=http, home=home, path=None, whose="named")
+    config = SimpleNamespace(http=http, home=home, path=None, database=None)
     catalog = SimpleNamespace(registry=ToolRegistry())
-    tokens = KnownTokens(http.tokens, token_store(config))
+    tokens = KnownTokens(http.tokens, token_store(config, in_home(home, "tokens")))
     runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config)
     return SimpleNamespace(config=config, bundles=store, runtime=runtime, catalog=catalog, audit=audit)
 

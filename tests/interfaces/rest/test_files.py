@@ -6,12 +6,11 @@ from base64 import b64encode
 from email import message_from_bytes
 
 import pytest
+from document_places import stored_tokens
 from helpers import cli, trusted
 from interfaces.rest.served import Api
 from mcp.client import Client
 from upstream import Reply, Upstream
-
-from onetool.services.access_tokens import FOLDER, TokenStore
 
 SECRET = "app-secret-0123456789"
 OTHER_SECRET = "gehëimnisÜber99"
@@ -51,7 +50,7 @@ class Site:
         self.tool(bundle, "upload", upload, title=FILE, file=FILE)
         self.tool(bundle, "put", {"method": "PUT", "bodyFile": "${file}"}, file=FILE)
         self.tool(bundle, "fetch", {"method": "GET"}, {"encoding": "binary"})
-        self.tokens = TokenStore(folder / FOLDER)
+        self.tokens = stored_tokens(folder)
 
     def tool(self, bundle, slug, request, response=None, **properties):
         request = {"method": "POST", "urlTemplate": f"{self.upstream.url}/{slug}", **request}
