@@ -227,16 +227,17 @@ class _Writer:
         """Write what waits, and then the last one. Raises DatabaseError, and keeps what could not be written."""
         if not self.hasher.has_key:
             self._load_key()
-        while self._waiting or last is not None:
-            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_APPENDED - 1))]
-            is_end = last is not None and not self._waiting
-            try:
-                self._append([*taken, last] if last is not None and is_end else taken)
-            except DatabaseError:
-                self._waiting.extendleft(reversed(taken))
-                raise
-            if is_end:
-                break
+        entries = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
+        waited, written = len(entries), 0
+        if last is not None:
+            entries.append(last)
+        try:
+            while written < len(entries):
+                self._append(entries[written : written + MAX_APPENDED])
+                written += MAX_APPENDED
+        except DatabaseError:
+            self._waiting.extendleft(reversed(entries[written:waited]))
+            raise
         self._note_lost()
 
     def _append(self, entries: list[AuditEntry]) -> None:

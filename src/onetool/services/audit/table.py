@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from onetool.database import ChangeUnknownError, Database, LockNumber, Transaction
+from onetool.database import ChangeUnknownError, Database, DatabaseError, LockNumber, Transaction
 from onetool.database.connection import Row
 from onetool.services.audit.record import (
     AuditEntry,
@@ -89,7 +89,7 @@ class AuditTable:
 
     def key(self) -> bytes:
         """Return the key of the hashes. Another key means another log, such as that of a new database."""
-        return bytes(self._read("SELECT key FROM audit_key")[0][0])
+        return self.database.read(_read_key)
 
     def hash_of(self, args: Any) -> str:
         """Return the hash that lines of this log have for such arguments."""
@@ -119,8 +119,7 @@ class AuditTable:
 
     def made_key(self) -> bytes:
         """Return the key; make the database first where it is missing."""
-        sql = "SELECT key FROM audit_key"
-        return bytes(self.database.write(lambda work: work.execute(sql), max_wait=MAX_WAIT_S)[0][0])
+        return self.database.write(_read_key, max_wait=MAX_WAIT_S)
 
     def append(self, entries: Sequence[AuditEntry]) -> None:
         """Append all of them or none, in this order; at most MAX_APPENDED.
@@ -189,3 +188,10 @@ class AuditTable:
         while count := self.database.write(job, max_wait=MAX_WAIT_S):
             removed += count
         return removed
+
+
+def _read_key(work: Transaction) -> bytes:
+    rows = work.execute("SELECT key FROM audit_key")
+    if not rows:
+        raise DatabaseError("the table audit_key is empty, but holds the key of the audit log: restore it")
+    return bytes(rows[0][0])
