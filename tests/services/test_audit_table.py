@@ -168,6 +168,24 @@ def test_the_oldest_lines_beyond_the_limit_are_removed_and_a_line_tells(either) 
     assert 1024**2 - 1000 < size < 1024**2 + 1000
 
 
+def test_what_was_removed_is_told_though_the_database_goes_away(database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MAX_SWEPT", 100)
+    flaky, write = Flaky(database), database.write
+
+    def write_twice(job, **options):
+        done = write(job, **options)
+        flaky.is_away = len(lines(database)) == 5800
+        return done
+
+    log = AuditLog(database, AuditConfig())
+    for _ in range(12):
+        log.table.append([log.entry("admin", "x" * 200) for _ in range(500)])
+    monkeypatch.setattr(database, "write", write_twice)
+    assert AuditTable(flaky).sweep(retention_days=9, max_mb=1) == 200
+    monkeypatch.undo()
+    log.close()
+
+
 def test_a_follower_misses_no_line_after_all_were_removed(either) -> None:
     log = AuditLog(either, AuditConfig())
     log.write("admin", "one")

@@ -120,7 +120,7 @@ class AuditLog:
         try:
             self._writer.write(entry)
         except DatabaseError as error:
-            raise AuditUnavailableError(self.table.describe(), error) from error
+            raise AuditUnavailableError(self.table.describe(), error) from None
 
     def call_begun(self, call: ToolCall) -> AuditEntry:
         """Return the line that is written before a call where the log is required."""
@@ -247,8 +247,9 @@ class _Writer:
             self._set_problem(str(error))
             raise
         if self.problem is not None:
-            self._load_key()  # another one, if a new database has taken the place of a damaged one
             self._set_problem(None)
+            with suppress(DatabaseError):
+                self._load_key()  # another one, if a new database has taken the place of a damaged one
 
     def _set_problem(self, problem: str | None) -> None:
         before, self.problem = self.problem, problem

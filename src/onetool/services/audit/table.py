@@ -7,6 +7,7 @@ not there yet, the log is empty. All methods block, and raise DatabaseError.
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
@@ -171,7 +172,8 @@ class AuditTable:
         last = self.database.read(find)
         too_many = 0 if last is None else self._remove("number <= %s", last)
         if too_old or too_many:
-            self.database.shrink()
+            with suppress(DatabaseError):
+                self.database.shrink()
         return too_many
 
     def _remove(self, condition: str, value: float) -> int:
@@ -185,9 +187,13 @@ class AuditTable:
             work.execute(f"DELETE FROM audit WHERE number IN ({some})", (value,))  # noqa: S608 - ours
             return work.row_count
 
-        while count := self.database.write(job, max_wait=MAX_WAIT_S):
-            removed += count
-        return removed
+        try:
+            while count := self.database.write(job, max_wait=MAX_WAIT_S):
+                removed += count
+        except DatabaseError:
+            if not removed:
+                raise
+        return removed  # also of a part: a line has to tell of it
 
 
 def _read_key(work: Transaction) -> bytes:
