@@ -11,6 +11,7 @@ from bench.stats import ROUNDS, registry_of, time_calls, time_recording
 from bench.table import OURS, Row, row, show
 from onetool import Executor, ToolCall
 from onetool.config.model import AuditConfig
+from onetool.database.sqlite import SqliteDatabase
 from onetool.services import audit
 from onetool.services.audit import AuditLog
 
@@ -23,7 +24,7 @@ ARGUMENTS: Sequence[tuple[str, Any]] = (
 
 
 def run() -> Iterator[Row]:
-    audit.MOST_WAITING = 10**9  # calls without a pause are more than any server has: nothing is to be lost here
+    audit.MAX_WAITING = 10**9  # calls without a pause are more than any server has: nothing is to be lost here
     taken = {name: _taken(args) for name, args in ARGUMENTS}
     rows = [
         [name, *(f"{median(times) * 1e6:.1f}" for times in (bare, usual, required)), f"{alone * 1e6:.1f}"]
@@ -44,8 +45,8 @@ def run() -> Iterator[Row]:
 def _taken(args: Any) -> tuple[list[float], list[float], list[float], float]:
     """Seconds of a call in each turn: bare, noted, and required; and of recording it alone."""
     with TemporaryDirectory() as folder:
-        usual = AuditLog(Path(folder) / "usual", AuditConfig())
-        required = AuditLog(Path(folder) / "required", AuditConfig(mode="required"))
+        usual = AuditLog(SqliteDatabase(Path(folder) / "usual.db"), AuditConfig())
+        required = AuditLog(SqliteDatabase(Path(folder) / "required.db"), AuditConfig(mode="required"))
 
         def before(call: ToolCall) -> Any:
             entry = required.call_begun(call)

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
-import os
+import sqlite3
 
 import pytest
+from services.audit_places import lines_in
 
 from onetool import App, ToolCall
 from onetool.app.audit import audit_mistakes, noted_command, record_command
 from onetool.core.principal import Principal, current_address, current_principal
-from onetool.services.audit import AuditUnavailableError
+from onetool.database import DatabaseError
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.audit import AuditUnavailableError, table
 from onetool.services.audit.record import AuditHasher
 
 PACK = '''
@@ -74,8 +77,7 @@ def call(app, name, allowed=None, **args):
 def lines(app):
     if app.audit.log is not None:
         app.audit.log.flush()
-    files = sorted((app.config.home / "audit").glob("*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return lines_in(app.config.home)
 
 
 def test_a_call_is_noted_with_its_caller(opened):
@@ -161,18 +163,18 @@ def test_a_reload_changes_the_mode(opened, tmp_path):
 
 # Required
 
+FULL = "state.db can't be used: database or disk is full"
+
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    write = os.write
+    """Call it: nothing can be written from then on."""
 
     def fill():
-        def refused(file, data):
-            if data.startswith(b'{"time"'):
-                raise OSError(28, "No space left on device")
-            return write(file, data)
+        def refused(*_args, **_options):
+            raise DatabaseError(FULL)
 
-        monkeypatch.setattr(os, "write", refused)
+        monkeypatch.setattr(SqliteDatabase, "write", refused)
 
     return fill
 
@@ -193,10 +195,12 @@ def test_where_it_is_required_a_full_disk_stops_calls_before_they_begin(opened, 
     full_disk()
     for result in (call(app, "mine.work"), call(app, "mine.through")):
         assert (result.error.code, result.error.reason) == ("execution_error", "audit_unavailable")
-        assert "the audit log can't be written (No space left on device)" in result.error.message
+        assert (
+            "the audit log can't be written (state.db can't be used: database or disk is full)" in result.error.message
+        )
     ran = asyncio.run(app.run("mine.work()"))
     assert "audit log can't be written" in ran.error.message
-    assert app.audit.health() == {"status": "degraded", "problem": "No space left on device", "lost": 0}
+    assert app.audit.health() == {"status": "degraded", "problem": FULL, "lost": 0}
     app.audit.close()
     assert call(app, "mine.count").data == 0
 
@@ -206,22 +210,60 @@ def test_where_it_is_usual_a_full_disk_stops_nothing(opened, full_disk):
     full_disk()
     assert call(app, "mine.work").ok
     lines(app)
-    assert app.health()["audit"]["problem"] == "No space left on device"
+    assert app.health()["audit"]["problem"] == FULL
 
 
-def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened):
+def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened, full_disk):
     app = opened()
     call(app, "mine.work")
     assert list(audit_mistakes(app.config)) == []
     app.audit.log.write("gap", "3 lines lost")
     assert [one.message.partition(",")[0] for one in audit_mistakes(app.config)] == ["3 lines lost"]
-    lock = app.config.home / "audit" / ".lock"
-    lock.unlink()
-    lock.mkdir()
+    full_disk()
     (found,) = audit_mistakes(app.config)
     assert (found.key, found.severity) == ("audit", "warning")
     assert "the audit log can't be written" in found.message
-    lock.rmdir()
+
+
+def test_check_makes_nothing(opened):
+    app = opened()
+    app.audit.close()
+    for file in app.config.home.glob("state.db*"):
+        file.unlink()
+    before = sorted(app.config.home.iterdir())
+    assert list(audit_mistakes(app.config)) == []
+    assert sorted(app.config.home.iterdir()) == before
+
+
+@pytest.mark.parametrize("harm", ["locked", "damaged", "gone", "no file"])
+def test_where_it_is_required_no_call_runs_while_the_database_is_out_of_order(opened, harm, monkeypatch):
+    monkeypatch.setattr(table, "MAX_WAIT_S", 0.05)
+    app = opened("required")
+    file = app.config.home / "state.db"
+    assert call(app, "mine.count").data == 0
+    holder = sqlite3.connect(file, isolation_level=None)
+    if harm == "locked":
+        holder.execute("BEGIN IMMEDIATE")
+    else:
+        holder.close()
+        lines(app)
+        for one in app.config.home.glob("state.db*"):
+            one.unlink()
+        if harm == "damaged":
+            file.write_bytes(b"no database" * 1000)
+            file.chmod(0o600)
+        elif harm == "no file":
+            file.mkdir()
+    result = call(app, "mine.work")
+    if harm == "gone":  # a new one is made
+        assert result.ok
+        assert [line["outcome"] for line in lines(app)] == ["begun", "ok"]
+        return
+    assert (result.error.code, result.error.reason) == ("execution_error", "audit_unavailable")
+    if harm == "no file":
+        file.rmdir()
+    holder.close()
+    assert call(app, "mine.count").data == 0
 
 
 # Commands

@@ -13,6 +13,7 @@ from cluster.test_tasks import KNOWS, begin
 from helpers import until
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
+from services.audit_places import lines_in
 
 from onetool.core.principal import Principal
 
@@ -22,13 +23,8 @@ ADMIN = Principal(name="ada", owner="ada", role="admin")
 BUNDLE = b"/tools/bundles/01890a5d-ac96-774b-bcce-b302099a8057"
 
 
-def lines(folder):
-    files = sorted(folder.glob("audit/*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
-
-
 def forwarded_lines(member):
-    return [one for one in lines(member.folder / "state") if one.get("via") == "replica"]
+    return [one for one in lines_in(member.folder / "state") if one.get("via") == "replica"]
 
 
 def member_id(member):
@@ -59,7 +55,7 @@ def test_a_forwarded_request_is_noted_by_both_with_one_id(own_pair, tmp_path, me
     other = HttpPeer(second, "new", capabilities=KNOWS)
     other.result(method, task)
     (there,) = until(lambda: forwarded_lines(first))
-    (here,) = until(lambda: [one for one in lines(second.folder / "state") if one["what"] == "POST /mcp"])
+    (here,) = until(lambda: [one for one in lines_in(second.folder / "state") if one["what"] == "POST /mcp"])
     assert there["id"] == here["id"] != ""
     assert (there["what"], there["outcome"], there["status"]) == ("POST /mcp", "ok", 200)
     assert there["from"] == here["from"] == "127.0.0.1"
@@ -77,7 +73,7 @@ def test_a_call_that_another_replica_runs_is_noted_by_both_with_one_id(tmp_path)
         assert "hi" in json.dumps(other.result("tools/call", {"name": "ok__echo", "arguments": {"text": "hi"}}))
 
         def both():
-            found = lines(tmp_path / "home")
+            found = lines_in(tmp_path / "home")
             ids = {one["id"] for one in found if one["what"] == "ok.echo"}
             return [one for one in found if one.get("via") == "replica" and one["id"] in ids]
 
@@ -87,15 +83,17 @@ def test_a_call_that_another_replica_runs_is_noted_by_both_with_one_id(tmp_path)
 
 @contextmanager
 def without_audit(member):
-    """Put a file where a replica has the folder of its audit log."""
-    audit = member.folder / "state" / "audit"
-    away = audit.rename(audit.with_name("away"))
-    audit.write_text("a file where the folder was")
+    """Take the table of its audit log from a replica."""
+
+    def rename(before, after):
+        with closing(sqlite3.connect(member.folder / "state" / "state.db", timeout=10)) as file, file:
+            file.execute(f"ALTER TABLE {before} RENAME TO {after}")
+
+    rename("audit", "away")
     try:
         yield
     finally:
-        audit.unlink()
-        away.rename(audit)
+        rename("away", "audit")
 
 
 FORGED = {

@@ -7,7 +7,6 @@ import pytest
 from helpers import cli
 
 from onetool.app import App
-from onetool.core.flock import locked_folder
 from onetool.core.state_folders import (
     IGNORE,
     MARKER,
@@ -22,16 +21,11 @@ from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.mcp_servers.server_log import ServerLog
 
 
-def lock_folder(folder: Path) -> None:
-    with locked_folder(folder, 1.0):
-        pass
-
-
 def write_log(folder: Path) -> None:
     ServerLog("one", folder / "one.log", lambda text: text).note("hi")
 
 
-WRITERS = [lock_folder, write_log]
+WRITERS = [make_state_folder, write_log]
 
 
 @pytest.mark.attack("state")

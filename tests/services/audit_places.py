@@ -1,11 +1,13 @@
-"""Where tests keep an audit log: in a folder, or in one PostgreSQL whose table is empty for each test."""
+"""Where tests keep an audit log: in `state.db`, or in one PostgreSQL whose table is empty for each test."""
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError
-from onetool.services.audit import reader_of
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,18 @@ def empty_database(audit_database):
     return audit_database
 
 
-def lines(place) -> list[dict]:
-    """As they are kept."""
-    return [json.loads(line) for line, _ in reader_of(place).lines()]
+def lines(database) -> list[dict]:
+    """Return the lines of a database, as they are kept."""
+    rows = database.read(lambda work: work.execute("SELECT line FROM audit ORDER BY number"))
+    return [json.loads(line) for (line,) in rows]
+
+
+def lines_in(home: Path) -> list[dict]:
+    """Return the lines of a state folder. Makes nothing."""
+    if not (home / "state.db").exists():
+        return []
+    with closing(sqlite3.connect(home / "state.db")) as file:
+        return [json.loads(line) for (line,) in file.execute("SELECT line FROM audit ORDER BY number")]
 
 
 class Flaky:
@@ -40,15 +51,15 @@ class Flaky:
     def __getattr__(self, name: str):
         return getattr(self._database, name)
 
-    def read(self, job):
+    def read(self, job, **options):
         if self.is_away:
             raise DatabaseAwayError("connection refused: 10.0.0.9")
-        return self._database.read(job)
+        return self._database.read(job, **options)
 
-    def write(self, job):
+    def write(self, job, **options):
         if self.is_away:
             raise DatabaseAwayError("connection refused: 10.0.0.9")
-        done = self._database.write(job)
+        done = self._database.write(job, **options)
         if self.loses_commits:
             raise ChangeUnknownError
         return done

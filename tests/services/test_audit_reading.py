@@ -1,4 +1,4 @@
-"""Reading the audit log: backwards in pages, with filters, past broken lines, and on and on."""
+"""Reading the audit log: backwards in pages, with filters, past lines that can't be read, and on and on."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from services.audit_places import audit_database
 
 from onetool.config.model import AuditConfig
 from onetool.core.principal import Principal
-from onetool.services.audit import AuditLog, reader_of
-from onetool.services.audit.files import BLOCK
-from onetool.services.audit.record import AuditFilter, AuditPosition
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.audit import AuditLog, AuditTable
+from onetool.services.audit.record import AuditFilter
 
 __all__ = ["audit_database"]  # a fixture
 
@@ -18,22 +18,18 @@ CI = Principal(name="ci", owner="ci")
 ANN = Principal(name="ann", owner="https://id|7", role="edit")
 
 
-@pytest.fixture(scope="module", params=["files", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def kept(request, tmp_path_factory):
     """Ten days with three lines each, which are only read."""
-    is_file = request.param == "files"
-    return filled(tmp_path_factory.mktemp("kept") / "audit" if is_file else request.getfixturevalue("audit_database"))
-
-
-@pytest.fixture(params=["files", "postgres"])
-def place(request, tmp_path: Path):
-    """The same, to add to."""
-    return filled(tmp_path / "audit" if request.param == "files" else request.getfixturevalue("database"))
+    if request.param == "sqlite":
+        return filled(SqliteDatabase(tmp_path_factory.mktemp("kept") / "state.db"))
+    return filled(request.getfixturevalue("audit_database"))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return filled(tmp_path / "audit")
+def place(tmp_path: Path):
+    """The same, to add to."""
+    return filled(SqliteDatabase(tmp_path / "state.db"))
 
 
 def filled(place):
@@ -49,7 +45,7 @@ def filled(place):
 
 
 def ids(place, most: int = 1000, **wanted) -> list[str]:
-    return [record.id for record in reader_of(place).page(AuditFilter(**wanted), most).records]
+    return [record.id for record in AuditTable(place).page(AuditFilter(**wanted), most).records]
 
 
 def test_the_newest_come_first(kept) -> None:
@@ -85,16 +81,10 @@ def test_times(kept) -> None:
     assert len(ids(kept, since=-1e300, until=1e300)) == 30
 
 
-def test_files_that_are_too_old_are_not_opened(folder: Path) -> None:
-    for file in sorted(folder.glob("*.jsonl"))[:8]:
-        file.write_text('{"time":"2026-11-25T13:00:00.000Z","kind":"call","what":"x","outcome":"ok","id":"opened"}\n')
-    assert ids(folder, since=NOON + 8.5 * 86_400) == ["9c", "9b", "9a"]
-
-
 def test_pages_follow_each_other_while_lines_are_added(place) -> None:
     seen, before = [], None
     for _ in range(100):
-        page = reader_of(place).page(AuditFilter(), 7, before)
+        page = AuditTable(place).page(AuditFilter(), 7, before)
         seen += [record.id for record in page.records]
         log = AuditLog(place, AuditConfig(), lambda: NOON + 20 * 86_400)
         log.record("admin", "later", id="later")
@@ -107,7 +97,7 @@ def test_pages_follow_each_other_while_lines_are_added(place) -> None:
 def test_a_page_ends_when_so_much_was_read_and_the_next_one_goes_on(kept) -> None:
     found, before, pages = [], None, 0
     while True:
-        page = reader_of(kept).page(AuditFilter(who="ci"), 100, before, most_scanned=300)
+        page = AuditTable(kept).page(AuditFilter(who="ci"), 100, before, max_scanned=300)
         found += [record.id for record in page.records]
         pages += 1
         if (before := page.before) is None:
@@ -116,69 +106,34 @@ def test_a_page_ends_when_so_much_was_read_and_the_next_one_goes_on(kept) -> Non
     assert pages > 5
 
 
-def test_a_position_in_a_file_that_is_gone_goes_on_before_it(folder: Path) -> None:
-    newest = sorted(folder.glob("*.jsonl"))[-1]
-    before = AuditPosition(newest.name, 100)
-    newest.unlink()
-    assert reader_of(folder).page(AuditFilter(), 1, before).records[0].id == "8c"
+def test_lines_that_cant_be_read_are_skipped_and_counted(place) -> None:
+    bad = ['{"time":"2026-11-2', "[]", "[" * 5000, '{"kind":"call"}', ""]
+    sql = "INSERT INTO audit (at, written_at, line) VALUES (%s, 0, %s)"
+    place.write(lambda work: work.execute_many(sql, [(NOON + 9 * 86_400, line) for line in bad]))
+    page = AuditTable(place).page(AuditFilter(since=NOON + 8.5 * 86_400), 100)
+    assert ([record.id for record in page.records], page.skipped) == (["9c", "9b", "9a"], len(bad))
+    assert [record for _, record in AuditTable(place).read_on(31)] == [None] * len(bad)
 
 
-def test_broken_lines_are_skipped_and_counted(folder: Path) -> None:
-    newest = sorted(folder.glob("*.jsonl"))[-1]
-    bad = [b'{"time":"2026-11-2', b"\xff\xfe\x00", b"[]", b"[" * 5000, b'{"kind":"call"}', b"x" * (3 * BLOCK), b""]
-    good = newest.read_bytes()
-    newest.write_bytes(b"\n".join([*bad, b""]) + good + b"\n".join([*bad, b""]) + good + b'{"time":"2026')
-    page = reader_of(folder).page(AuditFilter(since=NOON + 8.5 * 86_400), 100)
-    assert [record.id for record in page.records] == ["9c", "9b", "9a"] * 2
-    assert page.skipped == 2 * (len(bad) - 1)
+def test_where_to_begin_with_lines_since_a_time(kept) -> None:
+    assert AuditTable(kept).start(NOON + 9 * 86_400) == 28
+    assert AuditTable(kept).start(NOON + 20 * 86_400) == AuditTable(kept).end() == 31
 
 
-@pytest.mark.parametrize("size", [1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
-def test_lines_across_blocks(tmp_path: Path, size: int) -> None:
-    log = AuditLog(tmp_path, AuditConfig(), lambda: NOON)
-    written = 0
-    numbers = []
-    while written < size:
-        numbers.append(str(len(numbers)))
-        log.record("admin", "x" * (len(numbers) % 200), id=numbers[-1])
-        written += 150
-    log.close()
-    assert ids(tmp_path, 10**6) == numbers[::-1]
-    seen, before = [], None
-    while True:
-        page = reader_of(tmp_path).page(AuditFilter(), 13, before)
-        seen += [record.id for record in page.records]
-        if (before := page.before) is None:
-            break
-    assert seen == numbers[::-1]
-    assert [record.id for record, _ in reader_of(tmp_path).read_on(None) if record] == numbers
-
-
-def test_no_log_is_an_empty_one(tmp_path: Path) -> None:
-    assert reader_of(tmp_path / "none").page(AuditFilter(), 10) == ([], None, 0)
-    assert reader_of(tmp_path / "none").end() is None
-    assert list(reader_of(tmp_path / "none").read_on(None)) == []
+def test_no_log_is_an_empty_one_and_none_is_made(tmp_path: Path) -> None:
+    none = AuditTable(SqliteDatabase(tmp_path / "none" / "state.db", makes_folder=True))
+    assert none.page(AuditFilter(), 10) == ([], None, 0)
+    assert list(none.read_on(none.end())) == []
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_comes_later_is_read_once(place) -> None:
-    at = reader_of(place).end()
-    assert list(reader_of(place).read_on(at)) == []
+    at = AuditTable(place).end()
+    assert list(AuditTable(place).read_on(at)) == []
     for day in (9, 10):
         log = AuditLog(place, AuditConfig(), lambda: NOON + day * 86_400)  # noqa: B023
         log.record("admin", f"later {day}")
         log.close()
-    found = list(reader_of(place).read_on(at))
-    assert [record.what for record, _ in found] == ["later 9", "later 10"]
-    assert list(reader_of(place).read_on(found[-1][1])) == []
-
-
-def test_a_line_that_is_being_written_is_read_when_it_is_whole(folder: Path) -> None:
-    at = reader_of(folder).end()
-    newest = sorted(folder.glob("*.jsonl"))[-1]
-    line = b'{"time":"2026-11-25T12:00:00.000Z","kind":"call","what":"x","outcome":"ok","id":"whole"}\n'
-    with newest.open("ab", buffering=0) as stream:
-        stream.write(line[:20])
-        assert list(reader_of(folder).read_on(at)) == []
-        assert ids(folder, 1) == ["9c"]
-        stream.write(line[20:])
-    assert [record.id for record, _ in reader_of(folder).read_on(at)] == ["whole"]
+    found = list(AuditTable(place).read_on(at))
+    assert [record.what for _, record in found] == ["later 9", "later 10"]
+    assert list(AuditTable(place).read_on(found[-1][0] + 1)) == []

@@ -1,6 +1,7 @@
-"""The audit log of several replicas in one PostgreSQL: order, following, retention, lost connections, moving."""
+"""The audit log of several processes in one database: order, following, retention, lost connections."""
 
 import threading
+from pathlib import Path
 
 import pytest
 from helpers import until
@@ -12,10 +13,10 @@ from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
 from onetool.database import LockNumber
 from onetool.database.postgres import Postgres
+from onetool.database.sqlite import SqliteDatabase
 from onetool.services import audit
-from onetool.services.audit import AuditLog, AuditUnavailableError, table
+from onetool.services.audit import AuditLog, AuditTable, AuditUnavailableError, table
 from onetool.services.audit.record import AuditFilter
-from onetool.services.audit.table import AuditTable, AuditTableWriter
 
 __all__ = ["audit_database", "empty_database"]  # fixtures
 
@@ -27,20 +28,28 @@ def whats(place) -> list[str]:
 
 
 @pytest.fixture
-def database(empty_database):
-    return empty_database
-
-
-@pytest.fixture(scope="module")
-def other(audit_database):
-    found = Postgres(audit_database._url)
+def database(tmp_path: Path):
+    found = SqliteDatabase(tmp_path / "state.db")
     yield found
     found.close()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def replicas(request):
+    """Two processes of one database, as they see it."""
+    if request.param == "sqlite":
+        first = request.getfixturevalue("database")
+        second = SqliteDatabase(first.file)
+    else:
+        first = request.getfixturevalue("empty_database")
+        second = Postgres(first._url)
+    yield first, second
+    second.close()
+
+
 @pytest.fixture
-def replicas(database, other):
-    return database, other
+def either(replicas):
+    return replicas[0]
 
 
 def test_who_follows_misses_no_line_of_any_replica(replicas) -> None:
@@ -51,15 +60,15 @@ def test_who_follows_misses_no_line_of_any_replica(replicas) -> None:
             log.write("admin", f"{name}{number}")
 
     writers = [threading.Thread(target=work, args=one) for one in zip(logs, "ab", strict=True)]
-    reader, seen, after = AuditTable(replicas[0]), [], None
+    reader, seen, start = AuditTable(replicas[0]), [], 0
     for writer in writers:
         writer.start()
     while True:
         is_last = not any(writer.is_alive() for writer in writers)
-        for record, behind in reader.read_on(after):
+        for number, record in reader.read_on(start):
             assert record is not None
             seen.append(record.what)
-            after = behind
+            start = number + 1
         if is_last:
             break
     assert len(seen) == 200
@@ -69,17 +78,17 @@ def test_who_follows_misses_no_line_of_any_replica(replicas) -> None:
         log.close()
 
 
-def test_portions_are_read_one_after_the_other(database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "READ_AT_ONCE", 7)
-    monkeypatch.setattr(table, "FEWEST_AT_ONCE", 7)
-    monkeypatch.setattr(table, "APPENDED_AT_ONCE", 5)
-    log = AuditLog(database, AuditConfig())
+def test_portions_are_read_one_after_the_other(either, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MAX_READ", 7)
+    monkeypatch.setattr(table, "MIN_READ", 7)
+    monkeypatch.setattr(audit, "MAX_APPENDED", 5)
+    log = AuditLog(either, AuditConfig())
     for number in range(30):
         log.record("admin", str(number))
     log.flush()
     numbers = [str(number) for number in range(30)]
-    assert whats(database) == numbers
-    assert [record.what for record in log.reader.page(AuditFilter(), 100).records] == numbers[::-1]
+    assert whats(either) == numbers
+    assert [record.what for record in log.table.page(AuditFilter(), 100).records] == numbers[::-1]
     log.close()
 
 
@@ -92,27 +101,27 @@ def test_replicas_share_the_key_of_the_hashes(replicas) -> None:
     assert [record.id for record in AuditTable(replicas[1]).page(wanted, 10).records] == ["1", "0"]
 
 
-def test_lines_that_came_late_hide_none_that_are_wanted(database) -> None:
+def test_lines_that_came_late_hide_none_that_are_wanted(either) -> None:
     """A replica that was away writes lines of an hour ago."""
     now = 1_794_830_400.0
     for at in (now, now - 3600):
-        log = AuditLog(database, AuditConfig(), lambda: at)  # noqa: B023 - read while it is this one
+        log = AuditLog(either, AuditConfig(), lambda: at)  # noqa: B023 - read while it is this one
         log.record("admin", f"{now - at:g}")
         log.close()
-    reader = AuditTable(database)
+    reader = AuditTable(either)
     assert [record.what for record in reader.page(AuditFilter(since=now - 60), 10).records] == ["0"]
     assert [record.what for record in reader.page(AuditFilter(), 10).records] == ["0", "3600"]
-    assert [record.what for record, _ in reader.read_on(None) if record] == ["0", "3600"]
+    assert [record.what for _, record in reader.read_on(0) if record] == ["0", "3600"]
 
 
-def test_a_page_before_the_end_has_nothing_that_came_later(database) -> None:
-    log = AuditLog(database, AuditConfig())
+def test_a_page_before_the_end_has_nothing_that_came_later(either) -> None:
+    log = AuditLog(either, AuditConfig())
     for name in ("one", "two"):
         log.write("admin", name)
-    end = log.reader.end()
+    end = log.table.end()
     log.write("admin", "three")
-    assert [record.what for record in log.reader.page(AuditFilter(), 10, end).records] == ["two", "one"]
-    assert [record.what for record, _ in log.reader.read_on(end) if record] == ["three"]
+    assert [record.what for record in log.table.page(AuditFilter(), 10, end=end).records] == ["two", "one"]
+    assert [record.what for _, record in log.table.read_on(end) if record] == ["three"]
     log.close()
 
 
@@ -121,7 +130,7 @@ def test_lines_that_cant_be_read_are_counted(database) -> None:
     log.write("admin", "one")
     database.write(lambda work: work.execute("UPDATE audit SET line = replace(line, 'admin', 'of a newer version')"))
     log.write("admin", "two")
-    page = log.reader.page(AuditFilter(), 10)
+    page = log.table.page(AuditFilter(), 10)
     assert ([record.what for record in page.records], page.skipped) == (["two"], 1)
     log.close()
 
@@ -129,69 +138,114 @@ def test_lines_that_cant_be_read_are_counted(database) -> None:
 # Retention
 
 
-def test_old_lines_are_removed_by_the_clock_of_the_database(database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "SWEPT_AT_ONCE", 2)
-    log = AuditLog(database, AuditConfig(retention_days=2), lambda: 0.0)  # a machine whose clock is wrong
+def test_old_lines_are_removed_by_the_clock_of_the_database(either, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MAX_SWEPT", 2)
+    log = AuditLog(either, AuditConfig(), lambda: 0.0)  # a machine whose clock is wrong
     for number in range(5):
         log.write("admin", f"old {number}")
-    age = f"UPDATE audit SET written_at = {database.clock} - %s"
-    database.write(lambda work: work.execute(age, (2 * 86_400 + 60,)))
+    age = f"UPDATE audit SET written_at = {either.clock} - %s"
+    either.write(lambda work: work.execute(age, (2 * 86_400 + 60,)))
     log.write("admin", "new")
-    AuditTableWriter(database, AuditConfig(retention_days=3)).sweep()
-    assert len(lines(database)) == 6
-    AuditTableWriter(database, AuditConfig(retention_days=2)).sweep()
-    assert whats(database) == ["new"]
+    assert AuditTable(either).sweep(retention_days=3, max_mb=1) == 0
+    assert len(lines(either)) == 6
+    assert AuditTable(either).sweep(retention_days=2, max_mb=1) == 0
+    assert whats(either) == ["new"]
     log.close()
 
 
-def test_one_replica_at_a_time_removes_old_lines(replicas) -> None:
-    database, other = replicas
-    writer = AuditTableWriter(database, AuditConfig(retention_days=1))
-    writer.append([b'{"time":"2026-11-16T12:00:00.000Z","kind":"admin","what":"x","outcome":"ok"}\n'])
-    database.write(lambda work: work.execute("UPDATE audit SET written_at = 0"))
+def test_the_oldest_lines_beyond_the_limit_are_removed_and_a_line_tells(either) -> None:
+    log = AuditLog(either, AuditConfig(max_mb=1))
+    for some in range(0, 6000, 500):
+        log.table.append([log.entry("admin", f"{some + number} " + "x" * 200) for number in range(500)])
+    log.record("admin", "last")  # starts the thread, which sweeps
+    until(lambda: lines(either)[-1]["kind"] == "gap")
+    log.close()
+    *kept, gap = lines(either)
+    first = int(kept[0]["what"].split()[0])
+    assert gap["what"] == f"{first} lines removed: the log is limited to 1 MB"
+    assert [line["what"].split()[0] for line in kept] == [*map(str, range(first, 6000)), "last"]
+    size = either.read(lambda work: work.execute("SELECT sum(length(line)) FROM audit"))[0][0]
+    assert 1024**2 - 1000 < size < 1024**2 + 1000
+
+
+def test_what_was_removed_is_told_though_the_database_goes_away(database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MAX_SWEPT", 100)
+    flaky, write = Flaky(database), database.write
+
+    def write_twice(job, **options):
+        done = write(job, **options)
+        flaky.is_away = len(lines(database)) == 5800
+        return done
+
+    log = AuditLog(database, AuditConfig())
+    for _ in range(12):
+        log.table.append([log.entry("admin", "x" * 200) for _ in range(500)])
+    monkeypatch.setattr(database, "write", write_twice)
+    assert AuditTable(flaky).sweep(retention_days=9, max_mb=1) == 200
+    monkeypatch.undo()
+    log.close()
+
+
+def test_a_follower_misses_no_line_after_all_were_removed(either) -> None:
+    log = AuditLog(either, AuditConfig())
+    log.write("admin", "one")
+    end = log.table.end()
+    log.table.sweep(retention_days=-1, max_mb=1)
+    assert whats(either) == []
+    log.write("admin", "two")
+    assert [record.what for _, record in log.table.read_on(end) if record] == ["two"]
+    log.close()
+
+
+def test_one_replica_at_a_time_removes_old_lines(empty_database) -> None:
+    other = Postgres(empty_database._url)
+    log = AuditLog(empty_database, AuditConfig(mode="required"))
+    log.write("admin", "x")
 
     def while_it_sweeps(work) -> None:
-        work.execute("SELECT pg_advisory_xact_lock(%s)", (LockNumber.AUDIT_SWEEP,))
-        writer.sweep()
+        work.lock(LockNumber.AUDIT_SWEEP)
+        log.table.sweep(retention_days=-1, max_mb=1)
 
     other.write(while_it_sweeps)
-    assert whats(database) == ["x"]
-    writer.sweep()
-    assert whats(database) == []
+    assert whats(empty_database) == ["x"]
+    log.table.sweep(retention_days=-1, max_mb=1)
+    assert whats(empty_database) == []
+    log.close()
+    other.close()
 
 
 # What can go wrong
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_lines_whose_writing_nobody_confirmed_are_there_once(database, is_written: bool) -> None:
-    flaky = Flaky(database)
+def test_lines_whose_writing_nobody_confirmed_are_there_once(either, is_written: bool) -> None:
+    flaky = Flaky(either)
     log = AuditLog(flaky, AuditConfig())
     log.write("admin", "before")
     for name in ("one", "two"):
         log.record("admin", name)
     flaky.loses_commits = True
     log.flush()
-    assert log.problem == "the connection to the database was lost while it was written"
+    assert "the connection to the database was lost" in str(log.problem)
     if not is_written:
-        database.write(lambda work: work.execute("DELETE FROM audit WHERE line NOT LIKE '%before%'"))
+        either.write(lambda work: work.execute("DELETE FROM audit WHERE line NOT LIKE '%before%'"))
     flaky.loses_commits = False
     log.record("admin", "three")
     log.flush()
-    assert whats(database) == ["before", "one", "two", "three"]
+    assert whats(either) == ["before", "one", "two", "three"]
     log.close()
 
 
-def test_a_replica_that_hangs_while_it_appends_is_waited_for_only_so_long(
+def test_a_process_that_hangs_while_it_writes_is_waited_for_only_so_long(
     replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(table, "MAX_WAIT_S", 0.05)
     database, other = replicas
     log = AuditLog(database, AuditConfig(mode="required"))
 
     def hang(work) -> None:
-        table.take_lock(work)
-        with pytest.raises(AuditUnavailableError, match="lock timeout"):
+        work.lock(LockNumber.AUDIT_APPEND)
+        with pytest.raises(AuditUnavailableError, match=r"lock timeout|locked by another process"):
             log.write("call", "web.get")
 
     other.write(hang)
@@ -200,20 +254,22 @@ def test_a_replica_that_hangs_while_it_appends_is_waited_for_only_so_long(
     log.close()
 
 
-def test_a_server_that_was_stopped_gets_what_has_waited(postgres, database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_was_stopped_gets_what_has_waited(
+    postgres, empty_database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(audit, "RETRY_S", 0.05)
-    usual, required = (AuditLog(database, AuditConfig(mode=mode)) for mode in ("usual", "required"))
+    usual, required = (AuditLog(empty_database, AuditConfig(mode=mode)) for mode in ("usual", "required"))
     required.write("call", "before")
     postgres.stop()
     try:
         usual.record("call", "meanwhile")
         with pytest.raises(AuditUnavailableError, match="the database can't be reached"):
             required.write("call", "refused")
-        until(lambda: usual.problem == "the database can't be reached")
+        until(lambda: "the database can't be reached" in str(usual.problem))
     finally:
         postgres.start_again()
     until(lambda: usual.problem is None, within=20)
     required.write("call", "after")
-    assert whats(database) == ["before", "meanwhile", "after"]
+    assert whats(empty_database) == ["before", "meanwhile", "after"]
     usual.close()
     required.close()

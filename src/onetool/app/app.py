@@ -79,7 +79,7 @@ class App:
         self._on_call: list[Recorder] = []
         self._recorders = (self._bundles.count, self._count_call)
         self._database = AppDatabase(config, makes_tables=makes_tables)
-        self.audit = AppAudit(config, self._database.get)
+        self.audit = AppAudit(config, self._database.state)
         self.runtime = Runtime(
             config,
             registry,

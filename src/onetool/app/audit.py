@@ -3,10 +3,8 @@
 An app that nobody serves notes nothing: its calls are those of the person who runs the process.
 """
 
-import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +15,18 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolCall
     from onetool.core.context import CallEvent, RunEvent
     from onetool.database import Database
-    from onetool.services.audit import AuditKind, AuditLog, AuditPlace
-    from onetool.services.audit.record import AuditReader
+    from onetool.services.audit import AuditKind, AuditLog, AuditTable
 
-FOLDER = "audit"  # of the state
 TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
 
 
 class AppAudit:
     """Closed until `open`. With `audit: none` it stays closed, until a reload says otherwise.
 
-    `database` gives the one of the config in force; None: files.
+    `database` returns the one of the config in force.
     """
 
-    def __init__(self, config: "Config", database: "Callable[[], Database | None]" = lambda: None) -> None:
+    def __init__(self, config: "Config", database: "Callable[[], Database]") -> None:
         self._config = config
         self._database = database
         self._log: AuditLog | None = None
@@ -109,20 +105,15 @@ class AppAudit:
     def _follow(self) -> None:
         with self._lock:
             config, log = self._config, self._log
-            place = self._place()
-            if log is not None and log.place == place:
+            database = self._database() if self._is_served and config.audit.mode != "none" else None
+            if log is not None and log.table.database is database:
                 log.set_config(config.audit)
                 return
             for flush in self._before_close if log is not None else ():
                 flush()
-            self._log = None if place is None else _log_in(place, config)
+            self._log = None if database is None else _log_in(database, config)
         if log is not None:
             log.close()
-
-    def _place(self) -> "AuditPlace | None":
-        if not self._is_served or self._config.audit.mode == "none":
-            return None
-        return self._database() or self._config.home / FOLDER
 
 
 @contextmanager
@@ -161,77 +152,59 @@ def record_command(config: "Config", what: str, even_if_required: bool = False) 
 
 
 @contextmanager
-def audit_reader(config: "Config") -> "Generator[AuditReader]":
-    """What reads the log of a config. Nothing is made for it: neither a folder nor a table."""
-    from onetool.services.audit import reader_of
+def audit_table(config: "Config") -> "Generator[AuditTable]":
+    """Open the log of a config for reading. Nothing is made for it."""
+    from onetool.app.database import open_state
+    from onetool.services.audit import AuditTable
 
-    if config.database is None:
-        yield reader_of(config.home / FOLDER)
-        return
-    from onetool.app.database import open_database
-
-    database = open_database(config, "required")
-    try:
-        yield reader_of(database)
-    finally:
-        database.close()
+    with open_state(config) as database:
+        yield AuditTable(database)
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:
-    """What `onetool check` says of the log: that it can't be written, or that lines were lost in the last days."""
-    folder = config.home / FOLDER
-    if config.audit.mode == "none" or (config.database is None and not os.path.lexists(folder)):
-        return
-    if config.database is None and (wrong := _folder_mistake(config, folder)) is not None:
-        yield wrong
+    """Yield what `onetool check` says of the log: that it can't be used, or that lines were lost in the last days."""
+    if config.audit.mode == "none":
         return
     from time import time
 
+    from onetool.database import DatabaseError
     from onetool.services.audit.record import AuditFilter
 
     try:
-        with audit_reader(config) as log:
-            lost = log.page(AuditFilter(kind="gap", since=time() - TOLD_DAYS * 86_400), 100).records
-            place = log.describe()
-    except (OSError, ConfigError):
-        if config.database is None:
-            raise
-        return  # what is wrong with the database is told as such
-    for one in lost:
+        with audit_table(config) as table:
+            place = table.describe()
+            gaps = table.page(AuditFilter(kind="gap", since=time() - TOLD_DAYS * 86_400), 100).records
+            if gaps or table.end() > 1:
+                table.made_key()  # a transaction that writes nothing
+    except (DatabaseError, ConfigError) as error:
+        if config.database is None:  # what is wrong with a shared database is told as such
+            yield _mistake(config, error)
+        return
+    for one in gaps:
         yield Mistake(message=f"{one.what}, until {one.time}", file=place, key="audit", severity="warning")
 
 
-def _folder_mistake(config: "Config", folder: Path) -> Mistake | None:
-    from time import time
-
-    from onetool.services.audit.files import AuditFiles
-
-    _, error = AuditFiles(folder, config.audit, time).append([])
-    if error is None:
-        return None
+def _mistake(config: "Config", error: Exception) -> Mistake:
     required = config.audit.mode == "required"
     then = "nothing is called by way of `onetool serve`" if required else "lines are lost"
-    message = f"the audit log can't be written: {error.strerror or error}; {then}"
-    return Mistake(message=message, file=str(folder), key="audit", severity="error" if required else "warning")
+    message = f"the audit log can't be written: {error}; {then}"
+    return Mistake(message=message, key="audit", severity="error" if required else "warning")
 
 
 @contextmanager
 def _opened(config: "Config") -> "Generator[AuditLog]":
-    """The log for a command, which opens the database itself. Raises ConfigError if that can't be used."""
-    from onetool.app.database import AppDatabase
+    """Open the log for a command. Raises ConfigError if the database can't be used."""
+    from onetool.app.database import open_state
 
-    database = AppDatabase(config)
-    try:
-        log = _log_in(database.get() or config.home / FOLDER, config)
+    with open_state(config) as database:
+        log = _log_in(database, config)
         try:
             yield log
         finally:
             log.close()
-    finally:
-        database.close()
 
 
-def _log_in(place: "AuditPlace", config: "Config") -> "AuditLog":
+def _log_in(database: "Database", config: "Config") -> "AuditLog":
     from onetool.services.audit import AuditLog
 
-    return AuditLog(place, config.audit)
+    return AuditLog(database, config.audit)

@@ -140,7 +140,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["usual", "required", "none"] = "usual"  # required: where it can't be written, nothing is called
     retention_days: Count = 90
-    max_mb: Count = 64  # of one file; then a new one begins
+    max_mb: Count = 1024  # of all lines; the oldest ones beyond are removed
 
 
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:

@@ -6,11 +6,9 @@ leads there: what is locked may have been deleted, or moved away, in the moment 
 Where there is no flock, as on Windows, SQLite locks another file for us: one in the folder for temporary files, whose
 name is made of the numbers that the system has given the file.
 
-At the end stands what is made under a lock, because several processes may want it at once: a folder of the state, and a
-random key in a file.
+At the end stands a random key in a file, which is made under a lock because several processes may want it at once.
 """
 
-import errno
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
-from onetool.core.state_folders import make_state_folder, mark_folder
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -66,16 +63,6 @@ def wait(file: Opened, patience: float) -> bool:
     between = pauses(patience)
     while not (taken := take(file)) and (pause := next(between, None)):
         time.sleep(pause)
-    return taken
-
-
-async def wait_async(file: Opened, patience: float, pause: float) -> bool:
-    """`wait` on an event loop, with such pauses between two attempts."""
-    from asyncio import sleep
-
-    between = pauses(patience, pause, pause)
-    while not (taken := take(file)) and (seconds := next(between, None)):  # noqa: ASYNC110 - no event tells of it
-        await sleep(seconds)
     return taken
 
 
@@ -218,48 +205,6 @@ def _process(pid: str) -> str:
     except (OSError, IndexError):
         return f"process {pid}"
     return f"process {pid} ({name}{', which is stopped' if state in 'Tt' else ''})"
-
-
-# A folder of the state: marked, never reached through a link, and locked
-
-
-LOCK = ".lock"
-
-
-@contextmanager
-def locked_folder(path: Path, patience: float) -> Generator[OpenFolder]:
-    """Open the folder, which is made where there is none, and hold its lock. Others may hold it for so many seconds.
-
-    Raises OSError; TimeoutError if others hold it for longer.
-    """
-    with lockable_folder(path) as (folder, lock):
-        if not wait(lock, patience):
-            raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(path))
-        yield folder
-
-
-@contextmanager
-def lockable_folder(path: Path) -> Generator[tuple[OpenFolder, int]]:
-    """Open the folder, which is made where there is none, and the file of its lock. Leaving gives the lock back."""
-    with _opened(path) as folder:
-        mark_folder(folder)
-        lock = folder.open(LOCK, os.O_RDWR | os.O_CREAT)
-        try:
-            yield folder, lock
-        finally:
-            give_back(lock)
-
-
-def _opened(path: Path) -> OpenFolder:
-    try:
-        with suppress(FileNotFoundError):
-            return OpenFolder.at(path, follow=False)
-        make_state_folder(path)
-        return OpenFolder.at(path, follow=False)
-    except OSError:
-        if path.is_symlink():
-            raise OSError(errno.ELOOP, "its folder is a link, which state is not", str(path)) from None
-        raise
 
 
 # A random key in a file: made when it is first needed, then shared by all processes of this person

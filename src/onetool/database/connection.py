@@ -13,6 +13,7 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Params = Sequence[Any]
 Forget = Callable[[], None]
+BUSY_S = 10.0  # to wait for other processes that write
 
 
 class Transaction(Protocol):
@@ -82,10 +83,11 @@ class Database(Protocol):
         """
         ...
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
         """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
         changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
-        With `durable`, the change also survives a power failure once this returns.
+        With `durable`, the change also survives a power failure once this returns. A SQLite file that other processes
+        are writing to is waited for at most `max_wait` seconds.
         """
         ...
 

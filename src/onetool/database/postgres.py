@@ -25,6 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from onetool.database.connection import (
+    BUSY_S,
     ChangeUnknownError,
     DatabaseAwayError,
     DatabaseError,
@@ -115,7 +116,7 @@ class Postgres:
         except ChangeUnknownError:  # nothing was changed
             return self._run(reading)
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
         return self._run(job)
 
     def stamp(self) -> None:

@@ -24,6 +24,7 @@ from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, make_private, private, sync_folder
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
+    BUSY_S,
     DamagedDatabaseError,
     DatabaseAwayError,
     DatabaseError,
@@ -37,7 +38,6 @@ log = logging.getLogger("onetool.database")
 
 T = TypeVar("T")
 
-BUSY_S = 10.0  # to wait for other processes that write
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
 POLL_S = 1.0  # between two looks for changes by other processes
@@ -124,8 +124,8 @@ class SqliteDatabase:
             return read_empty(job)
         return self._run(job, "BEGIN")
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
-        return self._run(job, "BEGIN IMMEDIATE", durable)
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
+        return self._run(job, "BEGIN IMMEDIATE", durable, max_wait)
 
     def stamp(self) -> Hashable:
         file = self._file_id()
@@ -209,11 +209,12 @@ class SqliteDatabase:
 
     # Connections
 
-    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False) -> T:
+    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False, max_wait: float = BUSY_S) -> T:
         with self._translated():
             connection = self._take()
             work = SqliteTransaction(connection)
             try:
+                connection.execute(f"PRAGMA busy_timeout = {max_wait * 1000:.0f}")
                 if durable:
                     connection.execute(FULL_SYNC)
                 connection.execute(begin)

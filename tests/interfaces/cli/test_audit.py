@@ -17,6 +17,7 @@ from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
 from onetool.database.migrations import migrate
 from onetool.database.postgres import Postgres
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli import audit as command
 from onetool.interfaces.cli import cli as root
 from onetool.services.audit import KINDS, AuditLog
@@ -32,7 +33,7 @@ SPEC = ToolSpec(name="web.get", description="")
 def folder(own_home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("onetool.interfaces.cli.output._Stdout.stream", None)  # other tests of this process claim it
-    return own_home / ".onetool" / "audit"
+    return own_home / ".onetool"
 
 
 @pytest.fixture(scope="module")
@@ -44,24 +45,28 @@ def filled_database(postgres):
     found.close()
 
 
-@pytest.fixture(params=["files", "postgres"])
-def kept(request, folder, monkeypatch):
+@pytest.fixture(params=["sqlite", "postgres"])
+def kept(request, folder):
     """Where the lines are."""
-    if request.param == "files":
-        return filled(folder)
+    if request.param == "sqlite":
+        return filled(state_in(folder))
     url, database = request.getfixturevalue("filled_database")
     use_database(folder, url)
     return database
 
 
 @pytest.fixture
-def kept_files(folder):
-    return filled(folder)
+def kept_file(folder):
+    return filled(state_in(folder))
+
+
+def state_in(folder):
+    return SqliteDatabase(folder / "state.db", makes_folder=True)
 
 
 def use_database(folder, url):
-    folder.parent.mkdir(mode=0o700, exist_ok=True)
-    (folder.parent / "onetool.yaml").write_text(json.dumps({"database": url}))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "onetool.yaml").write_text(json.dumps({"database": url}))
 
 
 def filled(place):
@@ -87,7 +92,7 @@ def ids(*args):
 def test_a_known_call_is_found_by_its_arguments(folder):
     assert ids("--args", "{}") == []
     assert not folder.exists()
-    log = AuditLog(folder, AuditConfig())
+    log = AuditLog(state_in(folder), AuditConfig())
     for id, args in (("one", {"pin": 1, "who": "é"}), ("two", {"pin": 2, "who": "é"}), ("three", {"pin": 1})):
         log.record_call(CallEvent(call=ToolCall(id, "web.get", args, "mcp"), spec=SPEC, duration_ms=1.0))
     log.close()
@@ -98,7 +103,7 @@ def test_a_known_call_is_found_by_its_arguments(folder):
 
 
 @pytest.mark.parametrize("args", ["{", "3", "[1]"])
-def test_arguments_that_are_none_are_told(kept_files, args):
+def test_arguments_that_are_none_are_told(kept_file, args):
     result = run("--args", args)
     assert result.exit_code == 2
     assert "--args" in result.stderr
@@ -138,7 +143,7 @@ def test_filters(kept, args, found):
         (["--limit", "0"], "0 is not in the range"),
     ],
 )
-def test_what_is_wrong_is_told(kept_files, args, told):
+def test_what_is_wrong_is_told(kept_file, args, told):
     result = run(*args)
     assert result.exit_code == 2
     assert told in result.stderr
@@ -152,12 +157,12 @@ def test_a_person_reads_columns(kept):
     assert "\x1b" not in run().stdout
 
 
-def test_broken_lines_are_skipped_and_counted(kept_files):
-    newest = sorted(kept_files.glob("*.jsonl"))[-1]
-    newest.write_bytes(b'{"time":\n' + newest.read_bytes() + b"\x00\n")
+def test_lines_that_cant_be_read_are_skipped_and_counted(kept_file):
+    sql = "UPDATE audit SET line = %s WHERE number IN (1, 9)"
+    kept_file.write(lambda work: work.execute(sql, ('{"time":',)))
     for args in ((), ("--limit", "100")):
         result = run("--json", *args)
-        assert len(result.stdout.splitlines()) == 9
+        assert len(result.stdout.splitlines()) == 7
         assert "2 lines can't be read and were skipped." in result.stderr
 
 
@@ -166,39 +171,74 @@ def test_no_log_is_told(folder):
     assert (result.exit_code, result.stdout) == (0, "")
     assert "There are no such lines in" in result.stderr
     assert ids() == []
+    assert not folder.exists()
 
 
-@pytest.fixture(params=["files", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def empty(request, folder):
     """Where a log can be."""
-    if request.param == "files":
-        return folder
+    if request.param == "sqlite":
+        return state_in(folder)
     use_database(folder, request.getfixturevalue("database_url"))
     return request.getfixturevalue("database")
 
 
-def test_it_follows(empty):
+@pytest.fixture
+def following():
+    """Call it: what `onetool audit --follow --json` prints, line by line, and then what it has said."""
     code = "from onetool.__main__ import main; main()"
-    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    started = []
+
+    def follow(*options):
+        command = [sys.executable, "-c", code, "audit", "--follow", "--json", *options]
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        started.append(process)
+        return (lambda: json.loads(process.stdout.readline())["what"]), process.stderr.readline
+
+    yield follow
+    for process in started:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def test_it_follows(empty, following):
     log = AuditLog(empty, AuditConfig())
     log.write("admin", "before")
-    following = subprocess.Popen(
-        [sys.executable, "-c", code, "audit", "--follow", "--json", "--kind", "admin"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=env,
-    )
-    assert following.stdout is not None
-    try:
-        assert json.loads(following.stdout.readline())["what"] == "before"
-        log.write("login", "not wanted")
-        log.write("admin", "after")
-        assert json.loads(following.stdout.readline())["what"] == "after"
-    finally:
-        following.kill()
-        following.wait(10)
-        following.stdout.close()
+    next_line, _ = following("--kind", "admin")
+    assert next_line() == "before"
+    log.write("login", "not wanted")
+    log.write("admin", "after")
+    assert next_line() == "after"
+    log.close()
+
+
+def test_it_follows_a_log_that_begins_later_and_a_new_one_in_its_place(folder, following):
+    next_line, _ = following()
+    for name in ("one", "two"):
+        log = AuditLog(state_in(folder), AuditConfig())
+        for number in (1, 2, 3):
+            log.write("admin", f"{name} {number}")
         log.close()
+        assert [next_line() for _ in range(3)] == [f"{name} {number}" for number in (1, 2, 3)]
+        for file in folder.glob("state.db*"):
+            file.unlink()
+
+
+def test_it_follows_on_when_the_database_is_back(folder, postgres, database, database_url, following):
+    use_database(folder, database_url)
+    log = AuditLog(database, AuditConfig())
+    log.write("admin", "before")
+    next_line, report = following()
+    assert next_line() == "before"
+    postgres.stop()
+    try:
+        assert "The audit log can't be read now: the database can't be reached" in report()
+        log.record("admin", "after")
+    finally:
+        postgres.start_again()
+    assert next_line() == "after"
+    log.close()
 
 
 def test_a_known_call_is_found_in_a_database(folder, database, database_url):
@@ -215,8 +255,8 @@ def test_a_database_that_is_away_or_has_no_tables_is_told(folder, database_url):
     use_database(folder, "postgresql://postgres@127.0.0.1:1/postgres")
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
-    why = "the audit log can't be read: the database can't be reached. `onetool db` tells how the database is."
-    assert result.stderr == f"Error: {why}\n"
+    why = "the audit log can't be read: the database can't be reached; nothing has changed, try again."
+    assert result.stderr == f"Error: {why} `onetool db` tells how the database is.\n"
     use_database(folder, database_url)
     result = run()
     assert result.exit_code == 1
@@ -235,8 +275,8 @@ def test_an_import_into_a_new_database_is_noted_there(tmp_path, database_url):
     ]
 
 
-def test_a_config_that_is_wrong_hides_no_log_in_files(kept_files):
-    (kept_files.parent / "onetool.yaml").write_text("{packs: [")
+def test_a_config_that_is_wrong_hides_no_log_of_its_folder(kept_file):
+    (kept_file.file.parent / "onetool.yaml").write_text("{packs: [")
     assert len(ids()) == 9
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 from document_places import in_home, stored_tokens
 from helpers import cli, trusted
+from services.audit_places import lines_in
 
 from onetool.app.access import open_token_store
 from onetool.config import load_config
@@ -60,16 +61,15 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
 def test_what_is_done_is_in_the_audit_log(folder):
     text = tokens(folder, "add", "ci").stdout.strip()
     tokens(folder, "revoke", "ci")
-    (file,) = (folder / "audit").glob("*.jsonl")
-    assert [json.loads(line)["what"] for line in file.read_text().splitlines()] == ["tokens add ci", "tokens revoke ci"]
-    assert text not in file.read_text()
+    found = lines_in(folder)
+    assert [line["what"] for line in found] == ["tokens add ci", "tokens revoke ci"]
+    assert text not in json.dumps(found)
 
 
 def test_a_token_that_could_not_be_stored_is_no_success_in_the_audit_log(folder):
     in_home(folder, "tokens")._database.lock("tokens/tokens")._path.mkdir()
     assert tokens(folder, "add", "ci").returncode != 0
-    (file,) = (folder / "audit").glob("*.jsonl")
-    assert [json.loads(line)["outcome"] for line in file.read_text().splitlines()] == ["error"]
+    assert [line["outcome"] for line in lines_in(folder)] == ["error"]
 
 
 def test_the_first_token_says_that_it_closes_the_door(folder):

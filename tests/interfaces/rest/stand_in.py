@@ -27,7 +27,7 @@ def app_of(options):
     config = SimpleNamespace(http=http, home=home, path=None, database=None)
     catalog = SimpleNamespace(registry=ToolRegistry())
     tokens = KnownTokens(http.tokens, token_store(config, in_home(home, "tokens")))
-    runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config)
+    runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config, lambda: None)
     return SimpleNamespace(config=config, bundles=store, runtime=runtime, catalog=catalog, audit=audit)
 
 

@@ -1,7 +1,7 @@
 """`onetool audit`: who called what over `onetool serve`, from where, and how it went. The newest line is the last.
 
-No tools are loaded for it. Where the log is in files, the config need not be right: where state lives is all that has
-to be known.
+No tools are loaded for it. Where the log is in `state.db`, the config need not be right: where state lives is all that
+has to be known.
 """
 
 import os
@@ -17,8 +17,8 @@ from onetool.interfaces.cli.output import counted, echo, print_text, printable, 
 
 if TYPE_CHECKING:
     from onetool.config import Found
-    from onetool.services.audit import AuditRecord
-    from onetool.services.audit.record import AuditFilter, AuditPosition, AuditReader
+    from onetool.services.audit import AuditRecord, AuditTable
+    from onetool.services.audit.record import AuditFilter
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
@@ -30,7 +30,6 @@ OUTCOMES = ("ok", "error", "begun", "invalid_args", "tool_not_found", "execution
 COLUMNS = ("time (UTC)", "who", "from", "via", "kind", "what", "outcome", "ms")
 NARROWEST = (19, 8, 9, 4, 8, 24, 12, 0)  # columns of a line that is printed alone
 WHAT, OUTCOME, MS = 5, 6, 7
-NO_HASH = "-"  # that no line has
 
 
 class TimeOption(click.ParamType[float]):
@@ -58,7 +57,7 @@ def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     try:
         with _opened(find(ctx.find_root().params.get("config"))) as log:
             found = log.page(AuditFilter(), LAST_NAMES).records
-    except (OneToolError, OSError):
+    except OneToolError:
         return []
     return sorted({one.who for one in found if one.who and one.who.startswith(incomplete)})
 
@@ -91,11 +90,11 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     """
     from onetool.services.audit.record import AuditFilter
 
-    with _opened(find_here(ctx)) as log, _told():
+    with _opened(find_here(ctx)) as log, _reported():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
             limit = USUAL_TO_FOLLOW if follow else USUAL
-        end = log.end()
+        key, end = log.key(), log.end()
         printer = Printer(as_json)
         if limit is None:
             _print_all(log, only, printer)
@@ -104,16 +103,15 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
         if not follow:
             printer.end(log)
         else:
-            _follow(log, only, end, printer)
+            _follow(log, only, key, end, printer)
 
 
-def _print_newest(
-    log: "AuditReader", only: "AuditFilter", limit: int, before: "AuditPosition | None", printer: "Printer"
-) -> None:
-    """The newest ones before the end. They are read backwards, and only they are kept."""
+def _print_newest(log: "AuditTable", only: "AuditFilter", limit: int, end: int, printer: "Printer") -> None:
+    """Print the newest lines before the end. They are read backwards, and only they are kept."""
     found: list[AuditRecord] = []
+    before = None
     while True:
-        page = log.page(only, limit - len(found), before)
+        page = log.page(only, limit - len(found), before, end=end)
         found += page.records
         printer.skipped += page.skipped
         if (before := page.before) is None or len(found) >= limit:
@@ -122,32 +120,34 @@ def _print_newest(
     printer.has_more = before is not None
 
 
-def _print_all(log: "AuditReader", only: "AuditFilter", printer: "Printer") -> None:
-    """All of them, for a program. They are read forwards, and none is kept."""
+def _print_all(log: "AuditTable", only: "AuditFilter", printer: "Printer") -> None:
+    """Print all lines, for a program. They are read forwards, and none is kept."""
     fits = only.test()
-    for record, _ in log.read_on(log.start(only.since)):
+    for _, record in log.read_on(0 if only.since is None else log.start(only.since)):
         if record is None:
             printer.skipped += 1
         elif fits(record):
             printer.print([record])
 
 
-def _follow(log: "AuditReader", only: "AuditFilter", after: "AuditPosition | None", printer: "Printer") -> None:
-    """On and on. A log that can't be read for a while is told once, and read on when it can."""
-    fits, is_told = only.test(), False
+def _follow(log: "AuditTable", only: "AuditFilter", key: bytes, start: int, printer: "Printer") -> None:
+    """Print lines on and on. A log that can't be read for a while is reported once, and read on when it can."""
+    from onetool.database import DatabaseError
+
+    fits, is_reported = only.test(), False
     while True:
         try:
-            for record, behind in log.read_on(after):
-                after = behind
+            if (found := log.key()) != key:  # another log has taken its place, and numbers its lines anew
+                key, start = found, 0
+            for number, record in log.read_on(start):
+                start = number + 1
                 if record is not None and fits(record):
                     printer.print([record])
-            is_told = False
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            if not is_told:
-                click.echo(printable(f"The audit log can't be read now: {error.strerror or error}."), err=True)
-            is_told = True
+            is_reported = False
+        except DatabaseError as error:
+            if not is_reported:
+                click.echo(printable(f"The audit log can't be read now: {error}."), err=True)
+            is_reported = True
         stdout().flush()
         time.sleep(POLL_S)
 
@@ -177,7 +177,7 @@ class Printer:
                 echo(_coloured(record, row, widths))
             self._has_head = True
 
-    def end(self, log: "AuditReader") -> None:
+    def end(self, log: "AuditTable") -> None:
         """What is to be said of it, beside the lines."""
         if self.skipped:
             click.echo(f"{counted(self.skipped, 'line')} can't be read and {_were(self.skipped)} skipped.", err=True)
@@ -224,8 +224,8 @@ def _painted(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> 
         yield padded
 
 
-def _hash_of(args: str, log: "AuditReader") -> str:
-    """The hash that lines have for these arguments. A log without a key has no such line."""
+def _hash_of(args: str, log: "AuditTable") -> str:
+    """Return the hash that lines have for these arguments."""
     import json
 
     from onetool.interfaces.cli.inputs import STDIN, read_text
@@ -236,46 +236,46 @@ def _hash_of(args: str, log: "AuditReader") -> str:
         raise click.BadParameter('it is no JSON: write {"name": "value"}.', param_hint="--args") from None
     if not isinstance(data, dict):
         raise click.BadParameter('arguments are an object: {"name": "value"}.', param_hint="--args")
-    try:
-        return log.hash_of(data) or NO_HASH
-    except OSError as error:
-        raise click.ClickException(printable(f"the key of {log.describe()} can't be read: {error.strerror}.")) from None
+    return log.hash_of(data)
 
 
 @contextmanager
-def _opened(found: "Found") -> "Generator[AuditReader]":
-    """The log of a config: in the database that it names, else in the folder of the state."""
+def _opened(found: "Found") -> "Generator[AuditTable]":
+    """Open the log of a config: in the database that it names, else in `state.db`."""
     from onetool.config.find import state_home
     from onetool.config.load import has_database, load_config
-    from onetool.services.audit import reader_of
+    from onetool.services.audit import AuditTable
 
     if found.config is None or not has_database(found.config):
-        yield reader_of(state_home(found.config, os.environ) / "audit")
+        from onetool.app.database import STATE_FILE
+        from onetool.database.sqlite import SqliteDatabase
+
+        state = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE)
+        try:
+            yield AuditTable(state)
+        finally:
+            state.close()
         return
     import logging
 
-    from onetool.app.audit import audit_reader
+    from onetool.app.audit import audit_table
 
     database_log = logging.getLogger("onetool.database")
     level = database_log.level
     database_log.setLevel(logging.CRITICAL)  # it would say the same again
     try:
-        with audit_reader(load_config(found)) as log:
+        with audit_table(load_config(found)) as log:
             yield log
     finally:
         database_log.setLevel(level)
 
 
 @contextmanager
-def _told() -> Generator[None]:
-    from onetool.core.errors import OneToolError
+def _reported() -> Generator[None]:
+    from onetool.database import DatabaseError
 
     try:
         yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        hint = ". `onetool db` tells how the database is" if isinstance(error.__cause__, OneToolError) else ""
-        raise click.ClickException(
-            printable(f"the audit log can't be read: {error.strerror or error}{hint}.")
-        ) from None
+    except DatabaseError as error:
+        message = f"the audit log can't be read: {error}. `onetool db` tells how the database is."
+        raise click.ClickException(printable(message)) from None

@@ -147,7 +147,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
         log.flush()
         key, route, token = context.bundles.key(), request.scope["path"], query["pageToken"]
         before = None if token is None else AuditPosition(*read_token(token, key, route, query))
-        page = log.reader.page(wanted, query["pageSize"], before)
+        page = log.table.page(wanted, query["pageSize"], before)
         following = None if page.before is None else sign_token([*page.before], key, route, query)
         return AuditList(
             enabled=True,
@@ -158,13 +158,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
             problem=log.problem,
         )
 
-    try:
-        found = await asyncio.to_thread(read)
-    except OSError as error:
-        why, refused = f"The audit log can't be read: {error.strerror or error}.", database_problem(error)
-        code, headers = ("unavailable", ()) if refused is None else (refused.code, refused.headers)
-        raise RestError(503, code, why, headers=headers) from None
-    return RestResponse(200, encode(msgspec.to_builtins(found)))
+    return RestResponse(200, encode(msgspec.to_builtins(await asyncio.to_thread(read))))
 
 
 # Large results that were stored, for those alone who caused them

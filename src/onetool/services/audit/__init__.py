@@ -1,20 +1,19 @@
 """AuditLog: who called what, from where, and how it went. Lines are appended, and hold no values.
 
-    log = AuditLog(folder, config.audit)       # files of a folder, or a database that replicas share
+    log = AuditLog(database, config.audit)
     log.record("admin", "tokens add")          # noted, and written by a thread within 0.2 s
     log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
 
 Where the log can't be written, lines wait in memory, up to a limit. Those beyond it are lost: they are counted, and a
 line says how many there were as soon as lines can be written again. With `required`, a call runs only after the line
-that says that it begins is written. A line that is written survives the end of the process. A file is not synced to the
-disk per line.
+that says that it begins is written. A line that is written survives the end of the process, but not always a power
+failure.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread, get_ident
 from time import time
 from typing import Any
@@ -26,75 +25,68 @@ from onetool.core.call import ToolCall, client_name
 from onetool.core.context import CallEvent, RunEvent, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_address, current_principal
-from onetool.database import Database
-from onetool.services.audit.files import AuditFiles, AuditFolder
+from onetool.database import Database, DatabaseError
 from onetool.services.audit.record import (
     BEGUN,
     KINDS,
     AuditEntry,
     AuditHasher,
     AuditKind,
-    AuditReader,
     AuditRecord,
     AuditSettings,
-    AuditStorage,
     call_entry,
     run_entry,
 )
-from onetool.services.audit.table import AuditTable, AuditTableWriter
-
-AuditPlace = Path | Database  # a folder of the state, or what replicas share
+from onetool.services.audit.table import MAX_APPENDED, AuditTable
 
 log = logging.getLogger("onetool.audit")
 
 GATHER_S = 0.1  # that a line waits for others
 RETRY_S = 1.0  # after a failure
 LAST_WAIT_S = 3.0  # for the thread, when everything ends
-SWEEP_S = 3600.0  # between two looks for what is too old
-MOST_WAITING = 10_000  # lines
-MOST_BEGUN = 1_000  # calls at once whose hash is kept until they end
+SWEEP_S = 3600.0  # between two looks for what is too old or too much
+MAX_WAITING = 10_000  # lines
+MAX_BEGUN = 1_000  # calls at once whose hash is kept until they end
 
 
 class AuditUnavailableError(ToolFailure):
     """The audit log is required, and can't be written: nothing is done."""
 
-    def __init__(self, place: str, error: OSError) -> None:
-        why = error.strerror or str(error)
+    def __init__(self, place: str, error: DatabaseError) -> None:
         super().__init__(
-            f"the audit log can't be written ({why}), and the config of this server says audit: required",
+            f"the audit log can't be written ({error}), and the config of this server says audit: required",
             reason="audit_unavailable",
             hints=[f"its owner looks at {place}"],
         )
 
 
 class AuditLog:
-    """The log in one place. Any thread may call all methods. Only `write` and `flush` wait until lines are written."""
+    """The log in a database. Any thread may call all methods. Only `write` and `flush` wait until lines are written."""
 
-    def __init__(self, place: AuditPlace, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
-        self.place = place
-        self.reader = reader_of(place)
+    def __init__(self, database: Database, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
+        self.table = AuditTable(database)
         self._clock = clock
-        self._writer = _Writer(storage_in(place, settings, clock), clock)
+        self._writer = _Writer(self.table, settings, clock)
         self._finalizer = finalize(self, self._writer.close)
         # By the id of the call: its arguments and their hash, which is not made again if they are still the same.
         self._begun: dict[str, tuple[Any, str]] = {}
 
     @property
     def is_required(self) -> bool:
-        return self._writer.storage.settings.mode == "required"
+        return self._writer.settings.mode == "required"
 
     @property
     def problem(self) -> str | None:
-        """Why lines can't be written at the moment."""
+        """The reason why lines can't be written at the moment."""
         return self._writer.problem
 
     @property
     def lost(self) -> int:
-        """How many lines this process has lost."""
+        """The number of lines that this process has lost."""
         return self._writer.lost
 
     def set_config(self, settings: AuditSettings) -> None:
-        self._writer.storage.settings = settings
+        self._writer.settings = settings
 
     # What happened
 
@@ -121,18 +113,20 @@ class AuditLog:
         return run_entry(event, self._clock(), who, address, self._writer.hasher)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
-        """The same as `record`, but it is written when this returns. Raises AuditUnavailableError."""
+        """Do the same as `record`, but the line is written when this returns. Raises AuditUnavailableError."""
         self.write_entry(self.entry(kind, what, **more))
 
     def write_entry(self, entry: AuditEntry) -> None:
-        if (error := self._writer.write(entry)) is not None:
-            raise AuditUnavailableError(self._writer.storage.describe(), error)
+        try:
+            self._writer.write(entry)
+        except DatabaseError as error:
+            raise AuditUnavailableError(self.table.describe(), error) from None
 
     def call_begun(self, call: ToolCall) -> AuditEntry:
-        """The line that is written before a call where the log is required."""
+        """Return the line that is written before a call where the log is required."""
         outer, hasher = current_call.get(), self._writer.hasher
         args = hasher.of(call.args)
-        if len(self._begun) < MOST_BEGUN:
+        if len(self._begun) < MAX_BEGUN:
             self._begun[call.id] = call.args, args
         return self.entry(
             "call",
@@ -170,12 +164,13 @@ class AuditLog:
 class _Writer:
     """Writes entries in a thread. Adding one only appends to a list."""
 
-    def __init__(self, storage: AuditStorage, clock: Callable[[], float]) -> None:
-        self.storage = storage
+    def __init__(self, table: AuditTable, settings: AuditSettings, clock: Callable[[], float]) -> None:
+        self.settings = settings
         self.hasher = AuditHasher(None)
         self.problem: str | None = None
         self.lost = 0
-        self._told = 0  # of those lost: how many a line has told
+        self._noted_lost = 0  # of those lost: how many a line has told
+        self._table = table
         self._clock = clock
         self._waiting: deque[AuditEntry] = deque()
         self._writing, self._counting = Lock(), Lock()
@@ -183,10 +178,11 @@ class _Writer:
         self._thread: Thread | None = None
         self._wake, self._closed = Event(), Event()
         self._next_sweep = 0.0
-        self._load_key()
+        with suppress(DatabaseError):
+            self._load_key()
 
     def add(self, entry: AuditEntry) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             with self._counting:
                 self.lost += 1
             return
@@ -196,13 +192,13 @@ class _Writer:
             if self._thread is None:
                 self._start()
 
-    def write(self, entry: AuditEntry) -> OSError | None:
-        """Write this one at once, after those that wait. It is not kept if that fails."""
+    def write(self, entry: AuditEntry) -> None:
+        """Write this one at once, after those that wait. It is not kept if that fails. Raises DatabaseError."""
         with self._alone():
-            return self._flush(entry)
+            self._flush(entry)
 
     def flush(self) -> None:
-        with self._alone():
+        with self._alone(), suppress(DatabaseError):
             self._flush()
 
     def close(self) -> None:
@@ -211,7 +207,8 @@ class _Writer:
         self._wake.set()
         if self._writing_thread != get_ident() and self._writing.acquire(timeout=LAST_WAIT_S):
             try:
-                self._flush()
+                with suppress(DatabaseError):
+                    self._flush()
             finally:
                 self._writing.release()
         if self._waiting:
@@ -226,56 +223,70 @@ class _Writer:
             finally:
                 self._writing_thread = None
 
-    def _flush(self, *last: AuditEntry) -> OSError | None:
-        """Write what waits, and then the last ones. Why not all of it could be written."""
+    def _flush(self, last: AuditEntry | None = None) -> None:
+        """Write what waits, and then the last one. Raises DatabaseError, and keeps what could not be written."""
         if not self.hasher.has_key:
             self._load_key()
-        while self._waiting or last:
-            taken = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
-            written, error = self._append([*taken, *last])
-            self._waiting.extendleft(reversed(taken[written:]))
-            if error is not None:
-                return error
-            last = ()
-        self._tell_lost()
-        self._sweep()
-        return None
+        entries = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
+        waited, written = len(entries), 0
+        if last is not None:
+            entries.append(last)
+        try:
+            while written < len(entries):
+                self._append(entries[written : written + MAX_APPENDED])
+                written += MAX_APPENDED
+        except DatabaseError:
+            self._waiting.extendleft(reversed(entries[written:waited]))
+            raise
+        self._note_lost()
 
-    def _append(self, entries: list[AuditEntry]) -> tuple[int, OSError | None]:
-        written, error = self.storage.append([entry.line() for entry in entries])
-        self._set_problem(error)
-        return written, error
+    def _append(self, entries: list[AuditEntry]) -> None:
+        try:
+            self._table.append(entries)
+        except DatabaseError as error:
+            self._set_problem(str(error))
+            raise
+        if self.problem is not None:
+            self._set_problem(None)
+            with suppress(DatabaseError):
+                self._load_key()  # another one, if a new database has taken the place of a damaged one
 
-    def _set_problem(self, error: OSError | None) -> None:
-        before, self.problem = self.problem, None if error is None else error.strerror or str(error)
-        if self.problem is not None and before is None:
-            required = self.storage.settings.mode == "required"
-            then = "nothing is called until it can" if required else f"up to {MOST_WAITING:,} lines wait, more are lost"
-            log.error("the audit log can't be written: %s: %s; %s", self.storage.describe(), self.problem, then)
-        elif self.problem is None and before is not None:
+    def _set_problem(self, problem: str | None) -> None:
+        before, self.problem = self.problem, problem
+        if problem is not None and before is None:
+            required = self.settings.mode == "required"
+            then = "nothing is called until it can" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
+            log.error("the audit log can't be written: %s; %s", problem, then)
+        elif problem is None and before is not None:
             log.warning("the audit log is written again; lines lost: %d", self.lost)
 
-    def _tell_lost(self) -> None:
-        if (count := self.lost - self._told) > 0:
-            lines = "1 line" if count == 1 else f"{count} lines"
-            entry = AuditEntry(at=self._clock(), kind="gap", what=f"{lines} lost", principal=LOCAL, outcome="lost")
-            if self._append([entry])[1] is None:
-                self._told += count
+    def _note_lost(self) -> None:
+        if (count := self.lost - self._noted_lost) > 0:
+            with suppress(DatabaseError):
+                self._append([self._gap(count, "lost")])
+                self._noted_lost += count
+
+    def _gap(self, count: int, outcome: str, why: str = "") -> AuditEntry:
+        what = f"{count} {'line' if count == 1 else 'lines'} {outcome}{why}"
+        return AuditEntry(at=self._clock(), kind="gap", what=what, principal=LOCAL, outcome=outcome)
 
     def _sweep(self) -> None:
+        """Remove lines beyond the limits. Nobody waits for it."""
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + SWEEP_S
         try:
-            self.storage.sweep()
-        except OSError as error:
-            log.warning("old lines of the audit log can't be removed: %s: %s", self.storage.describe(), error)
+            if removed := self._table.sweep(self.settings.retention_days, self.settings.max_mb):
+                self.add(self._gap(removed, "removed", f": the log is limited to {self.settings.max_mb} MB"))
+        except DatabaseError as error:
+            log.warning("old lines of the audit log can't be removed: %s", error)
 
     def _load_key(self) -> None:
         try:
-            self.hasher = AuditHasher(self.storage.key())
-        except OSError as error:
-            self._set_problem(error)
+            self.hasher = AuditHasher(self._table.made_key())
+        except DatabaseError as error:
+            self._set_problem(str(error))
+            raise
 
     def _start(self) -> None:
         with self._counting:
@@ -294,16 +305,8 @@ class _Writer:
             self.flush()
             if self._waiting:
                 self._wake.set()
-
-
-def storage_in(place: AuditPlace, settings: AuditSettings, clock: Callable[[], float]) -> AuditStorage:
-    """What appends to the log there."""
-    return AuditFiles(place, settings, clock) if isinstance(place, Path) else AuditTableWriter(place, settings)
-
-
-def reader_of(place: AuditPlace) -> AuditReader:
-    """What reads the log there."""
-    return AuditFolder(place) if isinstance(place, Path) else AuditTable(place)
+            elif not self._closed.is_set():
+                self._sweep()
 
 
 __all__ = [
@@ -312,8 +315,7 @@ __all__ = [
     "AuditEntry",
     "AuditKind",
     "AuditLog",
-    "AuditPlace",
     "AuditRecord",
+    "AuditTable",
     "AuditUnavailableError",
-    "reader_of",
 ]

@@ -1,14 +1,13 @@
-"""AuditRecord: one line of the audit log, how it is made, which lines are wanted, and who writes and reads them.
+"""AuditRecord: one line of the audit log, how it is made, and which lines are wanted.
 
 A line names things, and holds no value of anybody. What a client chose freely (its program's name, the id of a call) is
 cut and cleaned. A tool that nobody knows and the arguments of a call are there as a keyed hash alone: equal ones have
-equal hashes, and without the key of this folder nobody can try whether a short secret is among them.
+equal hashes, and without the key of this log nobody can try whether a short secret is among them.
 """
 
 import hmac
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
@@ -26,7 +25,6 @@ ANSWERS = ("approved", "declined")  # of a person, to whether a call may run
 BEGUN = "begun"  # the outcome of a line that was written before the call: another one with the same id says how it went
 
 HASH_DIGITS = 16
-LONGEST_LINE = 5120  # bytes; what follows adds up to less
 _LONGEST_WHAT = 300  # characters
 _LONGEST = 80  # … of all others
 _ID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
@@ -110,8 +108,8 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     id: str = ""
     run: str | None = None
 
-    def line(self) -> bytes:
-        """The line of the log, with its end."""
+    def line(self) -> str:
+        """Return the line of the log."""
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
         is_told = owner != who and not self.principal.shares_local_state  # the owner of http.token is made of it
         record = AuditRecord(
@@ -132,11 +130,11 @@ class AuditEntry(msgspec.Struct, kw_only=True):
             id=_cleaned(self.id),
             run=_cleaned(self.run or ""),
         )
-        return _encode(record) + b"\n"
+        return _encode(record).decode()
 
 
 class AuditHasher:
-    """Keyed hashes with the key of one state folder; without a key there are none."""
+    """Keyed hashes with the key of one log; without a key there are none."""
 
     def __init__(self, key: bytes | None) -> None:
         self.has_key = key is not None
@@ -242,11 +240,8 @@ def _named_type(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-# Reading and appending
+# Reading
 
-
-MOST_SCANNED = 32 * 1024**2  # bytes that are read for one page, however few of its lines are wanted
-SLACK = timedelta(minutes=5)  # that lines of several processes, or of a clock that was put right, are out of order
 
 _decode = msgspec.json.Decoder(AuditRecord).decode
 
@@ -262,7 +257,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     kind: AuditKind | None = None
     tool: str | None = None  # a pattern of what was called or changed: web.*
     outcome: str | None = None  # ok, error, a code, a reason, or a status of HTTP
-    args: str | None = None  # the hash of the arguments, as `AuditReader.hash_of` gives it
+    args: str | None = None  # the hash of the arguments, as `AuditTable.hash_of` gives it
 
     def test(self) -> Callable[[AuditRecord], bool]:
         """A function that says whether a line is wanted."""
@@ -284,10 +279,10 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPosition(NamedTuple):
-    """A place in the log: a file, and how many bytes of it come before. A table has others of the same form."""
+    """The last line of a page: its time, and its number."""
 
-    name: str
-    offset: int
+    at: float
+    number: int
 
 
 class AuditPage(NamedTuple):
@@ -296,38 +291,6 @@ class AuditPage(NamedTuple):
     records: list[AuditRecord]
     before: AuditPosition | None
     skipped: int  # lines that can't be read
-
-
-class AuditReader(Protocol):
-    """All methods block, change nothing, and raise OSError. A log that is not there is empty."""
-
-    def describe(self) -> str:
-        """Where the log is, for messages."""
-        ...
-
-    def hash_of(self, args: Any) -> str | None:
-        """The hash that lines of this log have for such arguments; None where there is no key yet."""
-        ...
-
-    def page(
-        self, wanted: AuditFilter, most: int, before: AuditPosition | None = None, most_scanned: int = MOST_SCANNED
-    ) -> AuditPage:
-        """At most so many lines, from a position backwards. It may be short, or empty, and still not the last one."""
-        ...
-
-    def end(self) -> AuditPosition | None:
-        """Where the next line will be; None where there is no log yet."""
-        ...
-
-    def start(self, since: float | None) -> AuditPosition | None:
-        """Where to begin with the lines since then; None: at the first line."""
-        ...
-
-    def read_on(self, after: AuditPosition | None) -> Iterator[tuple[AuditRecord | None, AuditPosition]]:
-        """The lines that have come since, the oldest first, each with the position behind it; None for one that is
-        none.
-        """
-        ...
 
 
 class AuditSettings(Protocol):
@@ -343,36 +306,11 @@ class AuditSettings(Protocol):
     def max_mb(self) -> int: ...
 
 
-class AuditStorage(Protocol):
-    """Called by one thread at a time."""
-
-    settings: AuditSettings
-
-    def describe(self) -> str:
-        """Where the log is, for messages."""
-        ...
-
-    def append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
-        """Append whole lines; gives how many were written, and why the others were not.
-
-        Those that were not may be given again, as the first ones: a line whose writing nobody could confirm is there
-        once then.
-        """
-        ...
-
-    def key(self) -> bytes:
-        """The key of the hashes. It is made where there is none. Raises OSError."""
-        ...
-
-    def sweep(self) -> None:
-        """Remove what is older than the retention. Raises OSError."""
-        ...
-
-
-def read_line(line: bytes | str) -> AuditRecord | None:
+def read_line(line: str) -> AuditRecord | None:
+    """Return the record; None if a later version wrote it, or it is damaged."""
     try:
         return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -388,15 +326,6 @@ def read_moment(text: str, now: float) -> float | None:
 def _text(seconds: float | None) -> str | None:
     """As lines have it. Times in this form are in the order of their texts."""
     return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), _LATEST))
-
-
-def moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(min(max(seconds, 86_400.0), _LATEST - 86_400), UTC)
-
-
-def is_too_old(record: AuditRecord, since: float | None) -> bool:
-    """So that no line before it is wanted either."""
-    return since is not None and record.time < (_text(since - SLACK.total_seconds()) or "")
 
 
 def _has_outcome(record: AuditRecord, wanted: str) -> bool:

@@ -1,239 +1,203 @@
-"""AuditTable: the audit log in PostgreSQL, where all replicas append to one table, and each of them reads it.
+"""AuditTable: the audit log in the database, where all processes and replicas append lines, and each of them reads it.
 
-Who appends holds a lock until the end of the transaction, as with files. So numbers become visible in their order, and
-whoever follows the log misses none. Pages are in the order of times. A position between two pages is a time and a
-number; one of who follows is a number alone. What goes wrong is an OSError, as it is with files.
+One transaction appends at a time: so numbers become visible in their order, and whoever follows the log misses none.
+Pages are in the order of times, since a process may write its lines late. Reading makes nothing: where the database is
+not there yet, the log is empty. All methods block, and raise DatabaseError.
 """
 
-import errno
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
-import msgspec
-
-from onetool.core.text import read_time
-from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, LockNumber, Transaction
+from onetool.database import ChangeUnknownError, Database, DatabaseError, LockNumber, Transaction
+from onetool.database.connection import Row
 from onetool.services.audit.record import (
-    MOST_SCANNED,
+    AuditEntry,
     AuditFilter,
     AuditHasher,
     AuditPage,
     AuditPosition,
     AuditRecord,
-    AuditSettings,
     read_line,
 )
 
-PLACE = "the table audit of the database"
-PATIENCE_S = 2.0  # for another replica that appends; it may have been stopped
-APPENDED_AT_ONCE = 1_000  # lines of one transaction
-READ_AT_ONCE, FEWEST_AT_ONCE = 1_000, 100
-SWEPT_AT_ONCE = 10_000
+MAX_WAIT_S = 2.0  # for another process that writes; it may have been stopped
+MAX_APPENDED = 500  # lines of one transaction
+MAX_READ, MIN_READ = 1_000, 100  # lines of one query
+MAX_SWEPT = 1_000  # lines of one transaction
+MAX_SWEEP_S = 60  # for finding what is too much
+MAX_SCANNED = 32 * 1024**2  # characters that are read for one page, however few of its lines are wanted
 LAST = 2**63 - 1  # number
 DAY = 86_400.0
 
 
 class AuditTable:
-    """An AuditReader."""
+    """The table `audit` of a database. One thread at a time appends."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
+        self._unconfirmed: tuple[int, Sequence[AuditEntry]] | None = None  # the number before the first one, and all
 
     def describe(self) -> str:
-        return PLACE
+        return f"the table audit of {self.database.describe()}"
 
-    def hash_of(self, args: Any) -> str | None:
-        return AuditHasher(database_key(self._database)).of(args)
+    # Reading
 
     def page(
-        self, wanted: AuditFilter, most: int, before: AuditPosition | None = None, most_scanned: int = MOST_SCANNED
+        self,
+        wanted: AuditFilter,
+        limit: int,
+        before: AuditPosition | None = None,
+        *,
+        end: int = LAST,
+        max_scanned: int = MAX_SCANNED,
     ) -> AuditPage:
+        """Return at most so many lines, the newest first, with numbers below `end`. A page may be short, or empty, and
+        still not be the last one.
+        """
         found, skipped, scanned, fits = list[AuditRecord](), 0, 0, wanted.test()
-        for at, number, line in self._backwards(wanted, before, min(max(most, FEWEST_AT_ONCE), READ_AT_ONCE)):
+        for at, number, line in self._backwards(wanted, before, end, min(max(limit, MIN_READ), MAX_READ)):
             record = read_line(line)
             scanned += len(line) + 1
             if record is None:
                 skipped += 1
             elif fits(record):
                 found.append(record)
-            if len(found) >= most or scanned >= most_scanned:
-                return AuditPage(found, AuditPosition(repr(at), number), skipped)
+            if len(found) >= limit or scanned >= max_scanned:
+                return AuditPage(found, AuditPosition(at, number), skipped)
         return AuditPage(found, None, skipped)
 
-    def end(self) -> AuditPosition | None:
+    def end(self) -> int:
+        """Return a number above that of every line."""
         [(last,)] = self._read("SELECT max(number) FROM audit")
-        return None if last is None else AuditPosition("", last + 1)
+        return (last or 0) + 1
 
-    def start(self, since: float | None) -> AuditPosition | None:
-        if since is None:
-            return None
-        # Without the offset PostgreSQL would look for the first number first, and go through all that is older.
-        sql = "SELECT min(number) FROM (SELECT number FROM audit WHERE at >= %s OFFSET 0) AS wanted"
-        [(first,)] = self._read(sql, (since - 1,))
-        return self.end() if first is None else AuditPosition("", first)
+    def start(self, since: float) -> int:
+        """Return the lowest number of the lines since then."""
+        # With `+ 0`, both databases look among these times, and not through all that is older for the lowest number.
+        [(first,)] = self._read("SELECT min(number + 0) FROM audit WHERE at >= %s", (since - 1,))
+        return self.end() if first is None else first
 
-    def read_on(self, after: AuditPosition | None) -> Iterator[tuple[AuditRecord | None, AuditPosition]]:
-        for line, behind in self.lines(after):
-            yield read_line(line), behind
-
-    def lines(self, after: AuditPosition | None = None) -> Iterator[tuple[str, AuditPosition]]:
-        """The same, as they are in the table."""
-        if after is None:
-            [(first,)] = self._read("SELECT min(number) FROM audit")
-            after = AuditPosition("", 0 if first is None else first)
-        sql = f"SELECT number, line FROM audit WHERE number >= %s ORDER BY number LIMIT {READ_AT_ONCE}"  # noqa: S608
-        while rows := self._read(sql, (after.offset,)):
+    def read_on(self, start: int) -> Iterator[tuple[int, AuditRecord | None]]:
+        """Yield number and line from this number on, the oldest first; None for a line that can't be read."""
+        sql = f"SELECT number, line FROM audit WHERE number >= %s ORDER BY number LIMIT {MAX_READ}"  # noqa: S608 - ours
+        while rows := self._read(sql, (start,)):
             for number, line in rows:
-                after = AuditPosition("", number + 1)
-                yield line, after
+                yield number, read_line(line)
+            start = rows[-1][0] + 1
+
+    def key(self) -> bytes:
+        """Return the key of the hashes. Another key means another log, such as that of a new database."""
+        return self.database.read(_read_key)
+
+    def hash_of(self, args: Any) -> str:
+        """Return the hash that lines of this log have for such arguments."""
+        return AuditHasher(self.key()).of(args)
 
     def _backwards(
-        self, wanted: AuditFilter, before: AuditPosition | None, at_once: int
+        self, wanted: AuditFilter, before: AuditPosition | None, end: int, at_once: int
     ) -> Iterator[tuple[float, int, str]]:
-        """By what lines say of their time, the newest first: some replica may have written its lines late.
-
-        Times are those wanted and a second more: the filter is exact.
-        """
+        """Yield the lines of the wanted times, and of a second more: the filter is exact."""
         since = -math.inf if wanted.since is None else wanted.since - 1
-        until = math.inf if wanted.until is None else wanted.until + 1
-        end = LAST if before is None or before.name else before.offset  # where the log ended, for who goes on there
-        last = (until, LAST) if before is None or not before.name else (float(before.name), before.offset)
-        last = min(last, (until, LAST))
+        last = (math.inf if wanted.until is None else wanted.until + 1, LAST)
+        if before is not None:
+            last = min(last, before)
         sql = (
             "SELECT at, number, line FROM audit WHERE (at, number) < (%s, %s) AND at >= %s AND number < %s "  # noqa: S608
             f"ORDER BY at DESC, number DESC LIMIT {at_once}"
         )
         while rows := self._read(sql, (*last, since, end)):
-            yield from rows
-            last = rows[-1][:2]
+            for at, number, line in rows:
+                yield at, number, line
+                last = at, number
 
-    def _read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with told():
-            return self._database.read(lambda work: work.execute(sql, params))
+    def _read(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        return self.database.read(lambda work: work.execute(sql, params))
 
+    # Writing
 
-class AuditTableWriter:
-    """An AuditStorage."""
+    def made_key(self) -> bytes:
+        """Return the key; make the database first where it is missing."""
+        return self.database.write(_read_key, max_wait=MAX_WAIT_S)
 
-    def __init__(self, database: Database, settings: AuditSettings) -> None:
-        self.settings = settings
-        self._database = database
-        self._unconfirmed: tuple[int, Sequence[bytes]] | None = None  # the number of its first line, and all of them
+    def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Append all of them or none, in this order; at most MAX_APPENDED.
 
-    def describe(self) -> str:
-        return PLACE
-
-    def append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
-        written = 0
-        try:
-            with told():
-                written = self._confirmed(lines)
-                while written < len(lines):
-                    some = lines[written : written + APPENDED_AT_ONCE]
-                    self._append(some)
-                    written += len(some)
-        except OSError as error:
-            return written, error
-        return written, None
-
-    def key(self) -> bytes:
-        return database_key(self._database)
-
-    def sweep(self) -> None:
-        """Remove the lines that are too old, as one replica at a time."""
-        old = f"SELECT number FROM audit WHERE written_at < {self._database.clock} - %s ORDER BY written_at LIMIT %s"  # noqa: S608
-        params = (self.settings.retention_days * DAY, SWEPT_AT_ONCE)
-
-        def job(work: Transaction) -> bool:
-            if not work.execute("SELECT pg_try_advisory_xact_lock(%s)", (LockNumber.AUDIT_SWEEP,))[0][0]:
-                return False
-            work.execute(f"DELETE FROM audit WHERE number IN ({old})", params)  # noqa: S608 - ours
-            return work.row_count == SWEPT_AT_ONCE
-
-        with told():
-            while self._database.write(job):
-                pass
-
-    def _append(self, lines: Sequence[bytes]) -> None:
-        """All of them or none. Of those that nobody confirms, the first one's number is kept."""
-        first = list[int]()
+        Entries may be given again after an error, as the first ones: those whose writing nobody could confirm are there
+        once then.
+        """
+        entries = entries[self._confirmed(entries) :]
+        lines = [(entry.at, entry.line()) for entry in entries]
+        before = 0
 
         def job(work: Transaction) -> None:
-            take_lock(work)
-            first[:] = [insert(work, lines, self._database.clock)]
+            nonlocal before
+            work.lock(LockNumber.AUDIT_APPEND, MAX_WAIT_S)
+            [(before, now)] = work.execute(f"SELECT coalesce(max(number), 0), {self.database.clock} FROM audit")  # noqa: S608
+            # One statement for all: Python's other threads go on meanwhile, and are not disturbed for each line.
+            values = ", ".join(["(%s, %s, %s)"] * len(lines))
+            params = [value for at, line in lines for value in (at, now, line)]
+            work.execute(f"INSERT INTO audit (at, written_at, line) VALUES {values}", params)  # noqa: S608 - ours
+
+        if lines:
+            try:
+                self.database.write(job, max_wait=MAX_WAIT_S)
+            except ChangeUnknownError:
+                self._unconfirmed = before, entries
+                raise
+
+    def _confirmed(self, entries: Sequence[AuditEntry]) -> int:
+        """Return how many of these are there, because they were appended when the connection was lost."""
+        if self._unconfirmed is None:
+            return 0
+        before, sent = self._unconfirmed
+        found = self._read("SELECT line FROM audit WHERE number > %s ORDER BY number LIMIT 1", (before,))
+        self._unconfirmed = None
+        if found != [(sent[0].line(),)]:
+            return 0
+        return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(entries, sent, strict=False)))
+
+    def sweep(self, retention_days: int, max_mb: int) -> int:
+        """Remove lines that are too old, then the oldest ones beyond `max_mb`. Return how many the latter were."""
+        too_old = self._remove(f"written_at < {self.database.clock} - %s", retention_days * DAY)
+        sizes = "SELECT number, sum(length(line)) OVER (ORDER BY number DESC) AS size FROM audit"
+        sql = f"SELECT max(number) FROM ({sizes}) AS sizes WHERE size > %s"  # noqa: S608 - ours
+
+        def find(work: Transaction) -> int | None:
+            work.allow(MAX_SWEEP_S)
+            return work.execute(sql, (max_mb * 1024**2,))[0][0]
+
+        last = self.database.read(find)
+        too_many = 0 if last is None else self._remove("number <= %s", last)
+        if too_old or too_many:
+            with suppress(DatabaseError):
+                self.database.shrink()
+        return too_many
+
+    def _remove(self, condition: str, value: float) -> int:
+        """Remove lines in small transactions: others write in between. One replica at a time does so."""
+        some = f"SELECT number FROM audit WHERE {condition} LIMIT {MAX_SWEPT}"  # noqa: S608 - ours
+        removed = 0
+
+        def job(work: Transaction) -> int:
+            if not work.try_lock(LockNumber.AUDIT_SWEEP):
+                return 0
+            work.execute(f"DELETE FROM audit WHERE number IN ({some})", (value,))  # noqa: S608 - ours
+            return work.row_count
 
         try:
-            self._database.write(job)
-        except ChangeUnknownError:
-            self._unconfirmed = first[0], lines
-            raise
-
-    def _confirmed(self, lines: Sequence[bytes]) -> int:
-        """How many of these are there, because they were appended when the connection was lost."""
-        if self._unconfirmed is None or not lines:
-            return 0
-        number, sent = self._unconfirmed
-        sql = "SELECT line FROM audit WHERE number = %s"
-        found = self._database.read(lambda work: work.execute(sql, (number,)))
-        self._unconfirmed = None
-        if found != [(_text(sent[0]),)]:
-            return 0
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, sent, strict=False)))
+            while count := self.database.write(job, max_wait=MAX_WAIT_S):
+                removed += count
+        except DatabaseError:
+            if not removed:
+                raise
+        return removed  # also of a part: a line has to tell of it
 
 
-def take_lock(work: Transaction) -> None:
-    """Of those who append, until the end of the transaction."""
-    sql = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
-    work.execute(sql, (f"{PATIENCE_S}s", LockNumber.AUDIT_APPEND))
-
-
-def insert(work: Transaction, lines: Sequence[bytes], clock: str) -> int:
-    """Append lines, in this order; gives the number of the first."""
-    sql = (
-        f"INSERT INTO audit (at, written_at, line) SELECT sent.at, {clock}, sent.line "  # noqa: S608 - ours
-        "FROM unnest(%s::float8[], %s::text[]) WITH ORDINALITY AS sent (at, line, place) "
-        "ORDER BY sent.place RETURNING number"
-    )
-    rows = work.execute(sql, (list(map(time_of, lines)), list(map(_text, lines))))
-    return min(number for (number,) in rows)
-
-
-def time_of(line: bytes) -> float:
-    """What the line says, in seconds since 1970."""
-    return read_time(_decode_time(line).time) or 0.0
-
-
-def database_key(database: Database) -> bytes:
-    """The key of the hashes. The tables are made with it. Raises OSError."""
-    with told():
-        rows = database.read(lambda work: work.execute("SELECT key FROM audit_key"))
+def _read_key(work: Transaction) -> bytes:
+    rows = work.execute("SELECT key FROM audit_key")
     if not rows:
-        raise OSError(errno.ENOENT, "the table audit_key of the database has no key")
+        raise DatabaseError("the table audit_key is empty, but holds the key of the audit log: restore it")
     return bytes(rows[0][0])
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """As an OSError, in words that name no address: callers read them."""
-    try:
-        yield
-    except DatabaseAwayError as error:
-        raise OSError(errno.EIO, "the database can't be reached") from error
-    except ChangeUnknownError as error:
-        raise OSError(errno.EIO, "the connection to the database was lost while it was written") from error
-    except DatabaseError as error:
-        raise OSError(errno.EIO, str(error)) from error
-
-
-class _Timed(msgspec.Struct):
-    time: str
-
-
-_decode_time = msgspec.json.Decoder(_Timed).decode
-
-
-def _text(line: bytes) -> str:
-    return line.decode().rstrip("\n")

@@ -10,6 +10,7 @@ from ask.harness import KEY, Harness
 from ask.stand_in import Fails, Says, Wants
 from helpers import until
 from interfaces.rest.ask.asgi_client import AsgiClient, person, users
+from services.audit_places import lines_in
 
 from onetool.interfaces.rest.ask_app import AskApp
 from onetool.interfaces.rest.ask_approvals import APPROVAL_S, OpenQuestions
@@ -67,8 +68,7 @@ def test_the_answer_is_in_the_audit_log(harness, approve):
 
     run(asked())
     harness.app.audit.log.flush()
-    (file,) = (harness.app.config.home / "audit").glob("*.jsonl")
-    found = [json.loads(line) for line in file.read_text().splitlines()]
+    found = lines_in(harness.app.config.home)
     noted = [(line["what"], line["outcome"]) for line in found if line["kind"] == "approval"]
     assert noted == [("notes.write", "approved" if approve else "declined")]
 
