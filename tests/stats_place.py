@@ -1,16 +1,23 @@
-"""Where stats are kept: tests that take `place` run with a file, and with the database that replicas share."""
+"""Where stats are kept: tests that take `place` run with SQLite, and with the database that replicas share."""
 
 import pytest
 
+from onetool.database.sqlite import SqliteDatabase
 
-@pytest.fixture(params=["file", "postgres"])
+
+@pytest.fixture(params=["sqlite", "postgres"])
 def place(request, tmp_path):
     """What `UsageStats` takes."""
-    return tmp_path / "stats.db" if request.param == "file" else request.getfixturevalue("database")
+    if request.param == "postgres":
+        yield request.getfixturevalue("database")
+        return
+    made = SqliteDatabase(tmp_path / "state.db")
+    yield made
+    made.close()
 
 
 def asked(place, query):
     """The rows of a query that names its tables {calls}, {runs} …"""
     from onetool.services.stats import UsageStats
 
-    return UsageStats(place)._storage.read(lambda reader: reader.rows(query, {}), True)
+    return UsageStats(place)._store.read(lambda reader: reader.rows(query, {}))

@@ -10,7 +10,7 @@ from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import LOCAL, Principal, current_principal, stats_caller
 from onetool.services.stats import UsageStats
-from onetool.services.stats.storage import CALLS, COLUMNS
+from onetool.services.stats.store import CALLS, COLUMNS
 from onetool.services.stats.usage import StatsFilter
 
 __all__ = ["place"]

@@ -71,7 +71,7 @@ def test_a_batch_whose_end_nobody_saw_is_sent_again_and_counts_once(database, is
 
 
 def test_while_the_database_is_away_rows_wait_and_the_oldest_are_dropped(postgres, database, monkeypatch, caplog):
-    monkeypatch.setattr("onetool.services.stats.storage._MOST", 50)
+    monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
     stats = UsageStats(database)
     call(stats)
     stats.flush()

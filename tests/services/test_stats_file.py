@@ -17,7 +17,7 @@ from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.errors import ToolFailure
 from onetool.services.stats import UsageStats
-from onetool.services.stats.storage import GATHER_SECONDS
+from onetool.services.stats.writer import GATHER_SECONDS
 
 PATIENCE = 60
 FIRST = """
@@ -236,7 +236,7 @@ def test_a_place_where_no_file_can_be(tmp_path, caplog):
 
 
 def test_a_file_that_is_held_for_long_loses_only_the_oldest(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.storage._MOST", 50)
+    monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
     file = tmp_path / "stats.db"
     stats = UsageStats(file)
     stats.record(event())

@@ -7,7 +7,7 @@ from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
 from onetool.services.stats import UsageStats
-from onetool.services.stats.storage import MOST_EXACT_VALUES
+from onetool.database.percentiles import MAX_SORTED
 
 __all__ = ["place"]
 
@@ -132,8 +132,8 @@ def test_percentiles_of_a_hundred(stats):
 
 
 def test_very_many_durations_are_kept_to_three_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.storage.MOST_EXACT_VALUES", 100)
-    assert MOST_EXACT_VALUES > 100_000
+    monkeypatch.setattr("onetool.database.percentiles.MAX_SORTED", 100)
+    assert MAX_SORTED > 100_000
     stats = UsageStats(tmp_path / "stats.db")
     for number in range(1000):
         call(stats, ms=1000.4 + number)

@@ -87,6 +87,7 @@ class App:
             audit=self.audit,
             database=self._database.get,
             rates=self._database.rates,
+            state=self._database.state,
         )
         self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
@@ -480,6 +481,7 @@ class App:
                 self.audit,
                 self._database.get,
                 self._database.rates,
+                self._database.state,
             )
             self.audit.set_config(config)
             self._bundles.set_config(config)

@@ -75,6 +75,7 @@ class Runtime:
         audit: "AppAudit | None" = None,
         database: "Callable[[], Database | None]" = lambda: None,
         rates: "Callable[[], SharedWindows | None]" = lambda: None,
+        state: "Callable[[], Database] | None" = None,
     ) -> None:
         """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
@@ -82,6 +83,7 @@ class Runtime:
         self._audit = audit
         self._database = database
         self._rates = rates
+        self._state = state
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -117,6 +119,15 @@ class Runtime:
     def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
         return self._database()
+
+    @property
+    def state(self) -> "Database":
+        """The database of all stores. Raises ConfigError if it can't be used."""
+        if self._state is None:
+            from onetool.app.database import AppDatabase
+
+            self._state = AppDatabase(self.config).state
+        return self._state()
 
     @property
     def rates(self) -> "SharedWindows | None":
@@ -405,7 +416,7 @@ class Runtime:
 
         config = self.config
         return UsageStats(
-            config.home / "stats.db" if (database := self.database) is None else database,
+            self.state,
             config.stats.retention_days,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,

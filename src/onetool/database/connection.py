@@ -71,7 +71,7 @@ class Database(Protocol):
     """SQL for the seconds since 1970, as a float. Replicas whose clocks differ agree on the database's."""
 
     dialect: Mapping[str, str]
-    """The words in braces that migrations use."""
+    """The driver's `name`, and the words in braces that migrations use."""
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
@@ -79,10 +79,11 @@ class Database(Protocol):
         """
         ...
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = 10.0) -> T:
         """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
         changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
-        With `durable`, the change also survives a power failure once this returns.
+        With `durable`, the change also survives a power failure once this returns. Other processes may lock a SQLite
+        file for `max_wait` seconds.
         """
         ...
 

@@ -29,6 +29,7 @@ from onetool.database.connection import (
     Row,
     Transaction,
 )
+from onetool.database.percentiles import Spread
 
 log = logging.getLogger("onetool.database")
 
@@ -38,8 +39,10 @@ BUSY_S = 10.0  # to wait for other processes that write
 MAX_IDLE = 8  # connections that stay open
 POLL_S = 1.0  # between two looks for changes by other processes
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+STORAGE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 DIALECT = {
+    "name": "SQLite",
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
     "bytewise": "",  # the usual order of SQLite
     "random_id": "lower(hex(randomblob(16)))",
@@ -97,11 +100,11 @@ class SqliteDatabase:
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
-            return _read_empty(job, self)
+            return read_empty(job)
         return self._run(job, "BEGIN")
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
-        return self._run(job, "BEGIN IMMEDIATE", durable)
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
+        return self._run(job, "BEGIN IMMEDIATE", durable, max_wait)
 
     def stamp(self) -> Hashable:
         file = self._file_id()
@@ -147,11 +150,12 @@ class SqliteDatabase:
 
     # Connections
 
-    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False) -> T:
+    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False, max_wait: float = BUSY_S) -> T:
         with self._translated():
             connection = self._take()
             work = SqliteTransaction(connection)
             try:
+                connection.execute(f"PRAGMA busy_timeout = {max_wait * 1000:.0f}")
                 if durable:
                     connection.execute(FULL_SYNC)
                 connection.execute(begin)
@@ -209,6 +213,7 @@ class SqliteDatabase:
             connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
+            connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants a class of its own
             migrate_connection(connection, SqliteTransaction(connection), self)
         except BaseException:
             connection.close()
@@ -251,6 +256,8 @@ class SqliteDatabase:
             if code in DAMAGE_CODES:
                 self._set_aside()
                 raise DamagedDatabaseError(f"{self.file} is damaged ({error}); it was set aside") from error
+            if code in STORAGE_CODES:
+                raise DatabaseAwayError(str(error), f"{self.file} can't be used: {error}") from error
             raise DatabaseError(f"{self.file} can't be used: {error}") from error
         except OSError as error:
             raise DatabaseError(f"{self.file} can't be used: {error.strerror or error}") from error
@@ -379,14 +386,15 @@ def _is_damaged(file: Path) -> bool:
 _empty: Final = threading.local()
 
 
-def _read_empty(job: Callable[[Transaction], T], database: SqliteDatabase) -> T:
-    """Run a job over the tables of a file that isn't there yet."""
+def read_empty(job: Callable[[Transaction], T]) -> T:
+    """Run a job over empty tables, as a file has them that isn't there yet."""
     from onetool.database.migrations import migrate_connection
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
     if connection is None:
         connection = sqlite3.connect(":memory:", isolation_level=None)
-        migrate_connection(connection, SqliteTransaction(connection), database)
+        connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType]
+        migrate_connection(connection, SqliteTransaction(connection), SqliteDatabase(Path(":memory:")))
         _empty.connection = connection
     connection.execute("BEGIN")
     try:
