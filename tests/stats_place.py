@@ -1,14 +1,16 @@
-"""Where stats are kept: tests that take `place` run with SQLite, and with the database that replicas share."""
+"""Where stats are kept: tests that take `place` run with SQLite; those marked with `BOTH` also with PostgreSQL."""
 
 import pytest
 
 from onetool.database.sqlite import SqliteDatabase
 
+BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 
-@pytest.fixture(params=["sqlite", "postgres"])
+
+@pytest.fixture
 def place(request, tmp_path):
-    """What `UsageStats` takes."""
-    if request.param == "postgres":
+    """The database that `UsageStats` takes."""
+    if getattr(request, "param", "sqlite") == "postgres":
         yield request.getfixturevalue("database")
         return
     made = SqliteDatabase(tmp_path / "state.db")
@@ -17,7 +19,7 @@ def place(request, tmp_path):
 
 
 def asked(place, query):
-    """The rows of a query that names its tables {calls}, {runs} …"""
+    """Return the rows of a query that names its tables {calls}, {runs} …"""
     from onetool.services.stats import UsageStats
 
     return UsageStats(place)._store.read(lambda reader: reader.rows(query, {}))

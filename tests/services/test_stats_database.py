@@ -25,12 +25,9 @@ class Unsure:
 
     def __init__(self, database, is_written):
         self._database, self._is_written, self.times = database, is_written, 2
-        self.clock = database.clock
+        self.clock, self.dialect = database.clock, database.dialect
 
-    def read(self, job):
-        return self._database.read(job)
-
-    def write(self, job):
+    def write(self, job, max_wait):
         if self.times:
             self.times -= 1
             if self._is_written:

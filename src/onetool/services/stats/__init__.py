@@ -141,6 +141,7 @@ class UsageStats:
         self._store = StatsStore(database)
         self._inline = inline_bytes
         self._now = now
+        self._has_warned = False
         self._writer = Writer(self._store, retention_days * 86_400, now, redact)
         self._finalizer = finalize(self, self._writer.flush_in_finalizer)
 
@@ -239,7 +240,8 @@ class UsageStats:
         except UnreadableError as error:
             if strict:
                 raise
-            if error.reason != "database_away":  # the driver has said so, once
+            if not self._has_warned and not self._writer.is_off:
+                self._has_warned = True
                 log.warning("%s", error)
         return read_nothing(ask)
 

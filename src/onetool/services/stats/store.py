@@ -13,7 +13,7 @@ A query names its parameters `:name`, and has `{…}` where SQLite and PostgreSQ
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -38,11 +38,11 @@ COLUMNS = {  # as rows have them; tokens are computed by the storage
     GAPS: "at, client, duration_ms, caller",
 }
 
-
 MAX_QUERY_SECONDS = 50  # of a statement of a read, or of a sweep
 MAX_READS = 4  # at the same time: they can be slow, and the connections are for all
 WRITER_SECONDS = 7 * 86_400  # that the number of a writer's last batch is kept
 MAX_PARAMETERS = 5_000  # of one statement
+MAX_FORGOTTEN = 20_000  # rows of one transaction
 
 _PERCENTILES = ", ".join(
     f"'p{percent}', percentile_disc(0.{percent}) WITHIN GROUP (ORDER BY duration_ms)" for percent in (90, 95, 99)
@@ -109,7 +109,7 @@ class StatsStore:
         self._database.write(job, max_wait=max_wait)
         if sweep_before is not None:
             try:
-                self._database.write(lambda work: _forget(work, sweep_before, self._database.clock), max_wait=max_wait)
+                self._forget(sweep_before, max_wait)
             except DatabaseError as error:  # the rows have been written: the sweep waits for the next time
                 log.debug("old stats are not forgotten yet: %s", error)
 
@@ -125,6 +125,18 @@ class StatsStore:
                 return self._database.read(job, snapshot=True)
         except DatabaseError as error:
             raise UnreadableError(error) from None
+
+    def _forget(self, before: float, max_wait: float) -> None:
+        """Forget what is too old, a part at a time: other stores write to the same file. Runs go first, because the
+        calls of a run stay as long as the run.
+        """
+        for table in (RUNS, MENUS, GAPS, REPLIES, CALLS):
+            start = 0.0
+            while start < before:
+                job = partial(_forget_part, table=table, start=start, before=before)
+                start = self._database.write(job, max_wait=max_wait)
+        sql = f"DELETE FROM stats_writers WHERE at < {self._database.clock} - %s"  # noqa: S608 - our own words
+        self._database.write(lambda work: work.execute(sql, (WRITER_SECONDS,)), max_wait=max_wait)
 
 
 def read_nothing(ask: Callable[[StatsReader], T]) -> T:
@@ -163,20 +175,17 @@ def _is_next(work: Transaction, writer: str, number: int, clock: str) -> bool:
     return work.row_count == 1
 
 
-def _forget(work: Transaction, before: float, clock: str) -> None:
-    """Forget what is too old, as one replica at a time. The calls of a run stay as long as the run."""
+def _forget_part(work: Transaction, table: str, start: float, before: float) -> float:
+    """Forget some of the rows from `start` on, as one replica at a time, and return where the rest begins."""
     if not work.try_lock(LockNumber.STATS_SWEEP):
-        return
+        return before
     work.allow(MAX_QUERY_SECONDS)
-    for table in (RUNS, MENUS, GAPS):
-        work.execute(f"DELETE FROM stats_{table} WHERE at < %s", (before,))  # noqa: S608 - our own words
-    for table in (REPLIES, CALLS):
-        work.execute(
-            f"DELETE FROM stats_{table} WHERE at < %s "  # noqa: S608 - our own words
-            f"AND NOT EXISTS (SELECT 1 FROM stats_runs WHERE id = stats_{table}.run)",
-            (before,),
-        )
-    work.execute(f"DELETE FROM stats_writers WHERE at < {clock} - %s", (WRITER_SECONDS,))  # noqa: S608
+    sql = f"SELECT at FROM stats_{table} WHERE at >= %s AND at < %s ORDER BY at LIMIT 1 OFFSET %s"  # noqa: S608
+    found = work.execute(sql, (start, before, MAX_FORGOTTEN))
+    end: float = found[0][0] if found and found[0][0] > start else before
+    kept = f" AND NOT EXISTS (SELECT 1 FROM stats_runs WHERE id = stats_{table}.run)" if table in (REPLIES, CALLS) else ""
+    work.execute(f"DELETE FROM stats_{table} WHERE at >= %s AND at < %s{kept}", (start, end))  # noqa: S608
+    return end
 
 
 # {spread}: percentiles of durations

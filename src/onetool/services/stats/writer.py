@@ -7,7 +7,7 @@ from threading import Event, Lock, Thread, get_ident
 from typing import Any
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.connection import NewerDatabaseError
+from onetool.database.connection import DamagedDatabaseError, NewerDatabaseError
 from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
 
 log = logging.getLogger("onetool.stats")
@@ -17,7 +17,7 @@ GATHER_SECONDS = 2.0  # that a row waits at most, where it can be written
 LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
 MAX_GATHERED = 2_000  # rows of a table that are not kept waiting for others
 MAX_WAITING = 10_000  # rows of a table that wait, however long nothing can be written
-SWEEP_SECONDS = 3600.0  # between two looks for what is too old: each walks over all rows
+SWEEP_SECONDS = 3600.0  # between two looks for what is too old
 
 
 class Writer:
@@ -79,6 +79,8 @@ class Writer:
         if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
             try:
                 self._flush(BUSY_SECONDS)
+                if waiting := self.waiting:
+                    self._drop(waiting)
             finally:
                 self._writing.release()
 
@@ -104,7 +106,7 @@ class Writer:
         try:
             masked = {table: self._redact(some) for table, some in rows.items()}
             self._store.write(number, masked, timeout, self._now() - self._retention if sweeps else None)
-        except (DatabaseAwayError, ChangeUnknownError) as error:
+        except (DatabaseAwayError, ChangeUnknownError, DamagedDatabaseError) as error:  # an empty file replaces a damaged one
             self._keep(number, rows, error)
             return False
         except NewerDatabaseError as error:
