@@ -192,7 +192,7 @@ def test_a_file_that_is_held_for_long_loses_only_the_oldest(place, holder, monke
     assert tools(place) == [f"t{number}" for number in range(30, 80)]
 
 
-def test_what_has_been_written_can_be_read_while_the_file_is_held(place, monkeypatch):
+def test_what_has_been_written_can_be_read_while_the_file_is_held(place):
     stats = UsageStats(place)
     stats.record(event())
     stats.flush()
@@ -202,7 +202,8 @@ def test_what_has_been_written_can_be_read_while_the_file_is_held(place, monkeyp
     other.close()
 
 
-def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, caplog):
+def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, caplog, monkeypatch):
+    monkeypatch.setattr("onetool.services.stats.writer.BUSY_SECONDS", 0.05)
     stats = UsageStats(place)
     stats.record(event())
     stats._writer.flush_in_finalizer()

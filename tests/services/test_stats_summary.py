@@ -6,8 +6,8 @@ from stats_place import BOTH, place
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
-from onetool.services.stats import UsageStats
 from onetool.database.percentiles import MAX_SORTED
+from onetool.services.stats import UsageStats
 
 __all__ = ["place"]
 

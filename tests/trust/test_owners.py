@@ -296,7 +296,7 @@ def test_a_trust_file_that_others_can_write_trusts_nobody(project, own_home):
     assert not is_used(project)[0]
 
 
-@pytest.mark.parametrize("part", ["results", "sessions", "servers", "bundles", "stats.db"])
+@pytest.mark.parametrize("part", ["results", "sessions", "servers", "bundles", "state.db", "stats.db"])
 def test_state_is_not_kept_through_links(part, project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (project / ".onetool" / part).symlink_to(tmp_path / "elsewhere")
@@ -309,6 +309,7 @@ def test_state_is_not_kept_through_links(part, project, tmp_path):
 INSIDE = [
     "run_history",
     "chat_history",
+    "state.db-journal",
     "stats.db-journal",
     "servers/e.log",
     "servers/.e.auth.json.lock",

@@ -19,7 +19,7 @@ from onetool.core.state_folders import STATE_FILES, STATE_FOLDERS
 CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
 
-STATE = (*STATE_FOLDERS, "bundles", "stats.db")  # what we make ourselves, and so never a link
+STATE = (*STATE_FOLDERS, "bundles", "state.db", "stats.db")  # what we make ourselves, and so never a link
 
 Accepted = Mapping[str, Mapping[str, Any]]  # places by their real path, and how they were when they were accepted
 

@@ -208,7 +208,8 @@ class SqliteDatabase:
         # A connection is used by one thread at a time.
         connection = sqlite3.connect(self.file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file
+            if connection.execute("PRAGMA page_count").fetchone() == (0,):  # a new file: with others this takes a lock
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_log(connection)
             connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")

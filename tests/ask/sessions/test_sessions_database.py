@@ -6,12 +6,12 @@ import time
 
 import pytest
 from ask.sessions.test_sessions import USAGE, entered, refused, said
+from onetool.ask.sessions.moving import SessionMover
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, User
 from onetool.ask.sessions import SessionStore
 from onetool.ask.sessions.database import DatabaseSessions
-from onetool.ask.sessions.moving import SessionMover
 from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
 from onetool.database import ChangeUnknownError, DatabaseAwayError
 from onetool.database.moving import Moved, MoveOptions

@@ -13,6 +13,7 @@ from interfaces.http.conftest import Served
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.state_folders import MARKER, make_home, make_state_folder
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.services.access_tokens import TokenStore
 from onetool.services.stats import UsageStats
@@ -34,12 +35,14 @@ HELD = {  # topics, each of which would write where nothing may be written
         "second/access_tokens/new.yaml",
         "second/onetool.yaml",
         "second/secrets.yaml",
+        "second/state.db-journal",
         "second/stats.db-journal",
         SESSIONS,
         "page_sessions/new.yaml",
         "results/new.yaml",
         "results",
         "audit",
+        "state.db-journal",
         "stats.db-journal",
         "run_history",
         MARKER,
@@ -70,17 +73,20 @@ HELD = {  # topics, each of which would write where nothing may be written
     )
 }
 
-COUNTED = ("onetool.yaml", "secrets.yaml", "stats.db", "stats.db-wal")
+OLD = ("stats.db", "stats.db-wal", "stats.db-shm", "stats.db.old")  # of versions before
+COUNTED = ("onetool.yaml", "secrets.yaml", "state.db", "state.db-wal", "stats.db", "stats.db-wal")
 
 
 def keep_state(home: Path) -> None:
     """Let the stores write what a server keeps."""
     LoginSessions(home / "page_sessions").start(sha256(b"sesame").digest())
     TokenStore(home / "access_tokens").add("boss", "admin")
-    stats = UsageStats(home / "stats.db")
+    database = SqliteDatabase(home / "state.db")
+    stats = UsageStats(database)
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
     stats.flush()
-    for name in ("run_history", "stats.db-wal", "stats.db-shm", "stats.db.old", "secrets.yaml.bak", ".secrets.yaml.a1"):
+    database.close()
+    for name in (*OLD, "run_history", "state.db.damaged-1", "secrets.yaml.bak", ".secrets.yaml.a1"):
         (home / name).write_text("KEY")
 
 
@@ -135,8 +141,8 @@ CLOSED = (
         for home in ("", "other/", "second/", "linked/", "docs/../other/", "./other//", "OTHER/../other/")
     ),
     *(f"{home}access_tokens/tokens.json" for home in ("", "other/", "second/", "linked/")),
-    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("stats.db", "stats.db-wal", "stats.db-shm")),
-    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("stats.db.old", "run_history")),
+    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("state.db", "state.db.damaged-1", *OLD)),
+    *(f"{home}run_history" for home in ("", "other/", "second/")),
     *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("secrets.yaml.bak", ".secrets.yaml.a1")),
     "onetool.yaml",
     "onetool.yaml.bak",

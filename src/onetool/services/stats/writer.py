@@ -106,7 +106,11 @@ class Writer:
         try:
             masked = {table: self._redact(some) for table, some in rows.items()}
             self._store.write(number, masked, timeout, self._now() - self._retention if sweeps else None)
-        except (DatabaseAwayError, ChangeUnknownError, DamagedDatabaseError) as error:  # an empty file replaces a damaged one
+        except (
+            DatabaseAwayError,
+            ChangeUnknownError,
+            DamagedDatabaseError,
+        ) as error:  # an empty file replaces a damaged one
             self._keep(number, rows, error)
             return False
         except NewerDatabaseError as error:
