@@ -84,6 +84,17 @@ def start(*args, cold=False, terminal=False, script=None, **options):
     return subprocess.Popen([sys.executable, *([str(script)] if script else ["-m", "onetool"]), *args], **options)
 
 
+def session_text(home, id):
+    """The records of a session of `ask` in `state.db`, as they are kept."""
+    from onetool.database.sqlite import SqliteDatabase
+
+    database = SqliteDatabase(home / "state.db")
+    sql = "SELECT body FROM ask_records WHERE id = %s ORDER BY number"
+    rows = database.read(lambda work: work.execute(sql, (id,)))
+    database.close()
+    return b"".join(body for (body,) in rows).decode()
+
+
 def until(true, within=60):
     """Wait until something is true, and give it. The seconds are for what never comes: nothing is measured by them."""
     deadline = time.monotonic() + within

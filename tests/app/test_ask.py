@@ -7,7 +7,7 @@ import sys
 import pytest
 from ask.harness import KEY, Harness
 from ask.stand_in import Fails, Says, Wants
-from helpers import forever
+from helpers import forever, session_text
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
@@ -413,7 +413,7 @@ def test_secrets_reach_neither_the_model_nor_the_session(harness):
     answer = harness.ask(f"My key is {KEY}", files=[File(name="a", text=f"x={KEY}")], session="s")
     assert KEY not in harness.said_to_model()
     assert KEY not in repr(answer)
-    assert KEY not in (harness.folder / "sessions" / "s.jsonl").read_text()
+    assert KEY not in session_text(harness.folder, "s")
     assert harness.model.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -422,7 +422,7 @@ def test_what_a_secret_argument_was_is_nowhere_afterwards(harness):
     answer = harness.ask(approve="always", session="s")
     assert answer.tool_results[0].result.data == "ann is in"
     assert "hunter2" not in repr(answer)
-    assert "hunter2" not in (harness.folder / "sessions" / "s.jsonl").read_text()
+    assert "hunter2" not in session_text(harness.folder, "s")
     assert "hunter2" not in harness.said_to_model()
 
 
@@ -440,7 +440,7 @@ def test_nor_is_it_when_ot_call_stands_before_it(tmp_path):
         answer = harness.ask(approve="always", session="s")
         assert answer.tool_results[0].result.data == "paid"
         assert "98765432" not in repr(answer)
-        assert "98765432" not in (harness.folder / "sessions" / "s.jsonl").read_text()
+        assert "98765432" not in session_text(harness.folder, "s")
         harness.model.will(wants("ot.call", name="bank.pay", args={}, extra=1), DONE)
         assert harness.ask(approve="always").tool_results[0].result.error.code == "invalid_args"
 
@@ -457,7 +457,7 @@ def test_a_secret_that_a_provider_sends_back_is_kept_nowhere(harness):
     answer = harness.ask(session="s", system=f"Use {KEY}.")
     assert answer.answer == "It is ***!"
     assert KEY not in repr(answer)
-    assert KEY not in (harness.folder / "sessions" / "s.jsonl").read_text()
+    assert KEY not in session_text(harness.folder, "s")
     assert KEY not in harness.said_to_model()
 
 
@@ -468,7 +468,7 @@ def test_the_sessions_are_no_business_of_tools(tmp_path, name):
     with Harness(home, fs={"roots": [str(tmp_path)]}) as harness:
         harness.model.will(DONE)
         harness.ask(session="s")
-        harness.model.will(wants("fs.read_file", path=str(home / "sessions" / "s.jsonl")), DONE)
+        harness.model.will(wants("fs.read_file", path=str(home / "state.db")), DONE)
         assert not harness.ask().tool_results[0].result.ok
 
 
@@ -614,7 +614,7 @@ def test_a_question_that_got_no_answer_is_not_asked_again_with_the_next(harness)
     harness.model.will(Says("Second."))
     harness.ask("Second?", session="s")
     assert "First?" not in harness.said_to_model()
-    assert "First?" in (harness.folder / "sessions" / "s.jsonl").read_text()
+    assert "First?" in session_text(harness.folder, "s")
 
 
 # From a tool

@@ -35,10 +35,10 @@ def value(app, code, allowed=None):
 
 def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_path):
     stored = app.runtime.store_result("somebody's own text")
-    [file] = (tmp_path / ".onetool" / "results").glob("*.txt")
-    path = str(file.relative_to(tmp_path))
-    assert "OneTool's state" in failure(app, f"fs.read_file(path={path!r})")
-    (tmp_path / "link").symlink_to(file)
+    for file in ("state.db", "state.db-wal"):
+        assert (tmp_path / ".onetool" / file).exists()
+        assert "OneTool's own" in failure(app, f"fs.read_file(path='.onetool/{file}', encoding='base64')")
+    (tmp_path / "link").symlink_to(tmp_path / ".onetool" / "state.db")
     assert not asyncio.run(app.run("fs.read_file(path='link')")).ok
     assert value(app, f"ot.result(handle={stored.handle!r})['lines']") == ["somebody's own text"]
 

@@ -19,6 +19,7 @@ from onetool.ask.prompts import AskTask
 from onetool.ask.sessions import SessionStore
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.spec import ToolSpec
+from onetool.database.sqlite import SqliteDatabase
 
 TOOLS = [
     ToolSpec(name="time.now", description="the time", read_only=True),
@@ -95,18 +96,22 @@ def call(id: str, name: str = "time.now", malformed: str | None = None, **args: 
     return Call(id=id, name=name, args=args, malformed=malformed)
 
 
+def store_in(home: Path) -> SessionStore:
+    return SessionStore(SqliteDatabase(home / "state.db", makes_folder=True))
+
+
 async def played(
     folder: Path, model: Script, hands: Recorder | None = None, session: str | None = None, **task: Any
 ) -> tuple[list[Event], Answer, list[Any]]:
     """All events, the answer, and what stands in the session afterwards."""
     events: list[Event] = []
-    async with SessionStore(folder).turn(session) as kept:
+    async with store_in(folder).turn(session) as kept:
         loop = AskLoop(AskTask(question=User(text="?"), **task), model, hands or Recorder(), kept)  # pyright: ignore
         async for event in loop.events():
             events.append(event)
     done = events[-1]
     assert isinstance(done, Done)
-    return events, done.answer, SessionStore(folder).read(kept.id).messages
+    return events, done.answer, store_in(folder).read(kept.id).messages
 
 
 def results(messages: Sequence[Any]) -> list[Result]:
@@ -256,7 +261,7 @@ def test_an_error_of_the_model_keeps_what_was_done(tmp_path):
     model = Script(calls(call("a")), ModelError("gone", "unreachable"))
     with pytest.raises(ModelError):
         play(tmp_path, model, session="s")
-    kept = SessionStore(tmp_path).read("s").messages
+    kept = store_in(tmp_path).read("s").messages
     assert [type(one) for one in kept] == [User, Assistant, Result]
 
 
@@ -273,7 +278,7 @@ def test_stopped_in_the_middle_every_call_has_a_result(tmp_path):
             await task
 
     asyncio.run(stopped())
-    kept = SessionStore(tmp_path).read("s").messages
+    kept = store_in(tmp_path).read("s").messages
     assert [(one.call, one.ok) for one in results(kept)] == [("a", False), ("b", False), ("c", False)]
     assert "not known" in results(kept)[0].content
     assert "not made" in results(kept)[1].content
@@ -299,14 +304,14 @@ def test_what_had_ended_before_it_was_stopped_is_kept(tmp_path):
             await task
 
     asyncio.run(stopped())
-    first, second = results(SessionStore(tmp_path).read("s").messages)
+    first, second = results(store_in(tmp_path).read("s").messages)
     assert "not known" in first.content
     assert (second.ok, "7" in second.content) == (True, True)
 
 
 def test_a_reply_in_one_piece_is_kept_though_nobody_listens_any_more(tmp_path):
     async def left() -> None:
-        async with SessionStore(tmp_path).turn("s") as kept:
+        async with store_in(tmp_path).turn("s") as kept:
             task = AskTask(question=User(text="?"), stream=False)
             async with aclosing(
                 AskLoop(task, Script(ModelReply(text="All of it.")), Recorder(), kept).events()
@@ -316,7 +321,7 @@ def test_a_reply_in_one_piece_is_kept_though_nobody_listens_any_more(tmp_path):
                         break
 
     asyncio.run(left())
-    assert SessionStore(tmp_path).read("s").messages[-1].text == "All of it."
+    assert store_in(tmp_path).read("s").messages[-1].text == "All of it."
 
 
 def test_what_a_model_calls_while_it_refuses_is_not_called(tmp_path):
@@ -334,7 +339,7 @@ def test_what_was_said_before_it_broke_off_is_kept(tmp_path):
 
     with pytest.raises(ModelError):
         play(tmp_path, Breaks(ModelReply()), session="s")
-    last = SessionStore(tmp_path).read("s").messages[-1]
+    last = store_in(tmp_path).read("s").messages[-1]
     assert isinstance(last, Assistant)
     assert last.text == "Half a "
     assert last.broken_off
@@ -364,7 +369,7 @@ def test_whatever_a_model_calls(tmp_path, replies, steps):
     reasons: list[str] = []
 
     async def ask() -> str:
-        async with SessionStore(tmp_path).turn(None) as kept:
+        async with store_in(tmp_path).turn(None) as kept:
             try:
                 async for event in AskLoop(
                     AskTask(question=User(text="?"), max_steps=steps),
@@ -377,7 +382,7 @@ def test_whatever_a_model_calls(tmp_path, replies, steps):
                 reasons.append(error.reason)
             return kept.id
 
-    messages = SessionStore(tmp_path).read(asyncio.run(ask())).messages
+    messages = store_in(tmp_path).read(asyncio.run(ask())).messages
     assert len(model.prompts) <= steps + 1
     assert reasons in ([], ["empty"])
     wanted = [one.id for message in messages if isinstance(message, Assistant) for one in message.calls]

@@ -19,7 +19,6 @@ from onetool.core.state_folders import (
     mark_home,
 )
 from onetool.database.file_documents import FileDocuments
-from onetool.services.results import ResultStore
 from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.mcp_servers.server_log import ServerLog
 
@@ -43,15 +42,11 @@ def lock_folder(folder: Path) -> None:
         pass
 
 
-def store_result(folder: Path) -> None:
-    ResultStore(folder, 60, 1).put("text", "ada", "a.b")
-
-
 def write_log(folder: Path) -> None:
     ServerLog("one", folder / "one.log", lambda text: text).note("hi")
 
 
-WRITERS = [write_document, lock_document, read_document, lock_folder, store_result, write_log]
+WRITERS = [write_document, lock_document, read_document, lock_folder, write_log]
 
 
 @pytest.mark.attack("state")
@@ -159,6 +154,12 @@ def test_names_that_are_made_of_others(name: str, expected: bool) -> None:
         ("stats.db-wal", "onetool.yaml"),
         ("run_history", "onetool.yaml"),
         ("database.key", "onetool.yaml"),
+        ("state.db", "onetool.yaml"),
+        ("state.db-wal", "secrets.yaml"),
+        ("state.db.damaged-1700000000", "onetool.yaml"),
+        ("state.db", ".state.db.0123456789abcdef.lock"),
+        ("state.db-wal", ".state.db.0123456789abcdef.lock"),
+        (".state.db.0123456789abcdef.lock", "onetool.yaml"),
     ],
 )
 def test_files_of_state_are_known_by_what_lies_beside_them(tmp_path: Path, name: str, beside: str) -> None:
@@ -175,6 +176,7 @@ def test_files_of_state_are_known_by_what_lies_beside_them(tmp_path: Path, name:
         ("secrets.yaml", "secrets.yaml.bak"),
         ("secrets.yaml.bak", "secrets.yaml"),
         ("stats.db", "stats.db-wal"),
+        ("state.db", "state.db-wal"),
         ("secrets.yaml", "database/schema.sql"),
         ("README.md", "onetool.yaml"),
     ],

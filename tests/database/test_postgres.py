@@ -1,12 +1,12 @@
-"""PostgreSQL: transactions, the breaker, changes that are told."""
+"""PostgreSQL: the pool, the breaker, the listener. What SQLite does as well is in test_database.py."""
 
 import threading
 import time
 
 import pytest
 
-from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.migrations import migrate, missing
+from onetool.database import ChangeUnknownError, DatabaseAwayError
+from onetool.database.migrations import migrate
 from onetool.database.postgres import Postgres
 
 
@@ -24,42 +24,6 @@ def wait_until(condition, seconds=60):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)
-
-
-def test_a_change_counts_when_it_is_committed(database):
-    database.write(put("one"))
-    assert count(database) == 1
-
-
-def test_what_raises_changes_nothing(database):
-    def job(work):
-        put("one")(work)
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        database.write(job)
-    assert count(database) == 0
-
-
-def test_what_is_refused_is_said_and_the_connection_goes_on(database):
-    database.write(put("one"))
-    with pytest.raises(DatabaseError, match="duplicate key"):
-        database.write(put("one"))
-    assert count(database) == 1
-
-
-def test_migrations_run_once_though_many_begin_at_once(database_url):
-    databases = [Postgres(database_url) for _ in range(4)]
-    found = []
-    threads = [threading.Thread(target=lambda one=one: found.append(migrate(one))) for one in databases]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(map(len, found))[:3] == [0, 0, 0]
-    assert missing(databases[0]) == []
-    for one in databases:
-        one.close()
 
 
 def test_an_idle_connection_that_was_lost_is_replaced(database):
@@ -99,20 +63,58 @@ def test_while_it_is_away_calls_fail_at_once_and_it_comes_back_by_itself(postgre
     assert count(database) == 1
 
 
-def test_a_change_is_told_to_others_when_it_is_committed(database, database_url):
-    other, told = Postgres(database_url), []
-    other.on_change("things", told.append)
-    wait_until(lambda: told)  # it listens
-    database.write(lambda work: work.notify("things", "7"))
-    wait_until(lambda: "7" in told)
-    other.close()
-
-
 def test_who_listens_is_called_each_second_too(database):
     told = []
     forget = database.on_change("things", told.append)
     wait_until(lambda: len(told) >= 3)
     forget()
+
+
+def test_nothing_is_connected_before_the_first_use(database_url):
+    one = Postgres(database_url)
+    assert "onetool-database" not in {thread.name for thread in threading.enumerate()}
+    one.close()
+    with pytest.raises(DatabaseAwayError):
+        count(one)
+
+
+def test_more_threads_than_connections_wait_for_one(database, database_url, monkeypatch):
+    monkeypatch.setattr("onetool.database.postgres.MAX_CONNECTIONS", 2)
+    database = Postgres(database_url)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(count(database))) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [0] * 20
+    database.close()
+
+
+def test_calls_that_wait_for_a_connection_fail_when_it_goes_away(postgres, database):
+    count(database)
+    failed, until_away = [], threading.Event()
+
+    def call(work):
+        until_away.wait(60)
+        work.execute("SELECT 1")
+
+    def fails():
+        with pytest.raises(DatabaseAwayError):
+            database.write(call)
+        failed.append(1)
+
+    threads = [threading.Thread(target=fails) for _ in range(20)]  # more than there are connections
+    for thread in threads:
+        thread.start()
+    postgres.stop()
+    until_away.set()
+    for thread in threads:
+        thread.join()
+    assert postgres.start_again()
+    assert len(failed) == 20
+    wait_until(lambda: not database.is_away)
+    assert count(database) == 0
 
 
 def test_no_message_has_the_password(postgres):

@@ -1,45 +1,260 @@
-"""SQLite as the database of the workers of one machine: what is away, and what is wrong."""
+"""A SQLite file: what is made and when, file systems that can less, files that are not to be trusted, damage."""
 
+import os
 import shutil
 import sqlite3
+import stat
+from contextlib import contextmanager
 
 import pytest
 
 from onetool.database import DatabaseAwayError, DatabaseError, sqlite
+from onetool.database.connection import DamagedDatabaseError
 from onetool.database.sqlite import SqliteDatabase
+
+NOBODY = 65534
+posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners")
 
 
 @pytest.fixture
-def database(tmp_path):
-    (tmp_path / "run").mkdir()
-    found = SqliteDatabase(tmp_path / "run" / "workers.db")
-    found.write(lambda work: work.execute("CREATE TABLE things (id text)"))
-    yield found
-    found.close()
+def file(tmp_path):
+    (tmp_path / "home").mkdir(mode=0o700)
+    return tmp_path / "home" / "state.db"
 
 
-def test_what_is_wrong_is_not_said_to_be_away(database):
-    with pytest.raises(DatabaseError, match="no such table: absent") as refused:
-        database.read(lambda work: work.execute("SELECT * FROM absent"))
-    assert not isinstance(refused.value, DatabaseAwayError)
+@pytest.fixture
+def opened(file):
+    made = []
+
+    def open_again(kind=SqliteDatabase):
+        made.append(kind(file))
+        return made[-1]
+
+    yield open_again
+    for one in made:
+        one.close()
 
 
-def test_one_that_another_holds_is_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite, "BUSY_S", 0.01)
-    file = tmp_path / "workers.db"
-    database, other = SqliteDatabase(file), sqlite3.connect(file, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(DatabaseAwayError):
-        database.write(lambda work: work.execute("CREATE TABLE things (id text)"))
-    other.close()
-    database.write(lambda work: work.execute("CREATE TABLE things (id text)"))
-    database.close()
+def put(name):
+    return lambda work: work.execute("INSERT INTO counters VALUES (%s, 1)", (name,))
 
 
-def test_a_folder_that_is_gone_is_not_made_again(database, tmp_path):
+def names(database):
+    sql = "SELECT name FROM counters WHERE name <> 'documents' ORDER BY name"
+    return [name for (name,) in database.read(lambda work: work.execute(sql))]
+
+
+def test_reading_makes_nothing(opened, file):
+    database = opened()
+    assert (names(database), database.was_damaged, database.size) == ([], False, 0)
+    database.stamp()
+    database.shrink()
+    assert not os.listdir(file.parent)
+
+
+@posix
+def test_the_file_is_its_owners_alone(opened, file):
+    opened().write(put("one"))
+    assert {stat.S_IMODE(one.stat().st_mode) for one in file.parent.iterdir()} == {0o600}
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
     """There would be nothing in it, and nobody would know."""
-    shutil.rmtree(tmp_path / "run")
-    again = SqliteDatabase(tmp_path / "run" / "workers.db")
-    with pytest.raises(DatabaseAwayError):
-        again.read(lambda work: work.execute("SELECT * FROM things"))
+    database = SqliteDatabase(tmp_path / "run" / "workers.db")
+    with pytest.raises(DatabaseError):
+        database.write(put("one"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_was_replaced_is_opened_again(opened, file, tmp_path):
+    database = opened()
+    database.write(put("one"))
+    other = SqliteDatabase(tmp_path / "other.db")
+    other.write(put("two"))
+    other.close()
+    before = database.stamp()
+    for end in ("", "-wal", "-shm"):
+        file.with_name(file.name + end).unlink()
+    shutil.move(tmp_path / "other.db", file)
+    assert (names(database), database.stamp() == before) == (["two"], False)
+
+
+def test_one_that_another_process_holds_is_away(opened, file, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.01)
+    database = opened()
+    database.write(put("one"))
+    database.close()
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseAwayError, match=r"locked by another process; nothing has changed"):
+        database.write(put("two"))
+    assert names(database) == ["one"]
+    other.close()
+    database.write(put("two"))
+
+
+def test_a_stamp_tells_of_changes_by_others(opened):
+    database, other = opened(), opened()
+    database.write(put("one"))
+    before = database.stamp()
+    assert database.stamp() == before
+    other.write(put("two"))
+    assert database.stamp() != before
+
+
+def test_a_file_system_without_shared_memory_is_enough(opened, file):
+    class WithoutSharedMemory(SqliteDatabase):
+        vfs = "unix-dotfile"
+
+    database, other = opened(WithoutSharedMemory), opened(WithoutSharedMemory)
+    database.write(put("one"))
+    other.write(put("two"), durable=True)
+    assert database.read(lambda work: work.execute("PRAGMA journal_mode")) == [("delete",)]
+    assert (names(database), names(other)) == (["one", "two"], ["one", "two"])
+    before = database.stamp()
+    other.write(put("three"))
+    assert database.stamp() != before
+    assert not file.with_name("state.db-wal").exists()
+
+
+# Where nothing can be written
+
+
+@contextmanager
+def as_nobody(folder):
+    """As a user who may not write in a folder of hers."""
+    for one in (folder, *folder.iterdir()):
+        os.chown(one, NOBODY, NOBODY)
+    for parent in folder.parents:
+        if parent.stat().st_uid == 0 and parent.is_relative_to("/tmp") and str(parent) != "/tmp":
+            parent.chmod(parent.stat().st_mode | 0o011)
+    folder.chmod(0o500)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+def test_a_read_only_folder_can_be_read(opened, file):
+    database = opened()
+    database.write(put("one"))
+    database.close()
+    with as_nobody(file.parent):
+        database = SqliteDatabase(file)
+        assert (names(database), database.is_read_only) == (["one"], True)
+        with pytest.raises(DatabaseError, match=r"readonly database .fix: let this user write the file and its folder"):
+            database.write(put("two"))
+        assert names(database) == ["one"]
+        database.close()
+        absent = SqliteDatabase(file.with_name("none.db"))
+        with pytest.raises(DatabaseError, match=r"Permission denied .fix: let this user write"):
+            absent.write(put("two"))
+    assert os.listdir(file.parent) == ["state.db"]
+
+
+def test_a_full_disk_is_told_and_loses_nothing(opened, file):
+    database = opened()
+    database.write(put("one"))
+
+    def fill(work):
+        work.execute("PRAGMA max_page_count = 1")
+        work.execute("INSERT INTO results SELECT %s, '', zeroblob(1000000), 0, 0, 0, NULL, false", ("key",))
+
+    with pytest.raises(DatabaseError, match=r"disk is full .fix: free some space"):
+        database.write(fill)
+    assert names(opened()) == ["one"]
+
+
+# Files that are not to be trusted
+
+
+def test_a_link_is_refused(opened, file, tmp_path):
+    (tmp_path / "elsewhere.db").touch(0o600)
+    file.symlink_to(tmp_path / "elsewhere.db")
+    with pytest.raises(DatabaseError, match=r"is not used: it is a symbolic link .fix:"):
+        names(opened())
+    assert (tmp_path / "elsewhere.db").stat().st_size == 0
+
+
+@posix
+def test_a_file_that_others_can_write_is_refused(opened, file):
+    opened().write(put("one"))
+    file.chmod(0o622)
+    with pytest.raises(DatabaseError, match=r"other users can write it .fix: chmod 600"):
+        names(SqliteDatabase(file))
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_refused(opened, file):
+    opened().write(put("one"))
+    os.chown(file, NOBODY, NOBODY)
+    with pytest.raises(DatabaseError, match=r"it belongs to another user .fix:"):
+        names(SqliteDatabase(file))
+
+
+# Damage
+
+
+@pytest.mark.parametrize("damage", ["no database", "torn"])
+def test_a_damaged_file_is_set_aside(opened, file, damage):
+    database = opened()
+    database.write(put("one"))
+    database.close()
+    if damage == "torn":
+        with open(file, "r+b") as stream:
+            stream.seek(4096)
+            stream.write(b"x" * (file.stat().st_size - 4096))
+    else:
+        file.write_bytes(b"no database" * 1000)
+    with pytest.raises(DamagedDatabaseError, match=r"is damaged .* it was set aside"):
+        names(opened())
+    again = opened()
+    assert (names(again), again.was_damaged) == (["damaged"], True)
+    again.write(put("two"))
+    assert len(list(file.parent.glob("state.db.damaged-*"))) == 1
+
+
+# Space
+
+
+def free(database, rows):
+    """Write and delete rows of a megabyte."""
+    sql = "INSERT INTO documents (kind, key, body, version, modified_at) VALUES ('large', %s, %s, 1, 1)"
+    database.write(lambda work: work.execute_many(sql, [(str(number), b"x" * 2**20) for number in range(rows)]))
+    database.write(lambda work: work.execute("DELETE FROM documents WHERE kind = 'large'"))
+
+
+def test_space_of_deleted_rows_is_given_back(opened, file):
+    database = opened()
+    free(database, 8)
+    assert database.spare_bytes() > 15 * 2**20  # as free pages, and in the log
+    database.shrink()
+    assert database.spare_bytes() == 0
+    assert file.stat().st_size < 2**20
+
+
+def test_a_file_that_can_not_shrink_stays_as_it_is(opened, file):
+    """As one that was made from a dump."""
+    database = opened()
+    free(database, 1)
+    database.close()
+    with sqlite3.connect(file, isolation_level=None) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("PRAGMA auto_vacuum = NONE")
+        other.execute("VACUUM")
+    other.close()
+    again = opened()
+    free(again, 4)
+    again.shrink()
+    assert again.spare_bytes() > 3 * 2**20
+
+
+def test_a_new_connection_reads_while_another_process_writes(opened, file, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.01)
+    opened().write(put("one"))
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert names(opened()) == ["one"]
+    other.close()

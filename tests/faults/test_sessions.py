@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-import os
+import sqlite3
 
 import pytest
-from ask.sessions.others import messages, other, said
+from ask.sessions.others import messages, other, said, store_in
 from faults.crowd import some
+from helpers import session_text
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Result, Usage, User
-from onetool.ask.sessions import SessionStore, store
 from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
-from onetool.core import flock, os_files
+from onetool.database import sqlite
 
 
 async def turn(sessions, *said, wait=0.0):
@@ -26,7 +26,7 @@ async def turn(sessions, *said, wait=0.0):
 
 
 def test_killed_in_mid_turn_and_continued(tmp_path):
-    sessions = SessionStore(tmp_path)
+    sessions = store_in(tmp_path)
     victim = other("hang", tmp_path, "x")
     try:
         assert victim.stdout.readline() == "ready\n"
@@ -50,65 +50,65 @@ def test_killed_in_mid_turn_and_continued(tmp_path):
     assert (read.turns, read.damaged, read.usage) == (2, 0, Usage(input=1))
 
 
-def test_four_processes_take_turns_in_one_session(tmp_path):
-    count = some(8, 200)
-    said("crowd", tmp_path, "take_turns", 4, "x", count, timeout=some(60, 600))
-    read = SessionStore(tmp_path).read("x")
-    assert (read.turns, read.damaged, read.usage.input) == (4 * count, 0, 4 * count)
+def test_eight_processes_take_turns_in_one_session(tmp_path):
+    count = some(3, 100)
+    said("crowd", tmp_path, "take_turns", 8, "x", count, timeout=some(60, 600))
+    read = store_in(tmp_path).read("x")
+    assert (read.turns, read.damaged, read.usage.input) == (8 * count, 0, 8 * count)
     size = len(messages(""))
     turns = [read.messages[start : start + size] for start in range(0, len(read.messages), size)]
     assert [list(one) for one in turns] == [messages(one[0].text) for one in turns]
-    assert len({one[0].text for one in turns}) == 4 * count
-    lines = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
-    assert [one["turns"] for one in lines if one["type"] == "ended"] == list(range(1, 4 * count + 1))
+    assert len({one[0].text for one in turns}) == 8 * count
+    lines = [json.loads(line) for line in session_text(tmp_path, "x").splitlines()]
+    assert [one["turns"] for one in lines if one["type"] == "ended"] == list(range(1, 8 * count + 1))
     assert [one["type"] for one in lines].count("session") == 1
 
 
 def test_turns_and_deletions_at_once_never_have_two_holders(tmp_path):
-    said("crowd", tmp_path, "take_and_delete", 4, "x", some(0.5, 20))
-    assert {path.name for path in tmp_path.iterdir()} <= {"x.jsonl", ".gitignore", ".onetool-state"}
+    said("crowd", tmp_path, "take_and_delete", 4, "x", some(10, 500), timeout=some(60, 600))
 
 
 def test_a_full_disk(tmp_path):
-    sessions = SessionStore(tmp_path)
+    """What was acknowledged before is kept, and the next turn goes on."""
+    sessions = store_in(tmp_path)
     asyncio.run(turn(sessions, User(text="before")))
-    before = (tmp_path / "x.jsonl").read_bytes()
-    count, *words = said("fill", tmp_path, "x", 2000)
-    assert "the session x can't be written" in words[0]
-    assert "File too large; what was said before is kept" in words[0]
-    full = (tmp_path / "x.jsonl").read_bytes()
-    assert full.startswith(before)
-    assert len(full) == 2000
-    assert not full.endswith(b"\n")
+    sessions._database.close()
+    size = sum(file.stat().st_size for file in tmp_path.glob("state.db*"))
+    count, words, *_ = said("fill", tmp_path, "x", size + 50_000)
+    assert "the session x can't be written" in words
+    assert "state.db can't be used: " in words
     read = sessions.read("x")
-    assert (len(read.messages), read.damaged) == (int(count), 1)
+    assert (len(read.messages), read.damaged) == (1 + int(count), 0)
     assert asyncio.run(turn(sessions, User(text="after"))) == list(read.messages)
     assert sessions.read("x").messages == (*read.messages, User(text="after"))
-    assert (tmp_path / "x.jsonl").read_bytes().startswith(full + b"\n")
 
 
-@pytest.mark.parametrize("call", ["open", "fstat", "pread", "write", "fsync", "stat"])
-def test_the_system_says_no(tmp_path, monkeypatch, call):
-    """An error in words, whichever call it is; the lock is given back; what was there is there."""
-    sessions = SessionStore(tmp_path)
+def test_a_home_that_becomes_read_only(tmp_path, monkeypatch):
+    sessions = store_in(tmp_path)
     asyncio.run(turn(sessions, User(text="before")))
-    before = (tmp_path / "x.jsonl").read_bytes()
 
-    def no(*_, **__):
-        raise OSError(5, "Input/output error")
+    async def refused():
+        async with sessions.turn("x") as session:
+            for connection in sessions._database._idle:
+                connection.execute("PRAGMA query_only = ON")
+            session.append(User(text="a"))
+            await session.settle()
 
-    with monkeypatch.context() as patch:
-        for module in (store, flock, os_files):
-            patch.setattr(module, "os", _Faulty(call, no))
-        with pytest.raises(SessionError, match="Input/output error"):
-            asyncio.run(turn(sessions, User(text="a")))
-    assert (tmp_path / "x.jsonl").read_bytes().startswith(before)
-    assert asyncio.run(turn(sessions, User(text="after")))[0] == User(text="before")
+    with pytest.raises(SessionError, match=r"the session x can't be written: .*readonly database"):
+        asyncio.run(refused())
+    assert [one.text for one in sessions.read("x").messages] == ["before"]
 
 
-class _Faulty:
-    def __init__(self, name, call):
-        setattr(self, name, call)
-
-    def __getattr__(self, name):
-        return getattr(os, name)
+def test_a_locked_file_is_told_and_is_usable_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.01)
+    sessions = store_in(tmp_path)
+    asyncio.run(turn(sessions, User(text="before")))
+    sessions._database.close()
+    holder = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(SessionError, match=r"state\.db is locked by another process; nothing has changed") as caught:
+        asyncio.run(turn(sessions, User(text="a")))
+    assert caught.value.reason == "database_away"
+    assert [one.text for one in sessions.read("x").messages] == ["before"]  # reading goes on
+    holder.close()
+    assert asyncio.run(turn(sessions, User(text="after"))) == [User(text="before")]

@@ -152,6 +152,24 @@ def test_binary_is_stored(upstream):
         assert tool.kept == [f"data:image/png;base64,{base64.b64encode(data).decode()}"]
 
 
+def test_binary_is_stored_by_a_thread_however_small_it_is(upstream, monkeypatch):
+    """Another process may have locked the database."""
+    from onetool.http import response
+
+    loop_runs = Checkpoint()
+    monkeypatch.setattr(response, "blob_record", lambda *_: loop_runs.pause_thread())
+    upstream.say(Reply(headers={"Content-Type": "image/png"}, body=b"tiny"))
+    tool = harness(upstream, response={"encoding": "binary"})
+
+    async def main():
+        call = asyncio.ensure_future(tool.call())
+        await loop_runs.arrival()
+        loop_runs.open()
+        await call
+
+    run(main())
+
+
 def test_which_codes_are_a_success(upstream):
     assert value(upstream, Reply(201, body=b"1")) == 1
     assert value(upstream, Reply(404, body=b"1"), {"successCodes": [200, 404]}) == 1

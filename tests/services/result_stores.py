@@ -1,4 +1,4 @@
-"""Stores of results over both backends, for the tests of what each of them has to do.
+"""Stores of results in a database: SQLite; tests marked with BOTH also run with PostgreSQL.
 
 harness.open(ttl_s, max_total_mb)     a store, as another process would open it
 harness.clock.now += 60               time passes
@@ -6,42 +6,14 @@ harness.clock.now += 60               time passes
 
 import pytest
 
-from onetool.core.state_folders import MARKER
-from onetool.services.results import ResultStore
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.results.store import ResultStore
+
+BOTH = pytest.mark.parametrize("harness", ["sqlite", "postgres"], indirect=True)
 
 
 class Clock:
-    def __init__(self, now=1_700_000_000.0):
-        self.now = now
-
-    def __call__(self):
-        self.now += 0.001
-        return self.now
-
-
-class FolderStage:
-    def __init__(self, folder):
-        self.clock = Clock()
-        self._folder = folder
-
-    def open(self, ttl_s, max_total_mb):
-        return ResultStore(self._folder, ttl_s, max_total_mb, now=self.clock)
-
-    def _files(self):
-        return [path for path in self._folder.iterdir() if path.suffix == ".txt" and not path.name.startswith(".")]
-
-    def count(self):
-        return len(self._files())
-
-    def total(self):
-        return sum(path.stat().st_size for path in self._files())
-
-    def is_empty(self):
-        return {path.name for path in self._folder.iterdir()} <= {".gitignore", MARKER}
-
-
-class DatabaseClock:
-    """That of the database. To put it forward makes all rows older."""
+    """The database's clock. To put it forward makes all rows older."""
 
     def __init__(self, database):
         self._database = database
@@ -59,15 +31,13 @@ class DatabaseClock:
         self._ahead += by
 
 
-class DatabaseStage:
+class Harness:
     def __init__(self, database):
-        self.clock = DatabaseClock(database)
+        self.clock = Clock(database)
         self.database = database
 
-    def open(self, ttl_s, max_total_mb):
-        from onetool.services.results.database import DatabaseResults
-
-        return DatabaseResults(self.database, ttl_s, max_total_mb)
+    def open(self, ttl_s=3600, max_total_mb=8):
+        return ResultStore(self.database, ttl_s, max_total_mb)
 
     def rows(self, sql):
         return self.database.read(lambda work: work.execute(sql))
@@ -76,14 +46,25 @@ class DatabaseStage:
         return self.rows("SELECT count(DISTINCT key) FROM result_pieces")[0][0]
 
     def total(self):
-        return self.rows("SELECT coalesce(sum(length(text)), 0) FROM result_pieces")[0][0]
+        return int(self.rows("SELECT coalesce(sum(length(text)), 0) FROM result_pieces")[0][0])
 
     def is_empty(self):
         return not self.rows("SELECT key FROM results UNION ALL SELECT key FROM result_pieces")
 
 
-@pytest.fixture(params=["files", "postgres"])
+@pytest.fixture
 def harness(request, tmp_path):
-    if request.param == "files":
-        return FolderStage(tmp_path / "results")
-    return DatabaseStage(request.getfixturevalue("database"))
+    if getattr(request, "param", "sqlite") == "postgres":
+        yield Harness(request.getfixturevalue("database"))
+        return
+    database = open_state(tmp_path / "home")
+    yield Harness(database)
+    database.close()
+
+
+def open_state(home):
+    return SqliteDatabase(home / "state.db", makes_folder=True)
+
+
+def disk_bytes(home):
+    return sum(path.stat().st_size for path in home.glob("state.db*"))

@@ -1,26 +1,33 @@
-"""Kept results: read back as they were, for a while, in a bounded space, by whom they belong to."""
+"""Stored results: read back as they were, for a while, in a bounded space, by whom they belong to."""
 
-import errno
 import os
 import re
+import shutil
+import sqlite3
 import stat
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import pytest
 from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.pages import query
-from services.result_stores import Clock, harness
+from services.result_stores import BOTH, disk_bytes, harness, open_state
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.core.state_folders import MARKER
-from onetool.services.results import HandleNotFoundError, NotStoredError, ResultExpiredError, ResultStore
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError, sqlite
+from onetool.database.postgres import Postgres
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.results import HandleNotFoundError, NotStoredError, ResultExpiredError
 from onetool.services.results.paging import PIECE, lines_of, written
+from onetool.services.results.store import UNFINISHED_S, WRITTEN_AT_ONCE, ResultStore
 
 DAY = 86_400
+MB = 1024 * 1024
 LINES = "\n".join(f"line {number}" for number in range(1, 251)) + "\n"
+LARGE = "some line é\n" * (3 * WRITTEN_AT_ONCE * PIECE // 12)  # more than one transaction writes
 
 
 __all__ = ["harness"]
@@ -33,27 +40,12 @@ def clock(harness):
 
 @pytest.fixture
 def results(harness):
-    """Of a folder, then of a database."""
     return harness.open(ttl_s=3600, max_total_mb=1)
 
 
 @pytest.fixture
-def file_clock():
-    return Clock()
-
-
-@pytest.fixture
-def file_results(tmp_path, file_clock):
-    """For what is about files alone."""
-    return ResultStore(tmp_path / "results", ttl_s=3600, max_total_mb=1, now=file_clock)
-
-
-def files(folder):
-    return [path for path in folder.iterdir() if path.suffix == ".txt" and not path.name.startswith(".")]
-
-
-def total(folder):
-    return sum(path.stat().st_size for path in files(folder))
+def home(harness, tmp_path):
+    return tmp_path / "home"
 
 
 # What is kept
@@ -67,7 +59,8 @@ def test_a_text_comes_back_as_it_was(results):
     assert results.read(stored.handle) == "héllo\nworld\r\n"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
+@BOTH
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30))
 @given(st.text(st.characters(blacklist_categories=())))
 def test_any_text_comes_back_as_it_was(results, text):
     assert results.read(results.put(text).handle) == text
@@ -77,39 +70,48 @@ def test_handles_are_all_different(results):
     assert len({results.put("x").handle for _ in range(50)}) == 50
 
 
-def test_another_process_reads_it(file_results, tmp_path):
-    handle = ResultStore(tmp_path / "results", 3600, 1).put("from here").handle
-    code = f"""
-from pathlib import Path
-from onetool.services.results import ResultStore as Results
-print(Results(Path({str(tmp_path / "results")!r}), 3600, 1).read({handle!r}))
-"""
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert output.stdout == "from here\n"
+@BOTH
+def test_a_text_of_several_transactions_comes_back_as_it_was(harness):
+    results = harness.open(max_total_mb=64)
+    stored = results.put(LARGE, "ada", "files.read")
+    assert results.read(stored.handle, "ada") == LARGE
+    assert results.page(stored.handle, "ada", stored.lines, search="line") == query(LARGE, stored.lines, search="line")
+    assert [(one.handle, one.name, one.size) for one in results.kept("ada")] == [
+        (stored.handle, "files.read", stored.size)
+    ]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_only_its_owner_may_look_at_the_folder(file_results, tmp_path):
-    file_results.put("secret")
-    assert stat.S_IMODE((tmp_path / "results").stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "results").iterdir()} == {0o600}
+def test_only_its_owner_may_look_at_the_files(results, home):
+    results.put("secret")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()} == {0o600}
 
 
-def test_the_folder_tells_no_handle(file_results, tmp_path):
-    handle = file_results.put("x").handle
-    assert not any(handle in path.name for path in (tmp_path / "results").iterdir())
+@BOTH
+def test_no_row_tells_a_handle_or_an_owner(results, harness):
+    handle = results.put("some text", "ada").handle
+    [row] = harness.rows("SELECT * FROM results")
+    for told in (handle, "ada"):
+        assert told not in str(row)
+        assert told.encode() not in row[2]
+    assert bytes.fromhex(handle) not in row[2]
+    assert list(results.kept("bob")) == list(results.kept("")) == []
 
 
-def test_nothing_is_written_before_there_is_something_to_keep(file_results, tmp_path):
-    with pytest.raises(HandleNotFoundError):
-        file_results.read("0" * 32)
-    file_results.sweep()
-    assert not (tmp_path / "results").exists()
+def test_nothing_is_written_before_there_is_something_to_keep(results, home):
+    for read in (results.read, results.page, results.remove):
+        with pytest.raises(HandleNotFoundError):
+            read("0" * 32)
+    assert list(results.kept()) == []
+    results.sweep()
+    assert not home.exists()
 
 
 # Whom it belongs to
 
 
+@BOTH
 def test_the_handle_of_another_owner_is_not_found(results, clock):
     handle = results.put("mine", owner="alice").handle
     assert results.read(handle, owner="alice") == "mine"
@@ -128,34 +130,27 @@ def test_the_handle_of_another_owner_is_not_found(results, clock):
 # fmt: off
 HOSTILE = [
     "", ".", "..", "../outside", "../" * 5 + "etc/passwd", "/etc/passwd", "a/b", "a\\b", "C:\\x", "nul\0",
-    "x" * 100_000, "0" * 31, "0" * 33, "0" * 32 + "\n", "0" * 32 + ".txt", "A" * 32, "g" * 32, "ended-19000",
+    "x" * 100_000, "0" * 31, "0" * 33, "0" * 32 + "\n", "A" * 32, "g" * 32, "' OR 1=1 --", "%s",
     "\ud800" * 32, "٠" * 32, "*", "~", None, 7, b"0" * 32, ["0" * 32],
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize("handle", HOSTILE, ids=lambda handle: ascii(handle)[:20])
-def test_a_hostile_handle_is_not_found_and_touches_no_file(file_results, monkeypatch, handle):
-    file_results.put("x")
-    monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("touched a file"))
+def test_a_hostile_handle_is_not_found_and_asks_no_database(results, monkeypatch, harness, handle):
+    results.put("x")
+    monkeypatch.setattr(harness.database, "read", lambda _: pytest.fail("asked the database"))
     with pytest.raises(HandleNotFoundError) as caught:
-        file_results.read(handle)
+        results.read(handle)
     assert str(caught.value).startswith("Handle not found: ")
     assert len(str(caught.value)) < 500
     assert str(caught.value).isprintable()
 
 
-def test_files_outside_are_out_of_reach(file_results, tmp_path):
-    (tmp_path / "outside.txt").write_text("secret")
-    file_results.put("x")
-    for handle in ("../outside.txt", "../outside", str(tmp_path / "outside")):
-        with pytest.raises(HandleNotFoundError):
-            file_results.read(handle)
-
-
 # How long it is kept
 
 
+@BOTH
 def test_what_has_expired_is_told_from_what_was_never_there(results, clock, harness):
     handle = results.put("x").handle
     clock.now += 3599
@@ -165,8 +160,7 @@ def test_what_has_expired_is_told_from_what_was_never_there(results, clock, harn
         results.read(handle)
     assert caught.value.reason == "expired"
     assert "time is up" in str(caught.value)
-    clock.now += 61
-    results.put("another")
+    harness.open(max_total_mb=1).put("another")  # the first put of a process sweeps
     assert harness.count() == 1
     with pytest.raises(ResultExpiredError, match="expired"):  # remembered
         results.read(handle)
@@ -198,42 +192,13 @@ def test_one_that_nobody_took_away_is_forgotten_in_time(results, clock, harness)
     assert harness.is_empty()
 
 
-def test_lists_of_what_has_ended_are_removed(file_results, file_clock, tmp_path):
-    for _ in range(10):
-        file_results.put("x")
-        file_clock.now += DAY / 2
-    assert len(list((tmp_path / "results").glob("ended-*"))) <= 3
-
-
-def test_what_a_process_left_half_written_is_removed(file_results, file_clock, tmp_path):
-    file_results.put("x")
-    draft = tmp_path / "results" / f".{'0' * 32}.txt"
-    draft.write_text("half")
-    os.utime(draft, (file_clock.now, file_clock.now))
-    file_results.sweep()
-    assert draft.exists()
-    file_clock.now += 3601
-    file_results.sweep()
-    assert not draft.exists()
-
-
-def test_files_of_others_are_left_alone(file_results, file_clock, tmp_path):
-    file_results.put("x")
-    for name in ("README", "notes.txt", ".hidden", "ended-soon"):
-        (tmp_path / "results" / name).write_text("mine")
-        os.utime(tmp_path / "results" / name, (0, 0))
-    file_clock.now += 3 * DAY
-    file_results.sweep()
-    names = {path.name for path in (tmp_path / "results").iterdir()}
-    assert names - {".gitignore", MARKER} == {"README", "notes.txt", ".hidden", "ended-soon"}
-
-
 # How much is kept
 
 
+@BOTH
 def test_the_oldest_go_first_when_there_is_no_room(results, harness):
     handles = [results.put("x" * 300_000).handle for _ in range(5)]
-    assert harness.total() <= 1024 * 1024
+    assert harness.total() <= MB
     for handle in handles[:2]:
         with pytest.raises(ResultExpiredError, match="make room"):
             results.read(handle)
@@ -241,97 +206,268 @@ def test_the_oldest_go_first_when_there_is_no_room(results, harness):
         assert len(results.read(handle)) == 300_000
 
 
-@pytest.mark.parametrize("size", [100, 10_000, 70_000, 600_000, 1024 * 1024])
+@pytest.mark.parametrize("size", [100, 10_000, 70_000, 600_000, MB])
 def test_the_bound_holds_after_every_put_and_the_newest_is_there(results, harness, size):
-    for number in range(max(4, min(150, 3 * 1024 * 1024 // size))):
+    for number in range(max(4, min(150, 3 * MB // size))):
         text = str(number % 10) * size
         assert results.read(results.put(text).handle) == text
-        assert harness.total() <= 1024 * 1024
+        assert harness.total() <= MB
 
 
 def test_what_is_larger_than_all_may_be_is_refused_and_nothing_goes_for_it(results):
     handle = results.put("small").handle
     with pytest.raises(NotStoredError, match="1,048,577 bytes"):
-        results.put("x" * (1024 * 1024 + 1))
+        results.put("x" * (MB + 1))
     assert results.read(handle) == "small"
 
 
-def test_the_folder_is_not_looked_through_at_every_put(tmp_path, file_clock, monkeypatch):
-    results, clock = ResultStore(tmp_path, 3600, 100, now=file_clock), file_clock
-    looked = []
-    monkeypatch.setattr(results, "sweep", lambda real=results.sweep: (looked.append(1), real()))
-    for _ in range(200):
+def test_a_put_that_has_room_does_not_sweep(harness, monkeypatch):
+    results, swept = harness.open(max_total_mb=100), []
+    monkeypatch.setattr(results, "sweep", lambda: swept.append(1))
+    for _ in range(100):
         results.put("x" * 20_000)
-    assert len(looked) == 1
-    clock.now += 61
+    assert len(swept) == 1
+    monkeypatch.setattr(results, "_next_sweep", 0.0)  # a minute later
     results.put("x")
-    assert len(looked) == 2
+    assert len(swept) == 2
 
 
-def test_many_processes_share_one_folder(tmp_path):
-    code = """
-import sys
-from pathlib import Path
-from onetool.services.results import ResultExpiredError, ResultStore as Results
-results, mine = Results(Path(sys.argv[1]), 3600, 1), {}
-for number in range(40):
-    text = f"{sys.argv[2]} {number} " * 3_000
-    mine[results.put(text).handle] = text
-    for handle, text in mine.items():
+def test_the_files_stay_within_the_bound(harness, home):
+    results = harness.open(max_total_mb=16)
+    for _ in range(12):
+        results.put("some line\n" * (3 * MB // 10))
+        assert disk_bytes(home) <= 16 * MB
+
+
+def test_deleted_texts_are_given_back_to_the_system(harness, home, clock):
+    results = harness.open(max_total_mb=64)
+    handles = [results.put("some line\n" * MB).handle for _ in range(2)]
+    assert disk_bytes(home) > 20 * MB
+    results.remove(handles[0])
+    assert disk_bytes(home) < 18 * MB
+    clock.now += 3601
+    results.sweep()
+    assert disk_bytes(home) < 2 * MB
+
+
+def test_nobody_waits_for_a_large_text_to_be_written_or_deleted(harness, home):
+    """Others can write after each megabyte."""
+    results, other, at_most = harness.open(max_total_mb=64), open_state(home), []
+    write = harness.database.write
+
+    def writing(job):
+        write(job)
+        pieces = other.write(lambda work: work.execute("SELECT count(*) FROM result_pieces"))
+        at_most.append(pieces[0][0])
+
+    with patch.object(harness.database, "write", writing):
+        handle = results.put(LARGE).handle
+        results.remove(handle)
+    other.close()
+    steps = [abs(after - before) for before, after in zip([0, *at_most], at_most, strict=False)]
+    assert max(at_most) > 2 * WRITTEN_AT_ONCE
+    assert max(steps) <= WRITTEN_AT_ONCE
+    assert at_most[-1] == 0
+
+
+# What one process does to another
+
+
+@pytest.fixture
+def other(database_url, database):
+    """Another replica."""
+    found = Postgres(database_url)
+    yield ResultStore(found, 3600, 100)
+    found.close()
+
+
+def test_what_one_replica_keeps_all_of_them_read_list_and_remove(database, other):
+    results, text = ResultStore(database, 3600, 100), "line\n" * PIECE
+    handle = results.put(text, "ada", "files.read").handle
+    assert other.read(handle, "ada") == text
+    assert other.page(handle, "ada", offset=PIECE)["lines"] == ["line"]
+    assert [(one.handle, one.name) for one in other.kept("ada")] == [(handle, "files.read")]
+    other.remove(handle, "ada")
+    with pytest.raises(HandleNotFoundError):
+        results.read(handle, "ada")
+    assert list(results.kept("ada")) == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("removed", HandleNotFoundError),
+        ("expired", ResultExpiredError),
+        ("being deleted", ResultExpiredError),
+        ("damaged", ToolFailure),
+    ],
+)
+def test_one_that_goes_while_it_is_read_is_told(harness, how, error):
+    results = harness.open(max_total_mb=100)
+    handle = results.put("line\n" * PIECE).handle
+
+    def read():
+        pieces = results._pieces(results._find(handle, ""))
+        next(pieces)
+        if how == "removed":
+            results.remove(handle)
+        elif how == "expired":
+            harness.clock.now += 3601
+            results.sweep()
+        else:
+            harness.database.write(lambda work: work.execute("DELETE FROM result_pieces WHERE number < 3"))
+            harness.clock.now += 3601 if how == "being deleted" else 0
+        list(pieces)
+
+    with pytest.raises(error) as caught:
+        read()
+    assert type(caught.value) is error
+
+
+@BOTH
+def test_the_bound_holds_over_stores_that_put_at_once(harness):
+    stores = [harness.open(max_total_mb=1) for _ in range(4)]
+
+    def put(store):
+        return [store.put("x" * 60_000).handle for _ in range(10)]
+
+    with ThreadPoolExecutor(4) as pool:
+        handles = [handle for some in pool.map(put, stores) for handle in some]
+    assert 0 < harness.total() <= MB
+    states = {"kept": 0, "room": 0}
+    for handle in handles:
         try:
-            assert results.read(handle) == text
+            states["kept"] += len(stores[0].read(handle)) == 60_000
         except ResultExpiredError as error:
-            assert "make room" in str(error), error
-"""
-    folder = tmp_path / "results"
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(folder), str(number)]) for number in range(4)]
-    assert [process.wait(60) for process in processes] == [0] * 4
-    assert 0 < total(folder) <= 1024 * 1024 * 5 // 4  # the others may have written after the last one that looked
-    assert not list(folder.glob(".*.txt"))
-    ResultStore(folder, 3600, 1).sweep()
-    assert 0 < total(folder) <= 1024 * 1024
+            states["room"] += "make room" in str(error)
+    assert states == {"kept": harness.count(), "room": 40 - harness.count()}
 
 
 # When it can't be kept
 
 
+@BOTH
+def test_a_text_that_was_not_written_to_its_end_is_not_there_and_goes(harness, clock):
+    """As when its process is killed."""
+    results, write, left = harness.open(max_total_mb=64), harness.database.write, [2]
+
+    def failing(job):
+        if not left[0]:
+            raise DatabaseError("database or disk is full")
+        left[0] -= 1
+        return write(job)
+
+    kept = results.put("kept", "ada").handle
+    with patch.object(harness.database, "write", failing), pytest.raises(NotStoredError, match="disk is full"):
+        results.put(LARGE, "ada")
+    assert harness.count() == 2
+    assert [one.handle for one in results.kept("ada")] == [kept]
+    results.sweep()
+    assert harness.count() == 2  # its process could be at it
+    clock.now += UNFINISHED_S
+    results.sweep()
+    assert (harness.count(), results.read(kept, "ada")) == (1, "kept")
+
+
+def test_a_text_that_took_too_long_to_write_is_not_kept(harness, clock):
+    results, write = harness.open(max_total_mb=64), harness.database.write
+
+    def slow(job):
+        write(job)
+        with patch.object(harness.database, "write", write):
+            clock.now += UNFINISHED_S
+            results.sweep()
+
+    with patch.object(harness.database, "write", slow), pytest.raises(NotStoredError, match="took over 600 s"):
+        results.put(LARGE)
+    assert list(results.kept()) == []
+
+
 def test_a_folder_that_can_not_be_written_is_told(tmp_path):
-    (tmp_path / "results").write_text("a file is in its place")
+    (tmp_path / "home").write_text("a file is in its place")
     with pytest.raises(NotStoredError, match="could not be kept") as caught:
-        ResultStore(tmp_path / "results", 3600, 1).put("x")
-    assert isinstance(caught.value, ToolFailure)
+        ResultStore(open_state(tmp_path / "home"), 3600, 1).put("x")
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(file_results, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+class FullDisk(SqliteDatabase):
+    """A file that can't grow over some pages."""
 
-    file_results.put("x")
-    monkeypatch.setattr(os, "utime", full)
-    with pytest.raises(NotStoredError, match="No space left on device"):
-        file_results.put("y")
-    assert len(list((tmp_path / "results").glob("*.txt"))) == 1
+    def _connect(self):
+        connection = super()._connect()
+        connection.execute("PRAGMA max_page_count = 600")
+        return connection
 
 
-def test_a_folder_that_vanished_is_made_again(file_results, tmp_path):
-    old = file_results.put("old").handle
-    for path in (tmp_path / "results").iterdir():
-        path.unlink()
-    (tmp_path / "results").rmdir()
-    assert file_results.read(file_results.put("new").handle) == "new"
+def test_a_full_disk_is_told_and_loses_nothing_else(tmp_path):
+    results = ResultStore(FullDisk(tmp_path / "state.db"), 3600, 64)
+    handle = results.put("x" * MB).handle
+    with pytest.raises(NotStoredError, match="disk is full"):
+        results.put("y" * 2 * MB)
+    assert results.read(handle) == "x" * MB
+    results.remove(handle)
+    assert results.read(results.put("z" * (MB // 2)).handle) == "z" * (MB // 2)
+
+
+def test_a_file_that_another_process_locks_is_told_and_still_read(harness, home, monkeypatch):
+    results = harness.open()
+    handle = results.put("kept").handle
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.01)
+    waiting = ResultStore(open_state(home), 3600, 8)
+    with sqlite3.connect(home / "state.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(NotStoredError, match="locked by another process"):
+            waiting.put("x")
+        assert (waiting.read(handle), len(list(waiting.kept()))) == ("kept", 1)
+    other.close()
+    assert waiting.read(waiting.put("x").handle) == "x"
+
+
+def test_a_home_that_vanished_is_made_again(results, home):
+    old = results.put("old").handle
+    shutil.rmtree(home)
+    assert results.read(results.put("new").handle) == "new"
     with pytest.raises(HandleNotFoundError):
-        file_results.read(old)
+        results.read(old)
 
 
-@pytest.mark.parametrize("line", ["", " 17", " soon expired", " 1 2 3"])
-def test_a_list_that_is_broken_is_no_reason_to_fail(file_results, file_clock, tmp_path, line):
-    handle = file_results.put("x").handle
-    name = files(tmp_path / "results")[0]
-    name.unlink()
-    (tmp_path / "results" / f"ended-{int(file_clock.now // DAY)}").write_text(f"{name.name}{line}\n")
-    with pytest.raises(HandleNotFoundError):
-        file_results.read(handle)
+class Lost:
+    """A database that is lost."""
+
+    clock = "0"
+
+    def __init__(self, error):
+        self.error = error
+
+    def read(self, job):
+        raise self.error
+
+    write = read
+
+    def spare_bytes(self):
+        return 0
+
+
+def test_away_is_told_in_words():
+    results = ResultStore(Lost(DatabaseAwayError("no route")), 3600, 1)
+    with pytest.raises(NotStoredError, match=r"could not be kept: the database can't be reached"):
+        results.put("x")
+    for read in (
+        lambda: results.read("0" * 32),
+        lambda: results.page("0" * 32),
+        lambda: results.remove("0" * 32),
+        lambda: list(results.kept()),
+    ):
+        with pytest.raises(ToolFailure, match="can't be read: the database can't be reached") as caught:
+            read()
+        assert caught.value.reason == "source_unavailable"
+    results.sweep()
+
+
+def test_a_put_whose_end_is_unknown_is_not_taken_for_one_that_is_kept():
+    with pytest.raises(NotStoredError, match="nobody knows whether it happened"):
+        ResultStore(Lost(ChangeUnknownError()), 3600, 1).put("x")
 
 
 # Pages

@@ -4,17 +4,20 @@ import threading
 import time
 
 import pytest
+from services.result_stores import harness
 
 from onetool.core.errors import BadArguments, ToolFailure
-from onetool.services.results import ResultStore, paging
+from onetool.services.results import paging
+
+__all__ = ["harness"]
 
 DULL = "\n".join(["a" * 1_999] * 60)
 WORST = "a" * (paging.LONGEST_FUZZY - 1) + "b"
 
 
 @pytest.fixture
-def stored(tmp_path):
-    results = ResultStore(tmp_path, 3600, 64)
+def stored(harness):
+    results = harness.open()
     return results, results.put(DULL).handle
 
 

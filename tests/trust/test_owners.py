@@ -15,10 +15,12 @@ from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import is_writable_by_others
+from onetool.database.sqlite import SqliteDatabase
 from onetool.http.login import login_documents
 from onetool.interfaces.cli.init import init
 from onetool.interfaces.cli.person import LineEditor
-from onetool.services.results import EndedResult, ResultStore
+from onetool.services.results import NotStoredError
+from onetool.services.results.store import ResultStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
 from onetool.sources.mcp_servers.server_log import ServerLog
@@ -313,7 +315,7 @@ INSIDE = [
     "stats.db-journal",
     "servers/e.log",
     "servers/.e.auth.json.lock",
-    "results/ended-20000",
+    "state.db-wal",
     "sessions/.gitignore",
     "bundles/.state",
     "bundles/.state/usage.db",
@@ -336,12 +338,12 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
     """Also one that was put there after we have looked."""
     victim = tmp_path / ".bashrc"
     victim.write_text("mine\n")
-    for name in ("e.log", "ended-0", "run_history", ".e.auth.json.lock"):
+    for name in ("e.log", "state.db", "run_history", ".e.auth.json.lock"):
         (tmp_path / name).symlink_to(victim)
     journal = ServerLog("e", tmp_path / "e.log", lambda text: text)
     journal.note("evil")
-    results = ResultStore(tmp_path, 1, 1, now=lambda: 0.0)
-    results._remove([EndedResult("0" * 32 + ".txt", 0.0, removed=True)])
+    with pytest.raises(NotStoredError, match="not a regular file"):
+        ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 1).put("evil")
     editor = LineEditor(tmp_path / "run_history", lambda line: [], " ")
     monkeypatch.setattr(editor, "is_live", True)
     editor.keep("evil")

@@ -25,7 +25,7 @@ audit           the audit log of an app that is served
 documents       where small things are kept: in folders, or in the database
 database        the database of the config in force
 database_state  how that database is: reachable, its tables, who uses it
-database_move   moves the state of a home into the database, and back
+database_copy   copies all state from one place to another: `onetool db import` and `export`
 """
 
 from onetool.app.app import App as App

@@ -33,7 +33,7 @@ from onetool.sources.packs import Registry
 if TYPE_CHECKING:
     from onetool.app.ask import AskService, ModelOverview, PendingAnswer
     from onetool.app.code_names import CodeNames
-    from onetool.ask.sessions import AskSessions
+    from onetool.ask.sessions import SessionStore
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
@@ -261,7 +261,7 @@ class App:
         return await model_overview(self._ask_service, within)
 
     @property
-    def sessions(self) -> "AskSessions":
+    def sessions(self) -> "SessionStore":
         """What was asked and answered."""
         return self._ask_service.sessions
 
@@ -418,6 +418,10 @@ class App:
         """The database that replicas share; None: files and SQLite."""
         return self._database.get()
 
+    def require_state(self) -> None:
+        """Raise DatabaseError if `state.db` can't be used. For servers: others find out when they need it."""
+        self._database.require_file()
+
     def keep_database(self) -> None:
         """From now on a reload that changes `database` or `cluster` is refused. For servers: their sessions, members
         and rates stay with what they began with.
@@ -432,7 +436,7 @@ class App:
     def _ask_service(self) -> "AskService":
         from onetool.app.ask import AskService  # most never ask a model
 
-        return AskService(self, self.catalog)
+        return AskService(self, self.catalog, self._database)
 
     @cached_property
     def _background(self) -> "LoopThread":
@@ -481,7 +485,7 @@ class App:
                 self.audit,
                 self._database.get,
                 self._database.rates,
-                self._database.state,
+                state=self._database.state,
             )
             self.audit.set_config(config)
             self._bundles.set_config(config)

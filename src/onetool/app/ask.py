@@ -44,13 +44,14 @@ from onetool.ask.model_choice import (
 )
 from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.providers import NAMES, adapter
-from onetool.ask.sessions import AskSessions, ChatSession, SessionStore
+from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.principal import allowed_by_both, lasting_owner
 from onetool.http.files import FileContent
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
+    from onetool.app.database import AppDatabase
     from onetool.app.runtime import Runtime
     from onetool.ask.loop import ToolBackend
     from onetool.core.context import CallWatch
@@ -101,9 +102,10 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
 class AskService:
     """What all questions of an app share."""
 
-    def __init__(self, caller: ToolCaller, catalog: "ToolCatalog") -> None:
+    def __init__(self, caller: ToolCaller, catalog: "ToolCatalog", database: "AppDatabase") -> None:
         self._caller = caller
         self._catalog = catalog
+        self._database = database
         self._snapshot: Snapshot | None = None  # that the toolsets are of
         self._toolsets: dict[frozenset[str] | None, Toolset] = {}
 
@@ -115,13 +117,9 @@ class AskService:
         return self._caller.runtime
 
     @property
-    def sessions(self) -> AskSessions:
-        """Those of whoever asks now."""
-        if (database := self.runtime.database) is not None:
-            from onetool.ask.sessions.database import DatabaseSessions
-
-            return DatabaseSessions(database, owner=lasting_owner())
-        return SessionStore(self.runtime.config.home / "sessions", owner=lasting_owner())
+    def sessions(self) -> SessionStore:
+        """The sessions of the current caller."""
+        return SessionStore(self._database.state(), owner=lasting_owner())
 
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], options: AskOptions

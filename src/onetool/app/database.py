@@ -1,7 +1,8 @@
 """The database of the config in force: opened when it is first needed, and kept over reloads that do not change it."""
 
 import logging
-from contextlib import contextmanager
+import os
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database
     from onetool.database.shared_rates import SharedWindows
+    from onetool.database.sqlite import SqliteDatabase
 
 FOLDER = "database"
 STATE_FILE = "state.db"  # of the state folder
@@ -35,7 +37,7 @@ class AppDatabase:
         self._tables: Tables = "made" if makes_tables else "required"
         self._lock = Lock()
         self._opened: Database | None = None
-        self._state: Database | None = None
+        self._state: SqliteDatabase | None = None
         self._rates: tuple[Database, SharedWindows] | None = None
         self._replicas: Callable[[], int] = lambda: 1
         self._workers: Database | None = None
@@ -57,6 +59,24 @@ class AppDatabase:
             if self._state is None:
                 self._state = open_state_file(self._config)
             return self._state
+
+    def require_file(self) -> None:
+        """Raise DatabaseError if `state.db` is there and can't be read. A damaged one was replaced then, which the log
+        says. A PostgreSQL may be away at first.
+        """
+        if self._config.database is not None or not os.path.lexists(self._config.home / STATE_FILE):
+            return
+        from onetool.database.connection import DamagedDatabaseError
+
+        state = open_state_file(self._config)
+        try:
+            with suppress(DamagedDatabaseError):
+                state.require()
+            state.require()
+            if state.is_read_only:
+                log.warning("%s is read-only: nothing is stored", state.file)
+        finally:
+            state.close()
 
     def rates(self) -> "SharedWindows | None":
         """What rates are counted in, together with others; None: nobody else is there."""
@@ -111,7 +131,7 @@ def open_state(config: "Config") -> "Iterator[Database]":
         opened.close()
 
 
-def open_state_file(config: "Config") -> "Database":
+def open_state_file(config: "Config") -> "SqliteDatabase":
     from onetool.database.sqlite import SqliteDatabase
 
     return SqliteDatabase(config.home / STATE_FILE, makes_folder=True)
@@ -129,8 +149,8 @@ def open_database(config: "Config", tables: Tables = "any") -> "Database":
         from onetool.database.migrations import require_tables
         from onetool.database.postgres import Postgres, is_url
     except ImportError:
-        message = "a database needs the package psycopg, which is not installed"
-        raise _mistake(config, message, "pip install 'psycopg[binary]'") from None
+        message = "a database needs the packages psycopg and psycopg_pool"
+        raise _mistake(config, message, "pip install 'psycopg[binary,pool]'") from None
     if not is_url(url):
         hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
         raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)

@@ -65,6 +65,28 @@ class DatabaseState(msgspec.Struct, frozen=True):
     replicas: tuple[ReplicaRow, ...]
 
 
+class FileState(msgspec.Struct, frozen=True):
+    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration."""
+
+    file: str
+    exists: bool
+    bytes: int
+    schema: int
+    is_read_only: bool
+    was_damaged: bool
+
+
+def file_state(database: "Database") -> FileState:
+    """Return the state of a SQLite file. Raises DatabaseError."""
+    from onetool.database.sqlite import SqliteDatabase
+
+    assert isinstance(database, SqliteDatabase)  # noqa: S101 - of a config without a database
+    was_damaged = database.was_damaged  # opens it
+    schema = database.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations")[0][0])
+    exists = database.file.exists()
+    return FileState(str(database.file), exists, database.size, schema, database.is_read_only, was_damaged)
+
+
 def database_state(database: "Database", config: "Config") -> DatabaseState:
     """Raises DatabaseError."""
     from onetool.database.migrations import missing, tables
@@ -115,18 +137,30 @@ def _lease_holders(database: "Database", config: "Config") -> list[tuple[str, Re
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
-    """What is wrong, in PostgreSQL's words, and what to do about it. Neither has the address with its password."""
-    said = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
-    tries = [line.removeprefix("- ") for line in said if line.startswith("- ")]  # a name may have several addresses
-    why = next(iter([*tries, *said]), type(error).__name__)
+    """Return what is wrong, in PostgreSQL's words, and what to do about it. Neither has the address with its password.
+
+    Messages about a SQLite file say what to do themselves.
+    """
+    cause = error.__cause__
+    if type(cause).__module__.startswith("psycopg"):
+        text = str(cause)
+    elif isinstance(error, DatabaseAwayError) and cause is None:
+        text = error.why
+    else:
+        return str(error), None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    tries = [line.removeprefix("- ") for line in lines if line.startswith("- ")]  # a name may have several addresses
+    why = next(iter([*tries, *lines]), type(error).__name__)
     advice = next((hint for part, hint in _ADVICE.items() if re.search(part, why, re.IGNORECASE)), None)
     if isinstance(error, DatabaseAwayError):
         return f"the database can't be reached: {why[:300]}", advice or "check the address in `database` of the config"
-    return f"the database refused this: {why[:300]}" if error.__cause__ else str(error), advice
+    return f"the database refused this: {why[:300]}", advice
 
 
 def database_mistakes(config: "Config") -> list[Mistake]:
-    """What `onetool check` says of the database of a config that has one."""
+    """Return what `onetool check` says of the database of the config, or of `state.db`."""
+    if config.database is None:
+        return list(_file_mistakes(config))
     try:
         return _read(config, lambda database: list(_mistakes(config, database)))
     except ConfigError as error:
@@ -162,6 +196,26 @@ def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
     elif state.missing:
         message = f"tables are missing in the database: {', '.join(state.missing)}"
         yield _mistake(config, message, "onetool db migrate", "warning")
+
+
+def _file_mistakes(config: "Config") -> Iterator[Mistake]:
+    from onetool.app.database import open_state_file
+    from onetool.database.sqlite import READ_ONLY_FIX
+
+    state = open_state_file(config)
+    file = str(state.file)
+    try:
+        if state.was_damaged:
+            hint = "copy a backup with `onetool db import FOLDER`, or add tokens and approve servers again"
+            message = "the file replaces a damaged one, which lies beside it"
+            yield Mistake(message=message, file=file, hint=hint, severity="warning")
+        if state.is_read_only:
+            message = "the file is read-only: nothing is stored"
+            yield Mistake(message=message, file=file, hint=READ_ONLY_FIX, severity="warning")
+    except DatabaseError as error:
+        yield Mistake(message=str(error), key="database")
+    finally:
+        state.close()
 
 
 def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:

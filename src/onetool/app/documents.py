@@ -51,7 +51,7 @@ def documents_in(
 ) -> Documents:
     """The documents of a kind. `follow`: another way than is usual for the kind."""
     keeping = KINDS[kind]
-    seal = Seal(lambda: secrets_of(config)) if keeping.is_sealed else None
+    seal = Seal(lambda: secrets_of(config)) if keeping.is_sealed and database.is_shared else None
     return Documents(database, kind, seal, follow or keeping.follow)
 
 

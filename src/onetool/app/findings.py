@@ -3,12 +3,14 @@
 Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded only where there are bundles.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
+from onetool.app.database import STATE_FILE
 from onetool.core.errors import Mistake, OneToolError
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
@@ -23,7 +25,8 @@ def findings(app: "App") -> tuple[tuple[Mistake, ...], Report]:
     """What is wrong, and what tools need."""
     report = check_requirements({spec.name: spec.requires for spec in app.catalog.registry if spec.requires})
     of_database = _database_mistakes(app)
-    of_tools = (one for one in app.mistakes if not (of_database and is_unread_store(one)))  # it would say the same
+    says_same = of_database and app.config.database is not None
+    of_tools = (one for one in app.mistakes if not (says_same and is_unread_store(one)))
     return (
         *app.config.warnings,
         *of_tools,
@@ -36,7 +39,7 @@ def findings(app: "App") -> tuple[tuple[Mistake, ...], Report]:
 
 
 def _database_mistakes(app: "App") -> list[Mistake]:
-    if app.config.database is None:
+    if app.config.database is None and not os.path.lexists(app.config.home / STATE_FILE):
         return []
     from onetool.app.database_state import database_mistakes
 

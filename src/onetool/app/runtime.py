@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from onetool.script.engine import Engine, SharedWorkers
     from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
-    from onetool.services.results import Results, StoredResult
+    from onetool.services.results import StoredResult
+    from onetool.services.results.store import ResultStore
     from onetool.services.stats import UsageStats
     from onetool.services.topics import Topics
     from onetool.sources.bundles.editing import OwnExamples
@@ -75,9 +76,12 @@ class Runtime:
         audit: "AppAudit | None" = None,
         database: "Callable[[], Database | None]" = lambda: None,
         rates: "Callable[[], SharedWindows | None]" = lambda: None,
-        state: "Callable[[], Database] | None" = None,
+        *,
+        state: "Callable[[], Database]",
     ) -> None:
-        """`recorders` are called for every call, in addition to those that are made here."""
+        """`recorders` are called for every call, in addition to those that are made here. `state` gives the database
+        of all stores.
+        """
         self.config = config
         self._recorders = tuple(recorders)
         self._audit = audit
@@ -108,7 +112,7 @@ class Runtime:
         return self._part("bare_engine", self._new_bare_engine)
 
     @property
-    def results(self) -> "Results":
+    def results(self) -> "ResultStore":
         return self._part("results", self._new_results)
 
     @property
@@ -123,10 +127,6 @@ class Runtime:
     @property
     def state(self) -> "Database":
         """The database of all stores. Raises ConfigError if it can't be used."""
-        if self._state is None:
-            from onetool.app.database import AppDatabase
-
-            self._state = AppDatabase(self.config).state
         return self._state()
 
     @property
@@ -399,15 +399,11 @@ class Runtime:
 
         return KnownTokens(self.config.http.tokens, token_store(self.config, self.documents("tokens")))
 
-    def _new_results(self) -> "Results":
-        from onetool.services.results import ResultStore
+    def _new_results(self) -> "ResultStore":
+        from onetool.services.results.store import ResultStore
 
         kept = self.config.results
-        if (database := self.database) is not None:
-            from onetool.services.results.database import DatabaseResults
-
-            return DatabaseResults(database, kept.ttl_s, kept.max_total_mb)
-        return ResultStore(self.config.home / "results", kept.ttl_s, kept.max_total_mb)
+        return ResultStore(self._state(), kept.ttl_s, kept.max_total_mb)
 
     def _new_stats(self) -> "UsageStats | None":
         if not self.config.stats.enabled:

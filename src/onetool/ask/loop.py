@@ -10,13 +10,13 @@ run at the same time. A call of a pure tool that was already made in this sessio
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onetool.ask.errors import AskError, ModelError
+from onetool.ask.errors import AskError, ModelError, SessionError
 from onetool.ask.events import (
     Answer,
     CallEnded,
@@ -301,7 +301,10 @@ class AskLoop:
         try:
             async with aclosing(self._rounds()) as rounds:
                 async for event in rounds:
-                    how = "answered" if isinstance(event, Done) else how
+                    if isinstance(event, Done):
+                        how = "answered"
+                        with suppress(SessionError):  # `end` raises it, after the answer
+                            await session.settle()  # so that an answer that is shown is kept
                     yield event
         except AskError as error:
             how, why = "failed", self._backend.clean(str(error))

@@ -42,7 +42,7 @@ def require_no_links(state: Path, is_ours_alone: bool) -> None:
     if links:
         hint = "remove the link; ONETOOL_HOME moves all state elsewhere"
         raise ConfigError(
-            [Mistake(message="it is a link, which state is not", file=str(it), hint=hint) for it in links]
+            [Mistake(message="a symbolic link; refusing to use it", file=str(it), hint=hint) for it in links]
         )
 
 

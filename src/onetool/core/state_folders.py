@@ -109,6 +109,8 @@ def is_state_file(path: str) -> bool:
     return (
         any(os.path.lexists(os.path.join(folder, other)) for other in others)
         or any(is_marked(os.path.join(folder, other)) for other in STATE_FOLDERS)
+        # whoever stores logins or tokens in a state.db locks them by such a file
+        or (is_name_of(name, ("state.db",)) and any(Path(folder).glob(".state.db.*.lock")))
         # `database` may be the project's own folder: the indexes in it have a marker each
         or any(Path(folder, "database").glob(f"*/{MARKER}"))
     )

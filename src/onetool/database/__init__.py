@@ -5,6 +5,8 @@ sqlite          a SQLite file, which the processes of one machine share
 postgres        PostgreSQL by psycopg, with a pool, a breaker, and news of changes by other replicas
 migrations      the tables, as numbered SQL files for both
 documents       Documents: small things by their key
+copying         copies tables from one database to another
+moving          what became of things that were copied
 encryption      what is encrypted where replicas share the database
 shared_rates    counts in windows of time, together with the others
 """
@@ -15,7 +17,8 @@ from onetool.database.connection import (
     DatabaseAwayError,
     DatabaseError,
     LockNumber,
+    Row,
     Transaction,
 )
 
-__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "LockNumber", "Transaction"]
+__all__ = ["ChangeUnknownError", "Database", "DatabaseAwayError", "DatabaseError", "LockNumber", "Row", "Transaction"]

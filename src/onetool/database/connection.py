@@ -73,6 +73,9 @@ class Database(Protocol):
     dialect: Mapping[str, str]
     """The driver's `name`, and the words in braces that migrations use."""
 
+    is_shared: bool
+    """Whether others than this machine's user may read it: secrets in it are encrypted."""
+
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
         the same moment.
@@ -103,6 +106,14 @@ class Database(Protocol):
         """Return a lock that nobody holds yet. It ends with its process."""
         ...
 
+    def process_name(self) -> str:
+        """Return a name of this process, by which others find it with `find_process`. Raises DatabaseError."""
+        ...
+
+    def find_process(self, name: str) -> str | None:
+        """Return the process of that name in words for people; None if it has certainly ended. Never raises."""
+        ...
+
     @property
     def is_away(self) -> bool:
         """Whether the database was not reached when it was last needed. Never blocks."""
@@ -112,8 +123,12 @@ class Database(Protocol):
         """Return a name of the database for messages, without its address."""
         ...
 
+    def spare_bytes(self) -> int:
+        """Return the bytes on disk that hold no rows: free pages, and the write-ahead log. 0 for PostgreSQL."""
+        ...
+
     def shrink(self) -> None:
-        """Give the space of deleted rows back to the system."""
+        """Give those bytes back to the system, in small steps. Not for every change."""
         ...
 
     def close(self) -> None: ...
@@ -124,7 +139,6 @@ class LockNumber:
 
     MIGRATIONS: Final = 7_307_199_513_280_411  # one replica makes tables at a time
     STATS_SWEEP: Final = 7_307_199_513_280_412
-    RESULTS_SWEEP: Final = 7_307_199_513_280_503
     AUDIT_APPEND: Final = 7_307_199_513_280_505  # one appends at a time
     AUDIT_SWEEP: Final = 7_307_199_513_280_506
 
@@ -150,6 +164,10 @@ class DatabaseAwayError(DatabaseError):
     def __init__(self, why: str = "", message: str = "the database can't be reached") -> None:
         super().__init__(f"{message}; nothing has changed, try again")
         self.why = why
+
+
+class StorageError(DatabaseError):
+    """The disk is full, broken, or can't be written. Nothing has changed."""
 
 
 class DamagedDatabaseError(DatabaseError):

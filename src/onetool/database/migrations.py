@@ -9,14 +9,11 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from onetool.database.connection import Database, LockNumber, NewerDatabaseError, TablesMissingError, Transaction
 
-if TYPE_CHECKING:
-    from onetool.database.sqlite import SqliteDatabase
-
-NEWEST = 11  # the number of the last file
+NEWEST = 12  # the number of the last file
 MAX_SECONDS = 600
 POSTGRESQL = "-- postgresql\n"
 _TABLE = (
@@ -92,7 +89,7 @@ def missing(database: Database) -> list[str]:
 # SQLite
 
 
-def migrate_connection(connection: sqlite3.Connection, work: Transaction, database: "SqliteDatabase") -> None:
+def migrate_connection(connection: sqlite3.Connection, work: Transaction, database: Database) -> None:
     """Bring the tables of a file up to date. `user_version` is the number of its last migration."""
     if _version(connection, database) == NEWEST:
         return
@@ -107,7 +104,7 @@ def migrate_connection(connection: sqlite3.Connection, work: Transaction, databa
         raise
 
 
-def _version(connection: sqlite3.Connection, database: "SqliteDatabase") -> int:
+def _version(connection: sqlite3.Connection, database: Database) -> int:
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > NEWEST:
         raise NewerDatabaseError(database.describe(), found, NEWEST)

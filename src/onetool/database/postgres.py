@@ -1,25 +1,28 @@
-"""PostgreSQL by psycopg: a pool of connections for threads, a breaker, and a listener.
+"""PostgreSQL by psycopg: a pool of connections for threads (psycopg_pool), a breaker, and a listener.
 
-When the database can't be reached, the breaker opens: calls fail at once instead of each waiting for a time-out. A
-thread tries to connect meanwhile, and closes the breaker when it succeeds. psycopg is imported here alone, and this
-module only where the config has a `database`.
+When the database can't be reached, the breaker opens and the pool is closed: calls fail at once instead of each waiting
+for a time-out. A thread tries to connect meanwhile, and closes the breaker when it succeeds. psycopg is imported here
+alone, and this module only where the config has a `database`.
 
 `Listener` waits for NOTIFY on a connection of its own, in a thread, and calls those who want to know. Behind a pooler
 notifications may get lost. So each is called every second, too, and looks for itself.
 """
 
+import atexit
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from os import dup
+from os import dup, urandom
 from socket import SHUT_RDWR, socket
 from time import monotonic
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from onetool.database.connection import (
     ChangeUnknownError,
@@ -32,19 +35,24 @@ from onetool.database.connection import (
 )
 
 log = logging.getLogger("onetool.database")
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker says once what the pool says at each attempt
 
 T = TypeVar("T")
 
-MOST_CONNECTIONS = 16
-CONNECT_S = 3  # seconds
+MAX_CONNECTIONS = 16
+MAX_IDLE_S = 60.0  # that connections stay open while nobody uses them
+CONNECT_S = 3
+POOL_S = CONNECT_S + 1.0  # to wait for a connection: longer than one attempt to connect
+CLOSE_S = 0.2  # to wait for each thread of the pool
 STATEMENT_MS = 10_000
 HANG_S = 2.0  # after the time that a statement may take, a server that says nothing is taken for dead
 LOOK_S = 0.5  # between two looks for those
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # that a process may hold a lock without saying anything
-IDLE_KEPT = 8  # connections that stay open while nobody uses them
 CHANNEL = "onetool"  # of NOTIFY
 EVERY_S = 1.0  # between two calls of those who listen, notified or not
+
+Pool = ConnectionPool[psycopg.Connection[Row]]
 
 DIALECT = {
     "name": "PostgreSQL",
@@ -74,6 +82,7 @@ class Postgres:
 
     # With its schema, so that no function of that name in another schema, by search_path, tells the time.
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
+    is_shared = True
     dialect: Mapping[str, str] = DIALECT
 
     def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
@@ -81,15 +90,15 @@ class Postgres:
         self._prepare = prepare
         self._preparing = threading.RLock()
         self._is_preparing = False
-        self._idle: list[psycopg.Connection[Row]] = []
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._lock = threading.Lock()
+        self._pool: Pool | None = None
         self._running: dict[psycopg.Connection[Row], float] = {}  # until when an answer is waited for
         self._is_watched = False
         self._is_away = False
-        self._away_why = ""
+        self._refusal: Exception | None = None  # why the last attempt to connect has failed
         self._closed = threading.Event()
         self._listener: Listener | None = None
+        self._process = urandom(8).hex()
 
     def connect(self, **options: Any) -> "psycopg.Connection[Row]":
         """A connection of its own. Raises psycopg.Error."""
@@ -115,6 +124,9 @@ class Postgres:
     def describe(self) -> str:
         return "the database"
 
+    def spare_bytes(self) -> int:
+        return 0
+
     def shrink(self) -> None:
         """PostgreSQL does so itself."""
 
@@ -127,35 +139,45 @@ class Postgres:
     def lock(self, name: str) -> "PostgresLock":
         return PostgresLock(self, name)
 
+    def process_name(self) -> str:
+        return self._process
+
+    def find_process(self, name: str) -> str:
+        """Return words for the process. PostgreSQL can't tell whether it has ended."""
+        return "this process" if name == self._process else "another process"
+
     @property
     def is_away(self) -> bool:
         return self._is_away
 
     def close(self) -> None:
         self._closed.set()
+        atexit.unregister(self.close)
         with self._lock:
             listener, self._listener = self._listener, None
-            idle, self._idle = self._idle, []
+            pool, self._pool = self._pool, None
         if listener is not None:
             listener.close()
-        for connection in idle:
-            connection.close()
+        if pool is not None:
+            pool.close(CLOSE_S)
 
-    # How it is done
+    # Transactions
 
     def _run(self, job: Callable[[Transaction], T]) -> T:
         if self._is_away:
-            raise DatabaseAwayError(self._away_why)
+            raise self._away()
         if self._prepare is not None:
             self._prepare_once()
-        if not self._places.acquire(timeout=CONNECT_S):
-            raise DatabaseAwayError("all of its connections are in use")
         try:
-            return self._try(job)
+            try:
+                return self._run_once(job)
+            except _LostConnection:  # it may have been lost while it was idle
+                return self._run_once(job)
+        except _LostConnection as lost:
+            self._open_breaker(lost.error)
+            raise self._away() from lost.error
         except psycopg.Error as error:
             raise DatabaseError(f"the database refused this: {_short(error)}") from error
-        finally:
-            self._places.release()
 
     def _prepare_once(self) -> None:
         """Others wait meanwhile. What it does itself comes by here, too, and goes on."""
@@ -169,94 +191,73 @@ class Postgres:
             finally:
                 self._is_preparing = False
 
-    def _try(self, job: Callable[[Transaction], T]) -> T:
-        """An idle connection may have been lost since it was used last: then once more, with a new one."""
-        connection = self._take()
-        is_new = connection is None
-        if connection is None:
-            connection = self._new()
+    def _run_once(self, job: Callable[[Transaction], T]) -> T:
+        pool = self._open_pool()
         try:
-            return self._once(connection, job)
-        except _LostConnection as lost:
-            if lost.is_committing:
-                raise ChangeUnknownError from lost.__cause__
-            if is_new:
-                self._open_breaker(lost)
-                raise DatabaseAwayError(self._away_why) from lost.__cause__
-        self._drop_idle()  # the others are as old
-        try:
-            return self._once(self._new(), job)
-        except _LostConnection as lost:
-            if lost.is_committing:
-                raise ChangeUnknownError from lost.__cause__
-            self._open_breaker(lost)
-            raise DatabaseAwayError(self._away_why) from lost.__cause__
+            connection = pool.getconn(POOL_S)
+        except (PoolTimeout, PoolClosed):
+            raise self._away() from self._refusal
 
-    def _once(self, connection: "psycopg.Connection[Row]", job: Callable[[Transaction], T]) -> T:
         def waits(seconds: float) -> None:
             self._running[connection] = monotonic() + seconds + HANG_S
 
+        is_committing = False
         waits(STATEMENT_MS / 1000)
         try:
-            return self._run_job(connection, PostgresTransaction(connection, waits), job)
-        finally:
-            self._running.pop(connection, None)
-
-    def _run_job(
-        self, connection: "psycopg.Connection[Row]", work: "PostgresTransaction", job: Callable[[Transaction], T]
-    ) -> T:
-        is_committing = False
-        try:
-            result = job(work)
+            result = job(PostgresTransaction(connection, waits))
             is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
             connection.commit()
-        except BaseException as error:
-            if isinstance(error, psycopg.Error) and _is_lost(connection, error):
-                connection.close()
-                raise _LostConnection(error, is_committing) from error
-            with suppress(psycopg.Error):
-                connection.rollback()
-            self._give_back(connection)
-            raise
-        self._give_back(connection)
-        return result
+            return result
+        except psycopg.Error as error:
+            if not _is_lost(connection, error):
+                raise
+            connection.close()
+            pool.drain()  # the others are as old
+            if is_committing:
+                raise ChangeUnknownError from error
+            raise _LostConnection(error) from error
+        finally:
+            pool.putconn(connection)  # ends a transaction that is still open
+            self._running.pop(connection, None)
 
-    def _new(self) -> "psycopg.Connection[Row]":
+    # Connections
+
+    def _open_pool(self) -> "Pool":
         with self._lock:
-            if not self._is_watched and not self._closed.is_set():
+            if self._is_away or self._closed.is_set():
+                raise self._away() from self._refusal
+            if not self._is_watched:
                 self._is_watched = True
                 threading.Thread(target=self._end_hanging, name="onetool-database", daemon=True).start()
+                atexit.register(self.close)  # the pool's own finalizer would wait for threads that have ended
+            if self._pool is None:
+                connector = cast("type[psycopg.Connection[Row]]", SimpleNamespace(connect=self._connect_for_pool))
+                self._pool = ConnectionPool(
+                    connection_class=connector,
+                    min_size=0,
+                    max_size=MAX_CONNECTIONS,
+                    max_idle=MAX_IDLE_S,
+                    reconnect_timeout=0,
+                    open=True,
+                )
+            return self._pool
+
+    def _connect_for_pool(self, conninfo: str) -> "psycopg.Connection[Row]":
         connection: psycopg.Connection[Row] | None = None
         try:
             connection = self.connect()
             with connection.transaction():
                 for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
                     connection.execute("SELECT set_config(%s, %s, false)", (limit, str(STATEMENT_MS)))
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             if connection is not None:
                 connection.close()
-            if _is_full(error):  # the connections that are there are good
-                raise DatabaseAwayError(_short(error)) from error
-            self._open_breaker(error)
-            raise DatabaseAwayError(self._away_why) from error
+            self._refusal = error
+            if not _is_full(error):  # else the connections that are there are good
+                self._open_breaker(error)
+            raise
+        self._refusal = None
         return connection
-
-    def _take(self) -> "psycopg.Connection[Row] | None":
-        with self._lock:
-            return self._idle.pop() if self._idle else None
-
-    def _give_back(self, connection: "psycopg.Connection[Row]") -> None:
-        with self._lock:
-            if not (connection.closed or self._closed.is_set()) and len(self._idle) < IDLE_KEPT:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def _drop_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
 
     def _end_hanging(self) -> None:
         """In a thread: break connections whose server is there and says nothing. Who waits for one finds it lost."""
@@ -273,22 +274,28 @@ class Postgres:
         with self._lock:
             if self._is_away or self._closed.is_set():
                 return
-            self._is_away, self._away_why = True, _short(error)
-        log.error("the database can't be reached: %s; it is tried again all the time", self._away_why)
-        self._drop_idle()
-        threading.Thread(target=self._probe, name="onetool-database", daemon=True).start()
+            self._is_away, self._refusal = True, error
+            pool, self._pool = self._pool, None
+        log.error("the database can't be reached: %s; it is tried again all the time", _short(error))
+        threading.Thread(target=self._probe, args=(pool,), name="onetool-database", daemon=True).start()
 
-    def _probe(self) -> None:
+    def _probe(self, pool: "Pool | None") -> None:
+        if pool is not None:
+            pool.close(CLOSE_S)  # calls that wait for a connection fail
         while not self._closed.wait(PROBE_S):
             try:
                 with self.connect() as connection:
                     connection.execute("SELECT 1")
             except psycopg.Error as error:
-                self._away_why = _short(error)
+                self._refusal = error
             else:
-                self._is_away = False
+                self._is_away, self._refusal = False, None
                 log.warning("the database is back")
                 return
+
+    def _away(self) -> DatabaseAwayError:
+        why = "it was closed" if self._closed.is_set() else "all of its connections are in use"
+        return DatabaseAwayError(_short(self._refusal) if self._refusal else why)
 
 
 def is_url(url: str) -> bool:
@@ -451,9 +458,8 @@ class Listener:
 
 
 class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means
-    def __init__(self, error: Exception, is_committing: bool) -> None:
-        super().__init__(str(error))
-        self.is_committing = is_committing
+    def __init__(self, error: psycopg.Error) -> None:
+        self.error = error
 
 
 def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> bool:

@@ -1,10 +1,12 @@
 """A SQLite file with the interface of `Database`: `state.db`, which all processes of a state folder share.
 
 The file is made, private to its owner, when something is first written. Until then, reading finds empty tables. Where
-the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. A damaged file is
-renamed and replaced by an empty one: `was_damaged` says so ever after.
+the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. Where the folder is
+read-only, the file can still be read. A damaged file is renamed and replaced by an empty one: from then on,
+`was_damaged` says so.
 """
 
+import errno
 import logging
 import os
 import sqlite3
@@ -12,10 +14,11 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import urlencode
 
 from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, make_private, private, sync_folder
@@ -27,6 +30,7 @@ from onetool.database.connection import (
     Forget,
     Params,
     Row,
+    StorageError,
     Transaction,
 )
 from onetool.database.percentiles import Spread
@@ -37,10 +41,26 @@ T = TypeVar("T")
 
 BUSY_S = 10.0  # to wait for other processes that write
 MAX_IDLE = 8  # connections that stay open
+VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
 POLL_S = 1.0  # between two looks for changes by other processes
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-STORAGE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
+FULL_FIX = "free some space on the disk"
+FIXES = {  # by SQLite's code, and by that of the system
+    sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
+    sqlite3.SQLITE_CANTOPEN: READ_ONLY_FIX,
+    sqlite3.SQLITE_FULL: FULL_FIX,
+    sqlite3.SQLITE_IOERR: "check the disk",
+}
+SYSTEM_FIXES = {
+    errno.EACCES: READ_ONLY_FIX,
+    errno.EPERM: READ_ONLY_FIX,
+    errno.EROFS: READ_ONLY_FIX,
+    errno.ENOSPC: FULL_FIX,
+    errno.EDQUOT: FULL_FIX,
+}
 DIALECT = {
     "name": "SQLite",
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
@@ -84,9 +104,11 @@ class SqliteTransaction:
 class SqliteDatabase:
     """Connections are opened as threads need them, and kept for the next one."""
 
-    clock = "((julianday('now') - 2440587.5) * 86400.0)"
+    clock = "unix_time()"  # SQLite's own has milliseconds only, in which several rows are written
     is_away = False
+    is_shared = False
     dialect: Mapping[str, str] = DIALECT
+    vfs: str | None = None  # of SQLite; None: the usual one
 
     def __init__(self, file: Path, *, makes_folder: bool = False) -> None:
         self.file = file
@@ -97,6 +119,8 @@ class SqliteDatabase:
         self._watching: sqlite3.Connection | None = None
         self._seen: Hashable = None  # the last stamp
         self._listeners = _Listeners(self)
+        self._process = os.urandom(8).hex()
+        self._alive: SqliteLock | None = None  # held for as long as this process lives
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
@@ -127,26 +151,62 @@ class SqliteDatabase:
     def lock(self, name: str) -> "SqliteLock":
         return SqliteLock(self.file, name)
 
+    def process_name(self) -> str:
+        if self._alive is None:
+            lock = self.lock(f"process {self._process}")
+            if lock.take():  # else another thread was quicker
+                self._alive = lock
+        return self._process
+
+    def find_process(self, name: str) -> str | None:
+        return "this process" if name == self._process else self.lock(f"process {name}").find_holder()
+
+    def require(self) -> None:
+        """Raise DatabaseError if the file is there and can't be read."""
+        self.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations"))
+
     @property
     def was_damaged(self) -> bool:
         """Whether this file replaces a damaged one. Nobody knows what that has said."""
         return bool(self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'")))
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk, with the log."""
+        return sum(one.stat().st_size for one in (self.file, Path(f"{self.file}-wal")) if one.exists())
+
+    @property
+    def is_read_only(self) -> bool:
+        return any(one.exists() and not _can_write(one) for one in (self.file, self.file.parent))
 
     def describe(self) -> str:
         return str(self.file)
 
     def shrink(self) -> None:
         if self._file_id() is not None:
-            with self._translated():
-                connection = self._take()
-                connection.execute("PRAGMA incremental_vacuum").fetchall()
+            with self._translated(), closing(self._take()) as connection:
+                before = None
+                while (free := connection.execute("PRAGMA freelist_count").fetchone()[0]) and free != before:
+                    before = free
+                    connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")  # `execute`: one page
+                connection.execute("PRAGMA busy_timeout = 100")  # others can't write while this waits for readers
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._give_back(connection, durable=False)
+
+    def spare_bytes(self) -> int:
+        sql = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+        [(free,)] = self.read(lambda work: work.execute(sql))
+        try:
+            return free + os.stat(f"{self.file}-wal").st_size
+        except OSError:  # there is none
+            return free
 
     def close(self) -> None:
         self._listeners.close()
         with self._lock:
             self._drop_connections()
+            alive, self._alive = self._alive, None
+        if alive is not None:
+            alive.remove()
 
     # Connections
 
@@ -185,7 +245,7 @@ class SqliteDatabase:
         if durable:
             connection.execute(USUAL_SYNC)
         with self._lock:
-            if len(self._idle) < MAX_IDLE:
+            if len(self._idle) < MAX_IDLE and not isinstance(connection, _ImmutableConnection):
                 self._idle.append(connection)
                 return
         connection.close()
@@ -205,21 +265,48 @@ class SqliteDatabase:
     def _connect(self) -> sqlite3.Connection:
         from onetool.database.migrations import migrate_connection
 
-        # A connection is used by one thread at a time.
-        connection = sqlite3.connect(self.file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        connection = self._connect_with()
         try:
-            if connection.execute("PRAGMA page_count").fetchone() == (0,):  # a new file: with others this takes a lock
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            if not connection.execute("PRAGMA page_count").fetchone()[0]:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
             _use_log(connection)
             connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
-            connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants a class of its own
             migrate_connection(connection, SqliteTransaction(connection), self)
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in READ_ONLY_CODES:
+                return self._connect_immutable(error)
             raise
         return connection
+
+    def _connect_immutable(self, error: sqlite3.OperationalError) -> sqlite3.Connection:
+        """Open a file of a read-only folder, where SQLite can't make the files beside it that it needs for its log.
+
+        Raises `error` if there is something in the log: SQLite would read the file without it.
+        """
+        from onetool.database.migrations import migrate_connection
+
+        log_file = Path(f"{self.file}-wal")
+        if _can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
+            raise error
+        connection = self._connect_with(immutable="1")
+        migrate_connection(connection, SqliteTransaction(connection), self)
+        return connection
+
+    def _connect_with(self, **options: str) -> sqlite3.Connection:
+        if self.vfs:
+            options["vfs"] = self.vfs
+        connection = sqlite3.connect(
+            f"{self.file.absolute().as_uri()}?{urlencode(options)}",
+            uri=True,
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,  # a connection is used by one thread at a time
+            factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
+        )
+        return _add_functions(connection)
 
     def _file_id(self) -> tuple[int, int] | None:
         try:
@@ -233,9 +320,12 @@ class SqliteDatabase:
         with suppress(FileNotFoundError, NotADirectoryError):
             found = os.lstat(self.file)
             if not stat.S_ISREG(found.st_mode):
-                raise DatabaseError(f"{self.file} is not used: it is not a regular file")
+                what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+                raise DatabaseError(f"{self.file} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
             if HAS_OWNERS and found.st_uid != os.geteuid():
-                raise DatabaseError(f"{self.file} is not used: it belongs to another user")
+                raise DatabaseError(
+                    f"{self.file} is not used: it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
+                )
             if HAS_OWNERS and found.st_mode & 0o022:
                 raise DatabaseError(f"{self.file} is not used: other users can write it (fix: chmod 600 {self.file})")
 
@@ -257,11 +347,11 @@ class SqliteDatabase:
             if code in DAMAGE_CODES:
                 self._set_aside()
                 raise DamagedDatabaseError(f"{self.file} is damaged ({error}); it was set aside") from error
-            if code in STORAGE_CODES:
-                raise DatabaseAwayError(str(error), f"{self.file} can't be used: {error}") from error
-            raise DatabaseError(f"{self.file} can't be used: {error}") from error
+            kind = StorageError if code in FIXES else DatabaseError
+            raise kind(f"{self.file} can't be used: {error}{_fix(FIXES.get(code))}") from error
         except OSError as error:
-            raise DatabaseError(f"{self.file} can't be used: {error.strerror or error}") from error
+            fix = _fix(SYSTEM_FIXES.get(error.errno or 0))
+            raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
 
     def _set_aside(self) -> None:
         """Rename a damaged file, and make an empty one that knows of it."""
@@ -277,6 +367,10 @@ class SqliteDatabase:
             fresh = SqliteDatabase(self.file)
             fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
             fresh.close()
+
+
+class _ImmutableConnection(sqlite3.Connection):
+    """A connection that notices no change of its file. It is used once."""
 
 
 class SqliteLock:
@@ -306,6 +400,23 @@ class SqliteLock:
         file, self._file = self._file, None
         if file is not None:
             flock.give_back(file)
+
+    def remove(self) -> None:
+        """Release the lock and delete its file: for a name that is never used again. Never raises."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                flock.remove(self._path, file)
+
+    def find_holder(self) -> str | None:
+        """Return the process that holds the lock, in words; if there is none, remove what it has left."""
+        if not os.path.lexists(self._path):
+            return None
+        with suppress(DatabaseError):
+            if self.take():
+                self.remove()
+                return None
+        return flock.holder(self._path) or flock.UNKNOWN
 
 
 class _Listeners:
@@ -355,6 +466,12 @@ def _call(call: Callable[[str], None], detail: str) -> None:
         log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
 
 
+def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.create_function("unix_time", 0, time.time)
+    connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants more methods
+    return connection
+
+
 def _use_log(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log where the file system can: it lets others read while one writes."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
@@ -384,18 +501,25 @@ def _is_damaged(file: Path) -> bool:
         connection.close()
 
 
+def _can_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _fix(text: str | None) -> str:
+    return f" (fix: {text})" if text else ""
+
+
 _empty: Final = threading.local()
 
 
 def read_empty(job: Callable[[Transaction], T]) -> T:
-    """Run a job over empty tables, as a file has them that isn't there yet."""
+    """Run a job over empty tables: those of a file that isn't there yet."""
     from onetool.database.migrations import migrate_connection
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
     if connection is None:
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType]
-        migrate_connection(connection, SqliteTransaction(connection), SqliteDatabase(Path(":memory:")))
+        connection = _add_functions(sqlite3.connect(":memory:", isolation_level=None))
+        migrate_connection(connection, SqliteTransaction(connection), SqliteDatabase(Path("memory")))
         _empty.connection = connection
     connection.execute("BEGIN")
     try:

@@ -25,7 +25,7 @@ from onetool.http.sending import retry_after
 
 MOST_EVENTS = 100_000  # of one answer
 LONGEST_EXCERPT = 300
-LARGE = 256 * 1024  # bytes: more is read by a thread, or kept by one, since the disk may be slow
+LARGE = 256 * 1024  # bytes: more is decoded by a thread
 LONGEST_SELECTOR = 4_000  # characters
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
 _STRANGE = frozenset(
@@ -58,7 +58,8 @@ class ResponseReader:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
         if self._encoding == "binary":
             kind = _kind(answer, redact).lower()
-            return await _by_size(answer, lambda: blob_record("blob", _in_base64(answer, redact), kind, store_result))
+            # Another process may lock the database for a while.
+            return await asyncio.to_thread(lambda: blob_record("blob", _in_base64(answer, redact), kind, store_result))
         if self._encoding == "text":
             return await _by_size(answer, lambda: text_of(answer))
         value = await _by_size(answer, lambda: _json(answer, url, redact))

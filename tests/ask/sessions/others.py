@@ -6,7 +6,6 @@ import random
 import resource
 import subprocess
 import sys
-import time
 import traceback
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,11 @@ from pathlib import Path
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, Usage, User
 from onetool.ask.sessions import SessionStore
+from onetool.database.sqlite import SqliteDatabase
+
+
+def store_in(home):
+    return SessionStore(SqliteDatabase(home / "state.db", makes_folder=True))
 
 
 def other(job, folder, *args):
@@ -47,28 +51,30 @@ def messages(text):
 
 async def hang(folder, id):
     """In the middle of a turn: the second call has no result."""
-    async with SessionStore(folder).turn(id) as session:
+    async with store_in(folder).turn(id) as session:
         for message in messages("first")[:3]:
             session.append(message)
+        await session.settle()
         print("ready", flush=True)
         await asyncio.sleep(60)
 
 
 async def fill(folder, id, most):
-    """Until the disk is full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
-    async with SessionStore(folder).turn(id) as session:
+    """Until the disk is full. Prints how many messages were kept."""
+    async with store_in(folder).turn(id) as session:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
         for number in range(1000):
             try:
                 session.append(User(text=f"{number} " * 20))
+                await session.settle()
             except SessionError as error:
-                print(len(session.messages), error, sep="\n")
-                return
+                print(number, error, sep="\n")
+                os._exit(0)
 
 
 async def take_turns(folder, id, count):
     for number in range(int(count)):
-        async with SessionStore(folder).turn(id, wait=60) as session:
+        async with store_in(folder).turn(id, wait=60) as session:
             for message in messages(f"{os.getpid()}-{number}"):
                 session.append(message)
                 await asyncio.sleep(0.0005)
@@ -85,11 +91,11 @@ async def alone(marker):
         os.unlink(marker)
 
 
-async def take_and_delete(folder, id, seconds):
+async def take_and_delete(folder, id, count):
     """Turns that say something, turns that say nothing, and deletions, all at once."""
-    sessions, until, turns = SessionStore(folder), time.monotonic() + float(seconds), 0
+    sessions, turns = store_in(folder), 0
     random.seed(os.getpid())
-    while time.monotonic() < until:
+    while turns < int(count):
         if random.random() < 0.3:
             try:
                 sessions.delete(id)
@@ -101,8 +107,8 @@ async def take_and_delete(folder, id, seconds):
             turns += 1
             if random.random() < 0.7:
                 session.append(User(text="a"))
+            await session.settle()
             assert len(session.messages) == sum(one.turns for one in sessions.list())
-    assert turns
 
 
 def crowd(folder, job, count, *args):

@@ -1,25 +1,28 @@
 """What takes long is done in a thread: others go on meanwhile, and whoever is cancelled leaves nothing behind."""
 
 import asyncio
-import os
 import threading
 from contextlib import suppress
 
 import pytest
-from helpers import until_async
+from ask.sessions.harness import harness
+from helpers import until, until_async
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Usage, User
-from onetool.ask.sessions import SessionStore, base, store
-from onetool.ask.sessions.base import run_in_thread
-from onetool.core import flock
+from onetool.ask.sessions import store
+from onetool.ask.sessions.rows import SessionWriter
+from onetool.ask.sessions.store import SessionStore
+from onetool.ask.sessions.turn import run_in_thread
 
-LONGEST = 10  # seconds that a thread waits for the loop, which would never come if it were held up
+__all__ = ["harness"]
+
+MAX_WAIT_S = 10  # that a thread waits for the loop, which would never come if it were held up
 
 
 @pytest.fixture
-def sessions(tmp_path):
-    made = SessionStore(tmp_path)
+def sessions(harness):
+    made = harness.open()
     asyncio.run(turn(made))
     return made
 
@@ -34,7 +37,7 @@ class Held:
 
     def __call__(self, *args, **options):
         self.calls.append(args)
-        assert self.let_go.wait(LONGEST), "the loop was held up"
+        assert self.let_go.wait(MAX_WAIT_S), "the loop was held up"
         return self._real(*args, **options)
 
     async def begun(self):
@@ -43,9 +46,9 @@ class Held:
 
 @pytest.fixture
 def held(monkeypatch):
-    def make(module, name):
-        function = Held(getattr(module, name))
-        monkeypatch.setattr(module, name, function)
+    def make(place, name):
+        function = Held(getattr(place, name))
+        monkeypatch.setattr(place, name, lambda *args, **options: function(*args, **options))
         return function
 
     return make
@@ -57,12 +60,8 @@ async def turn(sessions, id="x"):
         session.end("p", "m", Usage(), 1)
 
 
-def is_free(sessions):
-    return flock.holder(sessions.folder / "x.jsonl") is None
-
-
-def open_files():
-    return len(os.listdir("/proc/self/fd"))
+def is_free(harness):
+    return harness.write("SELECT holder FROM ask_sessions") == [(None,)]
 
 
 async def cancelled_once_begun(sessions, function, times=1, id="x"):
@@ -78,9 +77,10 @@ async def cancelled_once_begun(sessions, function, times=1, id="x"):
     assert task.cancelled()
 
 
-@pytest.mark.parametrize(
-    "what", [(base, "read_session"), (store, "find_sessions"), (store, "make_safe")], ids=lambda what: what[1]
-)
+SLOW = [(store, "read_session"), (SessionStore, "_infos"), (SessionWriter, "flush")]
+
+
+@pytest.mark.parametrize("what", SLOW, ids=lambda what: what[1])
 def test_nobody_else_is_held_up(sessions, held, what):
     function = held(*what)
 
@@ -93,41 +93,39 @@ def test_nobody_else_is_held_up(sessions, held, what):
     asyncio.run(others())
 
 
-@pytest.mark.parametrize("what", [(base, "read_session"), (store, "make_safe")], ids=lambda what: what[1])
-def test_who_is_cancelled_leaves_no_lock_and_no_file_behind(sessions, held, what):
-    before = open_files()
+@pytest.mark.parametrize("what", [SLOW[0], SLOW[2]], ids=lambda what: what[1])
+def test_who_is_cancelled_leaves_no_lease_behind(sessions, harness, held, what):
     asyncio.run(cancelled_once_begun(sessions, held(*what), times=2))
-    assert is_free(sessions)
-    assert open_files() == before
+    until(lambda: is_free(harness))
     assert sessions.list()[0].turns == (1 if what[1] == "read_session" else 2)
 
 
-def test_a_new_one_is_not_left_empty(sessions, held):
-    asyncio.run(cancelled_once_begun(sessions, held(base, "read_session"), id=None))
-    assert [one.name for one in sessions.folder.glob("*.jsonl")] == ["x.jsonl"]
+def test_a_new_one_is_not_left_empty(sessions, harness, held):
+    asyncio.run(cancelled_once_begun(sessions, held(store, "read_session"), id=None))
+    until(lambda: harness.write("SELECT id FROM ask_sessions") == [("x",)])
 
 
-def test_it_is_safe_before_others_have_it(sessions, held):
-    function = held(store, "make_safe")
+def test_it_is_written_before_others_have_it(sessions, harness, held):
+    function = held(SessionWriter, "flush")
 
     async def both():
         first = asyncio.create_task(turn(sessions))
         await function.begun()
-        with pytest.raises(SessionError, match="in use by another turn of this process"):
+        with pytest.raises(SessionError, match="in use by this process"):
             await turn(sessions)
         function.let_go.set()
         await first
 
     asyncio.run(both())
-    assert is_free(sessions)
+    assert is_free(harness)
 
 
 def full(*_, **__):
     raise SessionError("the disk is full", "session")
 
 
-def test_what_came_first_says_more_than_a_full_disk(sessions, monkeypatch):
-    monkeypatch.setattr(store, "make_safe", full)
+def test_what_came_first_says_more_than_a_full_disk(sessions, harness, monkeypatch):
+    monkeypatch.setattr(SessionWriter, "flush", full)
 
     async def failing():
         async with sessions.turn("x") as session:
@@ -138,20 +136,20 @@ def test_what_came_first_says_more_than_a_full_disk(sessions, monkeypatch):
         asyncio.run(failing())
     with pytest.raises(SessionError, match="the disk is full"):
         asyncio.run(turn(sessions))
-    assert is_free(sessions)
+    assert is_free(harness)
 
 
-def test_a_turn_that_is_thrown_away_gives_its_session_back(sessions):
+def test_a_turn_that_is_thrown_away_gives_its_session_back(sessions, harness):
     """Without a loop: nothing can be awaited any more."""
     loop = asyncio.new_event_loop()
     under_way = sessions.turn("x")
     loop.run_until_complete(under_way.__aenter__())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
-    assert not is_free(sessions)
+    assert not is_free(harness)
     with suppress(RuntimeError):
         under_way.gen.athrow(GeneratorExit).send(None)
-    assert is_free(sessions)
+    until(lambda: is_free(harness))
 
 
 def test_what_it_gives_and_what_it_raises():

@@ -6,16 +6,14 @@ import stat
 import time
 
 import pytest
-from ask.sessions.harness import harness
+from ask.sessions.harness import harness, on_both, sqlite_harness
 from helpers import calls
 from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, Usage, User
-from onetool.ask.sessions import SessionStore, check_id
+from onetool.ask.sessions import check_id
 from onetool.ask.sessions.records import INTERRUPTED, SESSION_ID, new_id
-from onetool.core import flock
-from onetool.core.state_folders import MARKER
 
 USAGE = Usage(input=10, output=2, cached=1)
 
@@ -25,18 +23,7 @@ __all__ = ["harness"]
 
 @pytest.fixture
 def sessions(harness):
-    """In a folder, then in a database."""
     return harness.open()
-
-
-@pytest.fixture
-def file_sessions(tmp_path):
-    """For what is about files alone."""
-    return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25)
-
-
-def file_of(sessions, id):
-    return sessions.folder / f"{id}.jsonl"
 
 
 def said(sessions, id, *texts, end=True, **options):
@@ -71,6 +58,7 @@ async def entered(sessions, id, **options):
 # A turn
 
 
+@on_both
 def test_a_session_goes_on_where_it_was(sessions):
     id = said(sessions, None, "a")
     assert SESSION_ID.fullmatch(id)
@@ -83,13 +71,6 @@ def test_a_session_goes_on_where_it_was(sessions):
     assert (read.id, read.turns, read.damaged, read.provider, read.model) == (id, 3, 0, "openai", "gpt-x")
     assert read.usage == Usage(input=30, output=6, cached=3)
     assert abs(read.modified - time.time()) < 60
-
-
-def test_only_its_owner_reads_it(file_sessions):
-    file_sessions.folder.mkdir(parents=True, mode=0o755)
-    id = said(file_sessions, None, "a")
-    assert stat.S_IMODE(file_sessions.folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(file_of(file_sessions, id).stat().st_mode) == 0o600
 
 
 def test_names_may_be_chosen(sessions):
@@ -117,6 +98,7 @@ def test_what_can_be_a_name():
     assert new_id(0).startswith("19700101-000000-")
 
 
+@on_both
 def test_the_last_one(sessions, harness):
     assert "no session yet" in str(refused(entered(sessions, "last"), "not_found"))
     for number, id in enumerate(("b", "a", "c")):
@@ -142,6 +124,7 @@ def test_a_name_of_ours_has_to_be_there(sessions, harness):
     assert sessions.similar_ids(other) == [id]
 
 
+@on_both
 def test_questions_without_an_answer(sessions):
     said(sessions, "x", "a")
 
@@ -168,28 +151,7 @@ def test_questions_without_an_answer(sessions):
     assert lacking() == [2]
 
 
-def test_where_nothing_is_said_nothing_is_kept(file_sessions):
-    async def failing():
-        async with file_sessions.turn("x"):
-            assert file_of(file_sessions, "x").exists()
-            assert file_sessions.list() == []
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        asyncio.run(failing())
-    assert sorted(os.listdir(file_sessions.folder)) == [".gitignore", MARKER]
-
-
-def test_a_file_that_a_crash_left_empty_is_no_session(file_sessions):
-    asyncio.run(entered(file_sessions, "x"))
-    file_of(file_sessions, "x").touch()
-    assert file_sessions.list() == []
-    with pytest.raises(SessionError, match="there is no session 'x'"):
-        file_sessions.read("x")
-    said(file_sessions, "x", "a", new=True)
-    assert file_sessions.list()[0].id == "x"
-
-
+@on_both
 def test_of_a_turn_in_which_nothing_is_said_nothing_is_left(sessions, harness):
     async def failing():
         async with sessions.turn("x"):
@@ -204,6 +166,7 @@ def test_of_a_turn_in_which_nothing_is_said_nothing_is_left(sessions, harness):
         sessions.read("x")
 
 
+@on_both
 def test_titles_that_are_given(sessions, harness):
     said(sessions, "x", "a", "b")
     said(sessions, "y", "c")
@@ -218,6 +181,7 @@ def test_titles_that_are_given(sessions, harness):
     assert caught.value.reason == "not_found"
 
 
+@on_both
 def test_pages_of_the_list(sessions, harness):
     for number, id in enumerate("abcde"):
         said(sessions, id, id)
@@ -241,6 +205,7 @@ def test_after_its_turn_a_session_writes_nothing_more(sessions):
     assert sessions.read("x").turns == 1
 
 
+@on_both
 def test_a_turn_that_broke_off_is_mended(sessions, harness):
     calls = Assistant(calls=(Call(id="1", name="t.a"), Call(id="2", name="t.b")))
 
@@ -266,6 +231,7 @@ def test_a_turn_that_broke_off_is_mended(sessions, harness):
 # One at a time
 
 
+@on_both
 def test_a_second_turn_is_refused_while_one_is_under_way(sessions):
     async def both():
         async with sessions.turn("x") as session:
@@ -273,7 +239,7 @@ def test_a_second_turn_is_refused_while_one_is_under_way(sessions):
             with pytest.raises(SessionError) as caught:
                 await entered(sessions, "x")
             assert caught.value.reason == "busy"
-            assert "x is in use by another turn of this process" in str(caught.value)
+            assert "x is in use by this process" in str(caught.value)
             assert "--new-session" in " ".join(caught.value.hints)
             with pytest.raises(SessionError) as caught:
                 sessions.delete("x")
@@ -287,6 +253,7 @@ def test_a_second_turn_is_refused_while_one_is_under_way(sessions):
     asyncio.run(both())
 
 
+@on_both
 def test_a_turn_that_has_said_nothing_yet_is_under_way(sessions):
     async def first_turn():
         async with sessions.turn("x"):
@@ -330,22 +297,6 @@ def test_who_waits_for_a_session_that_is_taken_away_begins_it_anew(sessions):
     asyncio.run(both())
 
 
-def test_a_file_that_is_deleted_before_it_is_locked_is_not_used(file_sessions, monkeypatch):
-    """Or two would have the session: one the old file, one the new."""
-    said(file_sessions, "x", "a")
-    take, deleted = flock.take, []
-
-    def slowly(file):
-        if not deleted:
-            deleted.append(file_sessions.delete)
-            file_sessions.delete("x")
-        return take(file)
-
-    monkeypatch.setattr(flock, "take", slowly)
-    assert asyncio.run(entered(file_sessions, "x")) == (True, [])
-    assert deleted
-
-
 def test_waiting_ends(sessions):
     async def both():
         async with sessions.turn("x"):
@@ -355,71 +306,54 @@ def test_waiting_ends(sessions):
     asyncio.run(both())
 
 
-# What is in the folder
+# What is in the database
 
 
-def test_what_is_no_file_of_ours(file_sessions):
-    said(file_sessions, "real", "a")
-    folder = file_sessions.folder
-    os.mkfifo(folder / "pipe.jsonl")
-    (folder / "link.jsonl").symlink_to(folder / "real.jsonl")
-    (folder / "away.jsonl").symlink_to("/nowhere")
-    (folder / "folder.jsonl").mkdir()
-    (folder / "notes.txt").write_text("x")
-    (folder / "-x.jsonl").write_text("x")
-    assert [one.id for one in file_sessions.list()] == ["real"]
-    for id, why in {"pipe": "no regular file", "link": "is a link", "away": "is a link", "folder": "irectory"}.items():
-        assert why in str(refused(entered(file_sessions, id), "session"))
-        with pytest.raises(SessionError, match=r"a link|regular file"):
-            file_sessions.read(id)
-        with pytest.raises(SessionError):
-            file_sessions.delete(id)
-    assert not os.path.lexists("/nowhere")
-    assert len(os.listdir(folder)) == 9  # and a .gitignore and the marker
+def test_reading_makes_nothing_and_writing_a_private_file(tmp_path):
+    harness = sqlite_harness(tmp_path / "home")
+    sessions = harness.open()
+    assert (sessions.list(), sessions.page(None, 5), sessions.has("x"), sessions.has("a\0b")) == (
+        [],
+        ([], None),
+        False,
+        False,
+    )
+    for ask in (sessions.read, sessions.info, sessions.delete, lambda name: sessions.rename(name, "x")):
+        for id in ("x", "last"):
+            with pytest.raises(SessionError) as caught:
+                ask(id)
+            assert caught.value.reason == "not_found"
+    assert not (tmp_path / "home").exists()
+    said(sessions, "x", "a")
+    harness.database.close()
+    assert sorted(os.listdir(tmp_path / "home")) == [".onetool-state", "state.db"]
+    assert stat.S_IMODE((tmp_path / "home" / "state.db").stat().st_mode) == 0o600
 
 
-def test_a_folder_that_is_a_link_is_refused_and_what_it_leads_to_left_alone(tmp_path):
-    """A repository may have one in it, that leads anywhere."""
-    (tmp_path / "theirs").mkdir(mode=0o755)
-    theirs = SessionStore(tmp_path / "theirs" / "sessions")
-    said(theirs, "x", "a")
-    theirs.folder.chmod(0o755)
-    before = sorted(os.listdir(theirs.folder))
-    for target in (theirs.folder, tmp_path / "nowhere"):
-        linked = SessionStore(tmp_path / "sessions")
-        linked.folder.symlink_to(target)
-        for id in (None, "x", "new", "last"):
-            assert "it is a link" in str(refused(entered(linked, id), "session"))
-        for used in (lambda: linked.read("x"), lambda: linked.delete("x"), linked.list):  # noqa: B023 - at once
-            with pytest.raises(SessionError, match="it is a link"):
-                used()
-        linked.folder.unlink()
-    assert sorted(os.listdir(theirs.folder)) == before
-    assert stat.S_IMODE(theirs.folder.stat().st_mode) == 0o755
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_git_leaves_it_out(file_sessions, tmp_path):
-    said(file_sessions, "x", "a")
-    ignore = file_sessions.folder / ".gitignore"
-    assert ignore.read_text() == "*\n"
-    ignore.write_text("mine\n")
-    said(file_sessions, "x", "b")
-    assert ignore.read_text() == "mine\n"
-    ignore.unlink()
-    ignore.symlink_to(tmp_path / "elsewhere")
-    said(file_sessions, "x", "c")
+def test_a_file_that_is_a_link_is_refused(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "state.db").symlink_to(tmp_path / "elsewhere")
+    sessions = sqlite_harness(tmp_path / "home").open()
+    assert "not a regular file" in str(refused(entered(sessions, "x"), "session"))
+    with pytest.raises(SessionError, match="not a regular file"):
+        sessions.list()
     assert not (tmp_path / "elsewhere").exists()
-    assert [one.id for one in file_sessions.list()] == ["x"]
 
 
-def test_whether_its_file_is_there(file_sessions):
-    assert not file_sessions.has("x")
-    said(file_sessions, "x", "a")
-    assert file_sessions.has("x")
-    file_of(file_sessions, "x").unlink()
-    assert not file_sessions.has("x")
-    assert not file_sessions.has("a\0b")
+def test_a_home_that_cannot_be_made_is_an_error_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    error = refused(entered(sqlite_harness(tmp_path / "file" / "home").open(), "x"), "session")
+    assert "Not a directory" in str(error)
+
+
+def test_a_turn_that_ended_without_a_word_is_no_session(sessions, harness):
+    harness.add("x", b"")
+    assert sessions.list() == []
+    for ask in (sessions.read, sessions.delete):
+        with pytest.raises(SessionError, match="there is no session 'x'"):
+            ask("x")
+    said(sessions, "x", "a", new=True)
+    assert sessions.list()[0].id == "x"
 
 
 def test_a_later_form_is_refused(sessions, harness):
@@ -432,14 +366,14 @@ def test_a_later_form_is_refused(sessions, harness):
     sessions.delete("x")
 
 
-def test_a_file_that_is_too_large_is_refused(sessions, monkeypatch):
+def test_one_that_is_too_large_is_refused(sessions, monkeypatch):
     said(sessions, "x", "a")
-    monkeypatch.setattr("onetool.ask.sessions.store.LARGEST", 100)
+    monkeypatch.setattr("onetool.ask.sessions.rows.MAX_BYTES", 100)
     with pytest.raises(SessionError, match="bytes, and 100 is the most"):
         sessions.read("x")
 
 
-def test_a_file_of_too_many_lines_is_refused(sessions, monkeypatch):
+def test_one_of_too_many_lines_is_refused(sessions, monkeypatch):
     said(sessions, "x", "a")
     monkeypatch.setattr("onetool.ask.sessions.records.MOST_LINES", 3)
     with pytest.raises(SessionError, match="more than 3 lines"):
@@ -455,6 +389,7 @@ def test_kinds_of_lines_that_are_not_known_are_passed_over(sessions, harness):
     assert (read.turns, read.damaged) == (2, 0)
 
 
+@on_both
 def test_deleting(sessions):
     said(sessions, "work", "a")
     with pytest.raises(SessionError, match=r"no session 'wrok'; did you mean work\?") as caught:
@@ -464,26 +399,6 @@ def test_deleting(sessions):
     with pytest.raises(SessionError, match=r"no session 'work'$"):
         sessions.read("work")
     assert sessions.list() == []
-
-
-def test_a_folder_that_cannot_be_made_is_an_error_in_words(tmp_path):
-    (tmp_path / "file").write_text("")
-    error = refused(entered(SessionStore(tmp_path / "file" / "sessions"), "x"), "session")
-    assert "Not a directory" in str(error)
-    with pytest.raises(SessionError, match=r"can't be listed: Not a directory"):
-        SessionStore(tmp_path / "file").list()
-
-
-def test_a_folder_that_is_taken_away_is_an_error_in_words(file_sessions):
-    async def turns():
-        async with file_sessions.turn("x") as session:
-            session.append(User(text="a"))
-            file_sessions.folder.rename(file_sessions.folder.with_name("away"))
-            with pytest.raises(SessionError) as caught:
-                file_sessions._try_open("x", False)
-            return caught.value
-
-    assert "No such file or directory" in str(asyncio.run(turns()))
 
 
 # The list
@@ -508,23 +423,25 @@ def test_turns_after_the_last_end_are_counted(sessions):
     assert (a.turns, a.usage, a.model) == (4, Usage(input=20, output=4, cached=2), "gpt-x")
 
 
-def test_a_list_of_damaged_files(file_sessions):
-    said(file_sessions, "a", "one")
-    file_of(file_sessions, "nuls").write_bytes(b"\0" * 9000)
-    file_of(file_sessions, "cut").write_bytes(file_of(file_sessions, "a").read_bytes()[20:-20])
-    by_id = {one.id: one for one in file_sessions.list()}
+def test_a_list_of_damaged_ones(sessions, harness):
+    said(sessions, "a", "one")
+    harness.add("nuls", b"\0" * 9000)
+    harness.add("cut", harness.data("a")[20:-20])
+    by_id = {one.id: one for one in sessions.list()}
     assert by_id["nuls"].turns == 0
     assert (by_id["cut"].turns, by_id["cut"].title) == (1, "")
     assert by_id["cut"].created == by_id["cut"].modified
 
 
-def test_a_thousand_are_listed_soon(file_sessions):
-    said(file_sessions, "a", "one " * 500, "two " * 500)
-    data = file_of(file_sessions, "a").read_bytes()
-    for number in range(1000):
-        file_of(file_sessions, f"s{number}").write_bytes(data)
+def test_a_thousand_are_listed_with_little_work(sessions, harness):
+    said(sessions, "a", "one " * 500, "two " * 500)
+    columns = "modified, size, lines, first, ended, titled, questions"
+    copy = (
+        f"INSERT INTO ask_sessions (owner, id, {columns}) SELECT owner, %s, {columns} FROM ask_sessions WHERE id = 'a'"
+    )
+    harness.database.write(lambda work: work.execute_many(copy, [(f"s{number}",) for number in range(1000)]))
     with calls(200_000):
-        assert len(file_sessions.list()) == 1001
+        assert len(sessions.list()) == 1001
 
 
 # Results that are used again
@@ -582,10 +499,7 @@ def test_failures_and_malformed_calls_are_not_used_again(sessions):
 ADA, BOB = "ada", "https://id.example.com|b"
 
 
-def of(tmp_path, owner):
-    return SessionStore(tmp_path / "home" / "sessions", now=lambda: 1_794_000_000.25, owner=owner)
-
-
+@on_both
 def test_two_owners_have_the_same_id_and_never_meet(harness):
     for owner in (ADA, BOB, ""):
         assert said(harness.open(owner), "trip", f"of {owner}") == "trip"
@@ -617,38 +531,18 @@ def test_what_another_owner_has_is_told_by_nothing(harness):
     assert asyncio.run(entered(store, "secret-plan", new=True)) == (True, [])  # the id is free
 
 
-def test_files_of_before_belong_to_who_has_no_name(tmp_path):
-    said(SessionStore(tmp_path / "home" / "sessions"), "old", "x")
-    assert (tmp_path / "home" / "sessions" / "old.jsonl").exists()
-    assert [one.id for one in of(tmp_path, "").list()] == ["old"]
-    assert of(tmp_path, ADA).list() == []
-
-
 @pytest.mark.parametrize("owner", ["../../x", "a/b", "x" * 5000, "\ud800", "user:ada", "owners"])
-def test_any_owner_has_a_private_folder_of_its_own(tmp_path, owner):
-    store = of(tmp_path, owner)
+def test_any_name_can_be_an_owner(harness, owner):
+    store = harness.open(owner)
     said(store, "s", "hello")
-    assert store.folder.parent == tmp_path / "home" / "sessions" / "owners"
-    for folder in (store.folder, store.folder.parent, store.folder.parent.parent):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [one.title for one in store.list()] == ["hello"]
-    assert of(tmp_path, "").list() == []
+    assert harness.open().list() == []
+    [(key,)] = harness.write("SELECT owner FROM ask_sessions")
+    assert owner not in key
 
 
-def test_the_first_line_says_whose_it_is(tmp_path):
-    store = of(tmp_path, BOB)
-    said(store, "s", "hello")
-    assert f'"owner":"{BOB}"' in file_of(store, "s").read_text().partition("\n")[0]
-    said(of(tmp_path, ""), "s", "hello")
-    assert "owner" not in file_of(of(tmp_path, ""), "s").read_text()
-
-
-def test_a_folder_of_owners_that_is_a_link_is_refused(tmp_path):
-    store = of(tmp_path, ADA)
-    store.folder.parent.parent.mkdir(parents=True)
-    (tmp_path / "elsewhere").mkdir()
-    store.folder.parent.symlink_to(tmp_path / "elsewhere")
-    refused(entered(store, "x"), "session")
-    with pytest.raises(SessionError, match="link"):
-        store.list()
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+def test_the_first_record_says_whose_it_is(harness):
+    said(harness.open(BOB), "s", "hello")
+    assert f'"owner":"{BOB}"'.encode() in harness.data("s").partition(b"\n")[0]
+    said(harness.open(), "t", "hello")
+    assert b"owner" not in harness.data("t")

@@ -1,23 +1,19 @@
-"""`onetool db`: tables, moving a home into the database and back, and what is said when the database can't be used."""
+"""`onetool db`: what is stored, tables, copies, and what is said when the database or the file can't be used."""
 
 import json
 import os
 import pty
 import re
-import time
-from hashlib import sha256
+import sqlite3
+from contextlib import closing
 
 import psycopg
 import pytest
 from helpers import cli, start, until
 
-from onetool.core.call import ToolCall
-from onetool.core.context import CallEvent
 from onetool.core.state_folders import MARKER
-from onetool.interfaces.http.login_sessions import LoginSessions
-from onetool.services.stats import UsageStats
-
-NOW = time.time()
+from onetool.database.migrations import NEWEST
+from onetool.database.sqlite import SqliteDatabase
 
 
 @pytest.fixture
@@ -62,11 +58,12 @@ def on_a_terminal(folder, *args):
     return re.sub(r"\x1b\[[0-9;]*[mK]", "", shown.decode()).replace("\r\n", "\n"), one.returncode
 
 
-def count(place, times):
-    stats = UsageStats(place)
-    for _ in range(times):
-        stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
-    stats.flush()
+def fill(folder, times):
+    """Store that many results in a folder's state.db."""
+    database = SqliteDatabase(folder / "state.db")
+    sql = "INSERT INTO results VALUES (%s, '', %s, 1, 1, 0, NULL, %s)"
+    database.write(lambda work: work.execute_many(sql, [(f"key {one}", b"{}", False) for one in range(times)]))
+    database.close()
 
 
 # Tables
@@ -120,49 +117,140 @@ def test_a_person_sees_tables_and_replicas(folder, database_url):
     assert [one["id"] for one in said(folder)["replicas"]] == ["alive"]
 
 
-# Moving
+# state.db
+
+
+def test_a_fresh_home_stays_empty(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    for args in ((), ("migrate",)):
+        found = said(folder, *args)
+        assert (found["file"], found["exists"], found["bytes"]) == (str(folder / "state.db"), False, 0)
+    assert os.listdir(folder) == ["onetool.yaml"]
+
+
+def test_the_state_of_a_file(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    assert said(folder, "init")["exists"]
+    fill(folder, 3)
+    found = said(folder)
+    assert (found["exists"], found["stores"]["results"], found["bytes"] > 0) == (True, 3, True)
+    assert found["schema"] == NEWEST
+    shown, code = on_a_terminal(folder, "db")
+    assert code == 0
+    assert re.search(rf"schema +{NEWEST} ", shown)
+    assert re.search(r"rows of results +3 ", shown)
+
+
+def newer(file):
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+def linked(file):
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to(file.with_name("elsewhere"))
+
+
+def writable(file):
+    file.chmod(0o666)
+
+
+BROKEN = {
+    newer: "was changed by a later version of OneTool (schema 99; this version knows",
+    linked: "a symbolic link; refusing to use it",
+    writable: "others than its owner can write it",
+}
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize("breaks", BROKEN, ids=lambda one: one.__name__)
+def test_a_file_that_can_not_be_used_is_told_with_what_to_do(tmp_path, breaks):
+    folder = configured(tmp_path / "home", None)
+    fill(folder, 1)
+    breaks(folder / "state.db")
+    for command in (("db",), ("db", "init"), ("serve", "--port", "0"), ("check",)):
+        done = cli("--config", "onetool.yaml", *command, cwd=folder)
+        assert (done.returncode > 0, BROKEN[breaks] in done.stdout + done.stderr) == (True, True)
+        assert "Traceback" not in done.stderr
+    assert "Traceback" not in cli("--config", "onetool.yaml", "tools", "list", cwd=folder).stderr
+
+
+def test_a_damaged_file_is_set_aside_and_check_says_so_ever_after(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    (folder / "state.db").write_bytes(b"no database" * 1000)
+    (folder / "state.db").chmod(0o600)
+    found = json.loads(db(folder).stdout)
+    assert (found["reachable"], "is damaged" in found["problem"]) == (False, True)
+    assert said(folder)["was_damaged"]
+    done = cli("--config", "onetool.yaml", "check", cwd=folder)
+    (mistake,) = json.loads(done.stdout)
+    assert (done.returncode, mistake["severity"], "db import FOLDER" in mistake["hint"]) == (0, "warning", True)
+
+
+def test_a_newer_postgresql_is_refused(folder, database_url):
+    said(folder, "init")
+    with psycopg.connect(database_url) as connection:
+        connection.execute("INSERT INTO onetool_migrations VALUES (99, 'of tomorrow', 0)")
+    for command in (("db",), ("tokens", "list"), ("check",)):
+        done = cli("--config", "onetool.yaml", *command, cwd=folder)
+        assert (done.returncode, "a later version of OneTool (schema 99" in done.stdout + done.stderr) == (1, True)
+
+
+def test_a_backup_while_it_is_used_and_its_way_back(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    fill(folder, 3)
+    using = SqliteDatabase(folder / "state.db")
+    using.write(lambda work: work.execute("DELETE FROM results WHERE key = 'key 0'"))
+    assert moved(folder, "export", str(tmp_path / "back")) == {"results": {"moved": 2, "same": 0, "left": []}}
+    using.close()
+    (folder / "state.db").unlink()
+    assert moved(folder, "import", str(tmp_path / "back")) == {"results": {"moved": 2, "same": 0, "left": []}}
+    assert said(folder)["stores"]["results"] == 2
+
+
+# Copies
 
 
 def test_a_home_goes_into_the_database_and_back(folder, tmp_path):
-    count(folder / "stats.db", 3)
-    assert moved(folder, "import") == {"stats": {"moved": 3, "same": 0, "left": []}}
-    assert moved(folder, "import") == {"stats": {"moved": 0, "same": 3, "left": []}}
-    assert said(folder)["stores"]["stats"] == 3
-    assert (folder / "stats.db").exists()
-    (folder / "stats.db").unlink()
-    command = ("--config", "onetool.yaml", "stats", "--json")
-    assert json.loads(cli(*command, cwd=folder).stdout)["total_calls"] == 3
-    assert not (folder / "stats.db").exists()
+    fill(folder, 3)
+    assert moved(folder, "import") == {"results": {"moved": 3, "same": 0, "left": []}}
+    assert moved(folder, "import") == {"results": {"moved": 0, "same": 3, "left": []}}
+    assert said(folder)["stores"]["results"] == 3
     back = tmp_path / "back"
-    assert moved(folder, "export", str(back)) == {"stats": {"moved": 3, "same": 0, "left": []}}
-    assert sorted(one.name for one in back.iterdir()) == [".gitignore", MARKER, "stats.db"]
-    (back / "onetool.yaml").write_text("menu: run\n")
-    assert json.loads(cli(*command, cwd=back).stdout)["total_calls"] == 3
+    assert moved(folder, "export", str(back)) == {"results": {"moved": 3, "same": 0, "left": []}}
+    assert sorted(one.name for one in back.iterdir()) == [".gitignore", MARKER, "state.db"]
+    if os.name == "posix":
+        assert {one.stat().st_mode & 0o777 for one in (back / "state.db", back / MARKER)} == {0o600}
+    other = configured(tmp_path / "other", None)
+    assert moved(other, "import", str(back))["results"]["moved"] == 3
 
 
-def test_what_is_left_is_listed_with_its_reason_and_the_exit_code_says_so(folder):
-    (folder / "stats.db").write_bytes(b"no database" * 100)
+def test_an_export_says_that_logins_in_it_are_readable(folder, tmp_path):
+    said(folder, "init")
+    shown, code = on_a_terminal(folder, "db", "export", str(tmp_path / "back"))
+    assert (code, "Logins, keys and sessions in it are readable" in shown) == (0, True)
+
+
+def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
+    fill(folder, 2)
+    said(folder, "import")
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE results SET note = 'other' WHERE key = 'key 1'")
     done = db(folder, "import")
     assert done.returncode == 1
     (row,) = [row for row in json.loads(done.stdout)["stores"] if row["left"]]
-    assert row["left"][0]["what"] == str(folder / "stats.db")
+    assert (row["same"], row["left"][0]["what"], row["left"][0]["is_conflict"]) == (1, "results key 1", True)
     shown, code = on_a_terminal(folder, "db", "import")
-    assert (code, "left: " in shown, "it can't be read" in shown) == (1, True, True)
+    assert (code, "left: results key 1" in shown, "--force replaces it" in shown) == (1, True, True)
+    assert moved(folder, "import", "--force")["results"] == {"moved": 1, "same": 1, "left": []}
 
 
-def test_state_that_no_store_stands_for_is_not_passed_over(folder, monkeypatch):
-    from onetool.app import database_move
-    from onetool.config.file_checks import STATE
-
-    moved = {file for store in database_move.STORES for file in store.files}
-    unmoved = [name for name in STATE if "/" not in name and name not in moved]
-    for name in unmoved:
-        (folder / name).mkdir()
-    done = db(folder, "import")
-    rows = {row["store"]: row["left"] for row in json.loads(done.stdout)["stores"]}
-    assert done.returncode == bool(unmoved)
-    for name in unmoved:
-        assert rows[name][0]["what"] == str(folder / name)
+def test_an_import_needs_somewhere_to_copy_from(folder, tmp_path):
+    (tmp_path / "nothing").mkdir()
+    refused = db(folder, "import", str(tmp_path / "nothing"))
+    assert (refused.returncode, "has neither state.db nor bundles" in refused.stderr) == (1, True)
+    refused = db(configured(tmp_path / "alone", None), "import")
+    assert (refused.returncode, "Name another folder" in refused.stderr) == (1, True)
 
 
 def test_an_export_needs_an_empty_folder_and_tables(folder, tmp_path):
@@ -194,26 +282,21 @@ def test_the_config_of_a_server_with_a_database_is_closed_to_others(folder, tmp_
 
 @pytest.mark.attack("state")
 def test_an_export_is_closed_to_tools(folder):
-    LoginSessions(folder / "page_sessions").start(sha256(b"sesame").digest())
+    fill(folder, 1)
     said(folder, "import")
     said(folder, "export", "backup", "--inside-roots")
-    path = "backup/page_sessions/sessions.json"
-    assert (folder / path).exists()
     (folder / "b.txt").write_text("fine")
     command = ("--config", "onetool.yaml", "tools", "invoke", "fs.read_file")
     assert "fine" in cli(*command, "path=b.txt", cwd=folder).stdout
-    for closed in (path, "backup/stats.db", f"backup/{MARKER}", "backup/page_sessions/none"):
+    for closed in ("backup/state.db", f"backup/{MARKER}", "backup/none"):
         done = cli(*command, f"path={closed}", cwd=folder)
         assert MARKER in done.stdout + done.stderr
-    (folder / "backup" / "page_sessions").rename(folder / "moved")
-    done = cli(*command, "path=moved/sessions.json", cwd=folder)
-    assert MARKER in done.stdout + done.stderr
 
 
 def test_progress_is_for_a_terminal(folder):
-    count(folder / "stats.db", 3)
+    fill(folder, 3)
     shown, code = on_a_terminal(folder, "db", "import")
-    assert (code, "3/3 stats" in shown, "there before" in shown) == (0, True, True)
+    assert (code, "3/3 results" in shown, "there before" in shown) == (0, True, True)
     assert db(folder, "import").stderr == ""
 
 
@@ -236,11 +319,6 @@ def refused(tmp_path, url, *parts, command="init", code=1, env=None):
     return done.stderr
 
 
-@pytest.mark.parametrize("command", ["init", "migrate", "import"])
-def test_without_a_database_in_the_config(tmp_path, command):
-    refused(tmp_path, None, "no database", "files below", "database: ${DATABASE_URL}", command=command)
-
-
 def test_without_psycopg(tmp_path):
     (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
     folder = configured(tmp_path / "home", "postgresql://x:hunter2@127.0.0.1/x")
@@ -248,7 +326,7 @@ def test_without_psycopg(tmp_path):
     done = db(folder, "init", env={"PYTHONPATH": path}, cold=True)
     assert done.returncode == 2
     assert "psycopg" in done.stderr
-    assert "pip install 'psycopg[binary]'" in done.stderr
+    assert "pip install 'psycopg[binary,pool]'" in done.stderr
     assert "hunter2" not in done.stderr
 
 
@@ -312,9 +390,9 @@ def test_a_role_that_may_not_make_tables(tmp_path, postgres, database_url):
             for what in ("SELECT, INSERT, UPDATE, DELETE ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
                 connection.execute(f"GRANT {what} IN SCHEMA {schema} TO limited")
             folder = tmp_path / "wrong"
-            count(folder / "stats.db", 2)
+            fill(folder, 2)
             assert said(folder, "init")["done"] == []
-            assert moved(folder, "import")["stats"]["moved"] == 2
+            assert moved(folder, "import")["results"]["moved"] == 2
         finally:
             connection.execute("DROP OWNED BY limited")
             connection.execute("DROP ROLE limited")
@@ -359,7 +437,7 @@ def test_an_export_beside_a_replica_that_runs(folder, database, tmp_path):
         done = db(folder, "export", str(tmp_path / "two"))
     finally:
         member.close()
-    assert "warning: 1 replica is running: what it changes now is not in the export" in done.stderr
+    assert "warning: 1 replica is running: a change made now may not be in the export" in done.stderr
     assert done.returncode == 0
 
 

@@ -80,14 +80,14 @@ def test_a_command_of_a_newer_version_changes_no_database_of_an_older_one(folder
     assert said(folder, "db", "init").returncode == 0
     with psycopg.connect(database_url) as connection:
         connection.execute("DROP TABLE mcp_sessions, mcp_tasks")
-        connection.execute("DELETE FROM onetool_migrations WHERE name = 'mcp_shared'")
+        connection.execute("DELETE FROM onetool_migrations WHERE name = 'mcp'")
     before = tables(database_url)
     assert (
-        "the database lacks tables of this version (mcp_shared): run `onetool db migrate`"
+        "the database lacks tables of this version (mcp): run `onetool db migrate`"
         in said(folder, "tokens", "list").stderr
     )
     (found,) = json.loads(said(folder, "check").stdout)
-    assert (found["message"], found["hint"]) == ("tables are missing in the database: mcp_shared", "onetool db migrate")
+    assert (found["message"], found["hint"]) == ("tables are missing in the database: mcp", "onetool db migrate")
     assert tables(database_url) == before
 
 

@@ -2,18 +2,17 @@
 
 import asyncio
 import json
-import os
 import stat
-import time
 
 import pytest
+from ask.sessions.harness import Harness
 from click.testing import CliRunner
 from helpers import trusted
 
 from onetool.ask.messages import Assistant, Call, File, Result, Usage, User
 from onetool.ask.sessions import SessionStore
-from onetool.ask.sessions.database import DatabaseSessions
 from onetool.core.errors import OneToolError
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli import sessions as command
 
@@ -24,7 +23,11 @@ DAY = 24 * 3600
 def kept(own_home, tmp_path, monkeypatch):
     """The sessions of somebody who has no config."""
     monkeypatch.chdir(tmp_path)
-    return SessionStore(own_home / ".onetool" / "sessions")
+    return store_in(own_home / ".onetool")
+
+
+def store_in(home):
+    return SessionStore(SqliteDatabase(home / "state.db", makes_folder=True))
 
 
 def says(kept, id, question="What is tea?", days=0):
@@ -38,10 +41,9 @@ def says(kept, id, question="What is tea?", days=0):
             session.end("openai", "m-1", Usage(input=5, output=6), 2)
 
     asyncio.run(turn())
-    if isinstance(kept, DatabaseSessions):
-        return
-    at = time.time() - days * DAY
-    os.utime(kept.folder / f"{id}.jsonl", (at, at))
+    if days:
+        sql = "UPDATE ask_sessions SET modified = modified - %s WHERE id = %s"
+        kept._database.write(lambda work: work.execute(sql, (days * DAY, id)))
 
 
 def run(*args):
@@ -116,20 +118,19 @@ def test_one_is_shown(kept, at_a_terminal):
 @pytest.mark.parametrize(
     "at", ["1e300", "NaN", "-1e18", "-1", '"noon"', "1e400", "9" * 400, "253402300799", "null", "[]"]
 )
-def test_nothing_that_stands_in_a_file_is_an_error(kept, at_a_terminal, at):
+def test_nothing_that_stands_in_a_record_is_an_error(kept, at_a_terminal, at):
     said = (
         f'{{"type":"session","id":"odd","created":{at},"title":"t","at":{at}}}\n'
         f'{{"type":"user","text":"hello","at":{at}}}\n{{"type":"ended","at":{at},"turns":1}}\n'
         '{"type":"user","text":"bye"}\n'
     )
-    kept.folder.mkdir(parents=True)
-    (kept.folder / "odd.jsonl").write_text(said)
+    Harness(kept._database).add("odd", said.encode())
     for args in (("list",), ("list", "--json"), ("show", "odd"), ("show", "odd", "--json"), ("export", "odd")):
         result = run(*args)
         assert result.exit_code == 0
         assert ("bye" in result.output) == (args[0] != "list")
     shown = run("show", "odd").output
-    assert ("You, ?\nhello" in shown) or ("3 lines of its file can't be read, and are left out" in shown)
+    assert ("You, ?\nhello" in shown) or ("3 records can't be read, and are left out" in shown)
     if at == "1e300":
         assert json.loads(run("show", "odd", "--json").output)["created"] is None
 
@@ -137,9 +138,9 @@ def test_nothing_that_stands_in_a_file_is_an_error(kept, at_a_terminal, at):
 def test_arguments_that_are_very_deep(kept, at_a_terminal):
     for levels in (150, 400, 900):
         calls = f'[{{"id":"1","name":"t","args":{{"a":{"[" * levels}{"]" * levels}}}}}]'
-        kept.folder.mkdir(parents=True, exist_ok=True)
-        (kept.folder / "deep.jsonl").write_text(f'{{"type":"assistant","text":"hello","calls":{calls}}}\n')
-        for args in (("show", "deep"), ("show", "deep", "--json"), ("export", "deep")):
+        line = f'{{"type":"assistant","text":"hello","calls":{calls}}}\n'
+        Harness(kept._database).add(f"deep{levels}", line.encode())
+        for args in (("show", f"deep{levels}"), ("show", f"deep{levels}", "--json"), ("export", f"deep{levels}")):
             assert run(*args).exit_code == 0
 
 
@@ -148,6 +149,7 @@ def test_one_that_goes_on_is_shown_as_it_is(kept, at_a_terminal):
         async with kept.turn("tea") as session:
             session.append(User(text="Buy tea."))
             session.append(Assistant(calls=(Call(id="1", name="shop.buy"),)))
+            await session.settle()
             return [await asyncio.to_thread(run, how, "tea") for how in ("show", "export")]
 
     shown, exported = asyncio.run(meanwhile())
@@ -233,7 +235,7 @@ def test_no_config_is_read_for_it(tmp_path, monkeypatch):
     (tmp_path / ".onetool").mkdir()
     (tmp_path / ".onetool" / "onetool.yaml").write_text("packs: [not-there]\nask: {model: ${NOT_SET}}\n")
     monkeypatch.chdir(trusted(tmp_path))
-    says(SessionStore(tmp_path / ".onetool" / "sessions"), "here")
+    says(store_in(tmp_path / ".onetool"), "here")
     assert [one["id"] for one in json.loads(run("list").output)] == ["here"]
     monkeypatch.setenv("ONETOOL_HOME", str(tmp_path / "elsewhere"))
     assert json.loads(run("list").output) == []
@@ -247,7 +249,7 @@ def with_database(tmp_path, monkeypatch, url):
 
 def test_sessions_of_a_database(tmp_path, monkeypatch, database_url, database, at_a_terminal):
     with_database(tmp_path, monkeypatch, database_url)
-    kept = DatabaseSessions(database)
+    kept = SessionStore(database)
     for id in ("old", "new"):
         says(kept, id)
     assert [one["id"] for one in json.loads(run("list", "--json").output)] == ["new", "old"]

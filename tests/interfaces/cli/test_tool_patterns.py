@@ -4,7 +4,7 @@ import json
 
 import pytest
 from ask.stand_in import Says
-from helpers import cli
+from helpers import cli, session_text
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
 from onetool import Registry
@@ -68,7 +68,7 @@ def test_a_model_sees_what_fits_and_the_session_keeps_the_pattern(shop):
         done = cli("ask", "What?", *args, cwd=shop.folder, env=shop.env)
         assert done.returncode == 0, done.stderr
         assert [tool["function"]["name"] for tool in shop.model.seen[-1].body["tools"]] == ["shop__price"]
-    assert '"shop.p*"' in (shop.folder / "sessions" / "s1.jsonl").read_text()
+    assert '"shop.p*"' in session_text(shop.folder, "s1")
 
 
 def test_a_chat_lists_and_calls_what_fits(shop):

@@ -78,9 +78,8 @@ def test_clients_over_http_have_names_too(serve):
     assert server.stop() == 0
     clients = kept(server.folder, "SELECT client, count(*) FROM stats_calls GROUP BY client")
     assert clients == [("peer", 4)]
-    assert (
-        len(kept(server.folder, "SELECT * FROM stats_gaps")) == 1
-    )  # requests that stand alone belong to no conversation
+    # Requests that stand alone belong to no conversation.
+    assert len(kept(server.folder, "SELECT * FROM stats_gaps")) == 1
 
 
 def test_calls_at_once_are_no_waiting(stdio_peer):

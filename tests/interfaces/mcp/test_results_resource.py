@@ -4,15 +4,17 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from services.result_stores import harness
 
 from onetool.interfaces.mcp import offers
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
-from onetool.services.results import ResultStore
+
+__all__ = ["harness"]
 
 
 @pytest.fixture
-def results(tmp_path):
-    return ResultStore(tmp_path, 3600, 10)
+def results(harness):
+    return harness.open()
 
 
 def read(results, handle, owner=""):

@@ -7,8 +7,9 @@ from interfaces.rest.served import TOKEN, Api, problem, sign_in_as_admin
 from interfaces.rest.test_openapi import checker
 from interfaces.rest.test_run import run
 
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.rest.insight import RESULTS_PER_PAGE
-from onetool.services.results import ResultStore
+from onetool.services.results.store import ResultStore
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_another_process_lists_what_was_stored_before(real, tmp_path):
 
 
 def test_a_long_list_comes_in_pages(real, tmp_path):
-    store = ResultStore(tmp_path / "results", 3600, 10)
+    store = ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 10)
     put = [store.put(f"text {number}").handle for number in range(RESULTS_PER_PAGE + 5)]
     first = real.get("/results").json()
     rest = real.get(f"/results?pageToken={first['nextPageToken']}").json()
@@ -142,7 +143,7 @@ def test_what_one_replica_has_stored_another_one_lists_reads_and_deletes(start, 
     assert run(other, f"ot.result(handle='{handle}', limit=1)")["value"]["total_lines"] == 1000
     assert other.ask("DELETE", f"/results/{handle}").status_code == 204
     problem(one.get(f"/results/{handle}"), 404, "not_found")
-    assert not (tmp_path / "one" / ".onetool" / "results").exists()
+    assert not list((tmp_path / "one").rglob("state.db"))
 
 
 def test_a_database_that_is_away_is_told(start, tmp_path):

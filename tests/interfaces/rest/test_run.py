@@ -346,10 +346,11 @@ def test_clients_that_do_not_read_hold_no_place_when_their_runs_are_over(real, t
 
 
 def test_a_large_value_that_can_not_be_stored_is_an_error(tmp_path, start):
-    (tmp_path / "onetool.yaml").write_text(json.dumps({"results": {"inline_bytes": 1000}}))
-    (tmp_path / "results").write_text("a file, where the folder should be")
+    (tmp_path / "onetool.yaml").write_text(
+        json.dumps({"results": {"max_total_mb": 1}, "run": {"max_output_bytes": 8_000_000}})
+    )
     api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
-    found = run(api, "['x'] * 2000")
+    found = run(api, "['x' * 1000] * 2000")
     assert found["ok"] is False
     assert "lost" in found["error"]["message"]
 

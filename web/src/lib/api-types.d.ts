@@ -1907,7 +1907,7 @@ export interface components {
             provider: string;
             /** @description Tokens of all turns that came to their end. */
             usage: components["schemas"]["Usage"];
-            /** @description Lines of its file that can't be read, and are not here. */
+            /** @description Records that can't be read, and are not here. */
             damaged: number;
             messages: components["schemas"]["SessionEntry"][];
         };

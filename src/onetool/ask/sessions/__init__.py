@@ -1,14 +1,12 @@
-"""Sessions of `ask`: what was said, kept in files or in a database.
+"""Sessions of `ask`: what was said, in the database.
 
-    base        AskSessions: a turn in a session; list, read and delete sessions. ChatSession: the messages so far, and
-                where new ones are written
-    store       SessionStore: sessions in a folder; one turn at a time among all processes
-    database    DatabaseSessions: sessions in PostgreSQL, and the lease that lets one turn alone write
-    records     the lines of a session, reading them, whatever happened to the file, and what is told of them
+    store       SessionStore: take a turn in a session; list, read, rename and delete sessions
+    turn        ChatSession: a session during one turn
+    rows        the rows of sessions, and the thread of a turn that writes them
+    records     the records of a session, how they are read and repaired, and what is told of them
     markdown    a session as a document
-    moving      moves sessions between a folder and the database
 
-A session is one file with one JSON object per line; in a database each line is a row. A turn writes this, for example:
+A session is a row, and each of its records is another one: a line of JSON. A turn writes this, for example:
 
     {"type":"session","version":1,"id":"20261115-191200-k3f9","created":1794770720.1,"title":"What time is it?"}
     {"type":"user","text":"What time is it?","at":1794770720.1}
@@ -31,16 +29,12 @@ The types of lines, and their members:
 A message has the time as `at` beside its own members. Members with their default value are left out. Unknown types are
 skipped: a later version may have more of them.
 
-Files only grow: a line is never changed. A line that was cut off (by a crash, or a full disk) stays where it is and is
-skipped. `ended` follows each turn that came to its end.
-A file without content is no session. Ids that look generated must exist already, so that a mistyped one is noticed.
-
-A turn holds a lock on its file until it ends; other turns wait for it, also in other processes. Lists and transcripts
-are read without the lock, so they also show a turn that is under way.
+Sessions only grow: a record is never changed. `ended` follows each turn that came to its end. A session without records
+doesn't exist. Ids that look generated must exist already, so that a mistyped one is noticed.
 """
 
-from onetool.ask.sessions.base import AskSessions, ChatSession, call_key
 from onetool.ask.sessions.records import SessionInfo, Transcript, check_id
 from onetool.ask.sessions.store import SessionStore
+from onetool.ask.sessions.turn import ChatSession, call_key
 
-__all__ = ["AskSessions", "ChatSession", "SessionInfo", "SessionStore", "Transcript", "call_key", "check_id"]
+__all__ = ["ChatSession", "SessionInfo", "SessionStore", "Transcript", "call_key", "check_id"]

@@ -1,7 +1,7 @@
 """The content of a session: its id, one record per line, how the lines are read and repaired, and what is told of them.
 
-Whatever stands in a file, reading it is no error, except for a later version of the format. On reading, every call gets
-one result, right behind it and in the order of the calls: a call without a result may have run or not, and the model is
+Reading a damaged line is not an error; reading a later version of the format is. On reading, every call gets one
+result, right behind it and in the order of the calls: a call without a result may have run or not, and the model is
 told so; a result without its call is left out.
 """
 
@@ -65,7 +65,7 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
     id: str = ""
     created: float = 0.0
     title: str = ""  # the first words of the first question
-    owner: str | UnsetType = UNSET  # for people: the folder decides whose it is
+    owner: str | UnsetType = UNSET  # for people: the row decides whose it is
 
 
 TurnEnd = Literal["answered", "failed", "stopped"]
@@ -219,7 +219,7 @@ def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[Time
     return whole
 
 
-# Reading a whole file
+# Reading a whole session
 
 
 MOST_LINES = 50_000  # more than anybody says; to read so many holds up others for no more than some milliseconds

@@ -1,366 +1,328 @@
-"""SessionStore: all sessions of one folder: take a turn in one of them, list, read and delete them.
+"""SessionStore: take a turn in a session; list, read, rename and delete sessions.
 
-A turn has its session alone; reading needs no lock. A list reads only the first line and the last ones of each file, so
-thousands are listed at once.
-
-The lock (flock) is on the file itself, and the system releases it when its holder ends. After locking, the holder
-checks that the name still leads to this file: its last holder may have deleted it. An empty file is no session: who
-locks it first begins one, and removes it again if nothing is said.
+A turn has its session alone, among all processes and replicas, by a lease in the row of the session. A turn whose
+process has ended loses its session at once where the database can tell (SQLite), else when the lease ends. Reading
+needs no lease, so lists and transcripts also show a turn that is under way.
 """
 
 import builtins
-import errno
-import os
-import stat
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from os import urandom
+from typing import Any, TypeVar
 
 from onetool.ask.errors import SessionError
-from onetool.ask.sessions.base import AskSessions, ListPlace, owner_folder
 from onetool.ask.sessions.records import (
+    LAST,
     SESSION_ID,
-    SessionEnding,
     SessionInfo,
+    Titled,
     Transcript,
-    read_ending,
+    check_id,
+    is_generated,
+    new_id,
+    read_session,
+    record_line,
     session_info,
+    short_title,
     transcript,
 )
+from onetool.ask.sessions.rows import (
+    LEASE_S,
+    SUMMARY,
+    WHERE,
+    SessionKey,
+    SessionSummary,
+    SessionWriter,
+    add_records,
+    read_records,
+    session_error,
+)
+from onetool.ask.sessions.turn import ChatSession, run_in_thread
 from onetool.core import flock
-from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link, read_at, sync_folder
-from onetool.core.state_folders import mark_folder
+from onetool.database import Database, DatabaseError, Transaction
 
-LARGEST = 32 * 1024 * 1024
-SUFFIX = ".jsonl"
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LINK_ERROR = "it is a link, and links are not followed"
-LINK_HINT = "take the link away; ONETOOL_HOME says where all of this is kept instead"
+T = TypeVar("T")
 
-READ_FLAGS = os.O_RDONLY | NO_WAIT
-WRITE_FLAGS = os.O_RDWR | os.O_APPEND | NO_WAIT
+PAUSE_S = 0.1  # between two looks at a session that another turn has
+NEW_SESSION_HINT = "begin another with --new-session"
+GENERATED_HINT = "a name of this form is one that we make up, so that it is taken for a mistyped one"
+LIST_HINT = "`onetool sessions list` shows which there are"
 
-HEAD_BYTES = 4096  # bytes; a first line is shorter
-TAIL_BYTES = 4096  # where an `ended` is found, as a rule; else more is read
-MOST_TAIL_BYTES = 8 * 1024 * 1024  # … but not more than that
-OWNERS = "owners"  # the folder of those that have a name
+ListPlace = tuple[float, str]  # where a session stands in the list: when it was used last, and its id
 
 
-# The file
+class SessionStore:
+    """The sessions of one owner. Another owner's sessions are not found, and their ids are free."""
 
+    def __init__(self, database: Database, now: Callable[[], float] = time.time, owner: str = "") -> None:
+        self._database = database
+        self._now = now
+        self._owner = owner
+        self._owner_key = _owner_hash(owner) if owner else ""
+        self._is_leased = f"(holder IS NOT NULL AND until >= {database.clock})"
 
-def open_file(path: Path, flags: int) -> int:
-    """Raises FileNotFoundError, and SessionError for what is no file of ours."""
-    try:
-        file = open_no_link(path, flags)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
-            raise
-        raise _unusable_error(path, error) from None
-    try:
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return file
-    except OSError as error:
-        os.close(file)
-        raise _unusable_error(path, error) from None
-    os.close(file)
-    raise _unusable_error(path, "it is no regular file")
+    @asynccontextmanager
+    async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[ChatSession]:
+        """Have the session for as long as this lasts. Makes it if there is none; waits for another turn to end.
 
-
-def lock_file(path: Path, *, create: bool = False) -> int | None:
-    """Open and lock the file; None while another process has it. Raises as `open_file` does."""
-    while True:
-        file = open_file(path, WRITE_FLAGS | (os.O_CREAT if create else 0))
-        mine = False
+        Without an id it is a new one; `new` refuses one that is there already. An id that looks generated must exist,
+        without `new`. If nothing is said, nothing is kept.
+        """
+        session = await self._open_turn(id, new, wait)
         try:
-            if not flock.take(file):
-                return None
-            mine = flock.leads_to(path, file, follow_symlinks=False)
-            if mine:
-                return file
-        except OSError as error:
-            raise _unusable_error(path, error) from None
+            yield session
+        except BaseException:
+            with suppress(SessionError):  # the first error says more
+                await run_in_thread(session.finish)
+            raise
+        else:
+            await run_in_thread(session.finish)
         finally:
-            if not mine:
-                os.close(file)
-
-
-def release_file(path: Path, file: int) -> None:
-    """Unlock and close the file, and remove it if it is empty. Never raises."""
-    is_empty = False
-    with suppress(OSError):
-        is_empty = os.fstat(file).st_size == 0 and flock.leads_to(path, file, follow_symlinks=False)
-    if not is_empty:
-        flock.give_back(file)
-        return
-    with suppress(OSError):
-        flock.remove(path, file)
-
-
-def read_content(path: Path, file: int) -> bytes:
-    """The content of the file, as far as it is written."""
-    parts: list[bytes] = []
-    at = 0
-    try:
-        size = os.fstat(file).st_size
-        if size > LARGEST:
-            raise _unusable_error(
-                path, f"it has {size:,} bytes, and {LARGEST:,} is the most; begin another, --new-session"
-            )
-        while at < size and (part := read_at(file, size - at, at)):
-            parts.append(part)
-            at += len(part)
-    except OSError as error:
-        raise _unusable_error(path, error) from None
-    return b"".join(parts)
-
-
-def append_lines(path: Path, file: int, lines: bytes) -> None:
-    """Append whole lines; an incomplete last line is ended first."""
-    try:
-        size = os.fstat(file).st_size
-        if size and read_at(file, 1, size - 1) != b"\n":
-            lines = b"\n" + lines
-        while lines:  # once, but on a disk that is nearly full: then the second time tells why
-            lines = lines[os.write(file, lines) :]
-    except OSError as error:
-        raise _unusable_error(path, error, "written") from None
-
-
-def make_safe(path: Path, file: int, *, is_new: bool) -> None:
-    """Flush the file to disk (fsync), and the folder too if the file is new."""
-    try:
-        os.fsync(file)
-        if is_new:
-            sync_folder(path.parent)
-    except OSError as error:
-        raise _unusable_error(path, error, "written") from None
-
-
-def make_private_folder(folder: Path) -> None:
-    """Create the folder with mode 0700, or set its mode, and mark it as state."""
-    refuse_link(folder)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with OpenFolder.at(folder, follow=False) as opened:
-            mark_folder(opened)
-    except OSError as error:
-        raise SessionError(f"sessions can't be kept in {folder}: {_os_error_text(error)}", "session") from None
-
-
-def refuse_link(folder: Path) -> None:
-    """Refuse a folder that is a link: one that came with other people's files may lead anywhere."""
-    if folder.is_symlink():
-        raise SessionError(f"sessions can't be kept in {folder}: {LINK_ERROR}", "session", [LINK_HINT])
-
-
-class SessionFile:
-    """A file that is open and locked for a turn."""
-
-    def __init__(self, path: Path, file: int) -> None:
-        self._path = path
-        self._file = file
-
-    def read(self) -> bytes:
-        return read_content(self._path, self._file)
-
-    def append(self, lines: bytes) -> None:
-        append_lines(self._path, self._file, lines)
-
-    def flush(self) -> None:
-        """It is written already."""
-
-    async def settle(self) -> None:
-        """So it is."""
-
-    def make_safe(self, *, is_new: bool) -> None:
-        make_safe(self._path, self._file, is_new=is_new)
-
-    def give_back(self) -> None:
-        """Closing does it, at once."""
-
-    def close(self) -> None:
-        """Others may have it. Nothing more is written, not even into a file that gets this one's number."""
-        file, self._file = self._file, -1
-        if file != -1:
-            release_file(self._path, file)
-
-
-def _unusable_error(path: Path, why: OSError | str, how: str = "used") -> SessionError:
-    if isinstance(why, OSError):
-        why = _os_error_text(why)
-    return SessionError(f"the session {path.name.removesuffix(SUFFIX)} can't be {how}: {path}: {why}", "session")
-
-
-def _os_error_text(error: OSError) -> str:
-    if error.errno == errno.ELOOP:
-        return LINK_ERROR
-    if error.errno in DISK_FULL:
-        return f"{error.strerror}; what was said before is kept. Make room, and ask again"
-    return error.strerror or type(error).__name__
-
-
-def read_info(id: str, file: int) -> SessionInfo | None:
-    """None for a file in which nothing is. Raises OSError."""
-    status = os.fstat(file)
-    if not status.st_size:
-        return None
-    first = read_at(file, HEAD_BYTES, 0).partition(b"\n")[0]
-    return session_info(id, first, _read_end(file, status.st_size), status.st_mtime, status.st_size)
-
-
-def find_sessions(folder: Path) -> list[tuple[int, str]]:
-    """The modification times and ids of all sessions, newest first."""
-    there: list[tuple[int, str]] = []
-    try:
-        entries = list(os.scandir(folder))
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise SessionError(f"the sessions in {folder} can't be listed: {error.strerror}", "session") from None
-    for entry in entries:
-        id = entry.name.removesuffix(SUFFIX)
-        if id == entry.name or not SESSION_ID.fullmatch(id):
-            continue
-        with suppress(OSError):  # it may have been deleted meanwhile
-            status = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode) and status.st_size:
-                there.append((status.st_mtime_ns, id))
-    return sorted(there, reverse=True)
-
-
-def _read_end(file: int, size: int) -> SessionEnding:
-    length = TAIL_BYTES
-    while True:
-        start = max(0, size - length)
-        lines = read_at(file, size - start, start).split(b"\n")[1 if start else 0 :]
-        ending = read_ending(reversed(lines))
-        if ending.is_found or not start or length >= MOST_TAIL_BYTES:
-            return ending
-        length *= 8
-
-
-# The store
-
-
-class SessionStore(AskSessions):
-    """The sessions of one owner. They are in `folder`, or in a folder in there if the owner has a name.
-
-    Folders are made when they are first needed.
-    """
-
-    def __init__(self, folder: Path, now: Callable[[], float] = time.time, owner: str = "") -> None:
-        super().__init__(now, owner)
-        self._root = folder
-        self.folder = folder / OWNERS / owner_folder(owner) if owner else folder
+            session.close()
 
     def read(self, id: str) -> Transcript:
+        """Return what was said, also while a turn is under way. Raises SessionError."""
         id = self._resolve(id)
-        path = self._path(id)
-        try:
-            file = open_file(path, READ_FLAGS)
-        except FileNotFoundError:
-            raise self._not_found(id) from None
-        try:
-            goes_on = flock.holder(path) is not None  # asked first: a turn that ends meanwhile has all its results
-            data, modified = read_content(path, file), os.fstat(file).st_mtime
-        finally:
-            os.close(file)
-        if not data:
+        sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
+
+        def job(work: Transaction) -> tuple[bytes, float, bool] | None:
+            goes_on = self._find_holder(work, id) is not None  # first: a turn that ends meanwhile has all its results
+            for modified, size in work.execute(sql, self._key(id)):
+                return read_records(work, self._key(id), size), modified, goes_on
+            return None
+
+        found = self._read(job)
+        if found is None:
             raise self._not_found(id)
-        return transcript(id, data, modified, goes_on)
+        return transcript(id, *found)
 
     def delete(self, id: str) -> None:
-        path, file = self._lock(id, "then delete it")
-        try:
-            flock.remove(path, file)
-        except OSError as error:
-            raise SessionError(f"the session {path.stem} can't be deleted: {error.strerror}", "session") from None
+        """Delete a session. Raises SessionError: "not_found", or "busy" while a turn is under way."""
+
+        def job(work: Transaction, key: SessionKey, _before: SessionSummary) -> None:
+            work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
+
+        self._change(id, "then delete it", job)
 
     def rename(self, id: str, title: str) -> None:
-        path, file = self._lock(id, "then rename it")
-        try:
-            before = os.fstat(file)
-            if not before.st_size:
-                raise self._not_found(path.stem)
-            line = self._title_line(title)
-            append_lines(path, file, line)
-            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-            make_safe(path, file, is_new=False)
-        finally:
-            release_file(path, file)
+        """Give a session a title. It stays where it was in the list. Raises SessionError like `delete`."""
+        line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
 
-    def _lock(self, id: str, then: str) -> tuple[Path, int]:
-        id = self._resolve(id)
-        path = self._path(id)
-        try:
-            file = lock_file(path)
-        except FileNotFoundError:
-            raise self._not_found(id) from None
-        if file is None:
-            raise self._busy_error(id, then)
-        return path, file
+        def job(work: Transaction, key: SessionKey, before: SessionSummary) -> None:
+            add_records(work, key, before, [line])
+
+        self._change(id, "then rename it", job)
+
+    def shrink(self) -> None:
+        """Give the space of deleted sessions back to the system, as far as that is possible now."""
+        with suppress(DatabaseError):
+            self._database.shrink()
 
     def has(self, id: str) -> bool:
-        try:
-            return os.stat(self._path(id), follow_symlinks=False).st_size > 0
-        except (OSError, ValueError):
+        """Return whether there is such a session, with something in it."""
+        if not SESSION_ID.fullmatch(id):
             return False
-
-    def list(self) -> builtins.list[SessionInfo]:
-        self._check_place()
-        return self._read_infos(self._ids())
+        sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
+        return bool(self._read(lambda work: work.execute(sql, self._key(id))))
 
     def info(self, id: str) -> SessionInfo:
+        """Return what a list says of a session. Raises SessionError."""
         id = self._resolve(id)
-        for found in self._read_infos([id]):
+        for found in self._infos("AND id = %s", (id,)):
             return found
         raise self._not_found(id)
 
-    def page(self, before: ListPlace | None, most: int) -> tuple[builtins.list[SessionInfo], ListPlace | None]:
-        self._check_place()
-        there = [one for one in find_sessions(self.folder) if before is None or one < before]
-        return self._read_infos(id for _, id in there[:most]), there[most - 1] if len(there) > most else None
+    def list(self) -> builtins.list[SessionInfo]:
+        """Return all sessions, newest first."""
+        return self._infos()
 
-    def _read_infos(self, ids: Iterable[str]) -> builtins.list[SessionInfo]:
-        listed = []
-        for id in ids:
+    def page(self, before: ListPlace | None, limit: int) -> tuple[builtins.list[SessionInfo], ListPlace | None]:
+        """Return the sessions after a place in the list, and the place of the last one; None at the list's end."""
+        where, params = ("", ()) if before is None else ("AND (modified, id) < (%s, %s)", before)
+        found = self._infos(where, params, limit + 1)
+        last = found[limit - 1] if len(found) > limit else None
+        return found[:limit], None if last is None else (last.modified, last.id)
+
+    def similar_ids(self, id: str) -> builtins.list[str]:
+        """Return the ids of sessions with similar names, most similar first."""
+        from onetool.core.text import nearest
+
+        return nearest(id, (one for one in self._ids() if one != id))
+
+    # Opening a session. All but the waiting is done in a thread: a session may be large, and a disk slow.
+
+    async def _open_turn(self, id: str | None, new: bool, wait: float) -> ChatSession:
+        from asyncio import sleep
+
+        if id is None:
+            return await run_in_thread(self._open_generated, undo=ChatSession.close)
+        # Resolved once: `last` may become another one while we wait.
+        named = await run_in_thread(lambda: check_id(id) if new else self._resolve(id))
+        pauses = flock.pauses(wait, PAUSE_S, PAUSE_S)
+        while (session := await run_in_thread(lambda: self._try_open(named, new), undo=_close)) is None:
+            if new:
+                raise _exists_error(named)
+            if (pause := next(pauses, None)) is None:
+                raise await run_in_thread(lambda: self._busy_error(named, f"or {NEW_SESSION_HINT}"))
+            await sleep(pause)
+        return session
+
+    def _open_generated(self) -> ChatSession:
+        while True:
             try:
-                file = open_file(self._path(id), READ_FLAGS)
-            except (OSError, SessionError):
-                continue
-            try:
-                one = read_info(id, file)
-            except OSError:
-                continue
-            finally:
-                os.close(file)
-            if one:
-                listed.append(one)
-        return listed
+                if session := self._try_open(new_id(self._now()), new=True):
+                    return session
+            except SessionError as error:
+                if error.reason != "exists":
+                    raise
+
+    def _try_open(self, id: str, new: bool) -> ChatSession | None:
+        """Open the session; None while another turn has it."""
+        key = self._key(id)
+        if self._read(lambda work: self._find_holder(work, id)):  # so that turns that wait write nothing
+            return None
+
+        def job(work: Transaction) -> tuple[str, SessionSummary, bytes] | None:
+            holder = f"{self._database.process_name()}.{urandom(8).hex()}"
+            summary = self._take(work, id, holder)
+            return summary and (holder, summary, read_records(work, key, summary.size))
+
+        found = self._write(job)
+        if found is None:
+            return None
+        holder, summary, data = found
+        writer = SessionWriter(self._database, key, holder, summary)
+        try:
+            if new and data:
+                raise _exists_error(id)
+            if not new and not data and is_generated(id):
+                raise self._not_found(id, f"or --new-session begins it: {GENERATED_HINT}")
+            return ChatSession(id, writer, read_session(id, data), is_new=not data, now=self._now, owner=self._owner)
+        except BaseException:
+            writer.finish()
+            raise
+
+    def _resolve(self, id: str) -> str:
+        if id != LAST:
+            return check_id(id)
+        for found in self._infos(limit=1):
+            return found.id
+        raise SessionError("there is no session yet", "not_found", ["ask something first"])
+
+    # Leases
+
+    def _take(self, work: Transaction, id: str, holder: str | None) -> SessionSummary | None:
+        """Give the session to a turn, or free it; make it if it isn't there. Returns None if another turn has it."""
+        key, clock, before = self._key(id), self._database.clock, self._lease(work, id)
+        if before is not None and self._describe(before) is not None:
+            return None
+        insert = (
+            f"INSERT INTO ask_sessions (owner, id, modified, {SUMMARY}) "  # noqa: S608 - ours
+            f"VALUES (%s, %s, {clock}, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+        )
+        work.execute(insert, (*key, 0, 0, b"", b"", b"", 0))
+        take = (
+            f"UPDATE ask_sessions SET holder = %s, until = {clock} + %s "  # noqa: S608 - ours
+            f"WHERE {WHERE} AND (holder = %s OR NOT {self._is_leased}) RETURNING {SUMMARY}"
+        )
+        for row in work.execute(take, (holder, LEASE_S, *key, before)):
+            return SessionSummary.of(row)
+        return None
+
+    def _find_holder(self, work: Transaction, id: str) -> str | None:
+        """Return the process whose turn has the session, in words; None if no turn is under way."""
+        holder = self._lease(work, id)
+        return None if holder is None else self._describe(holder)
+
+    def _lease(self, work: Transaction, id: str) -> str | None:
+        sql = f"SELECT holder FROM ask_sessions WHERE {WHERE} AND {self._is_leased}"  # noqa: S608 - ours
+        for (holder,) in work.execute(sql, self._key(id)):
+            return holder
+        return None
+
+    def _describe(self, holder: str) -> str | None:
+        return self._database.find_process(holder.partition(".")[0])
+
+    def _change(self, id: str, then: str, change: Callable[[Transaction, SessionKey, SessionSummary], None]) -> None:
+        """Change a session in which no turn is under way. `then` is what to do after that turn."""
+        id = self._resolve(id)
+        key = self._key(id)
+        if not self._read(lambda work: work.execute(f"SELECT 1 FROM ask_sessions WHERE {WHERE}", key)):  # noqa: S608
+            raise self._not_found(id)
+
+        def job(work: Transaction) -> SessionSummary | None:
+            summary = self._take(work, id, None)
+            if summary is not None and summary.size:
+                change(work, key, summary)
+            elif summary is not None:  # a turn that has ended without a word
+                work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
+            return summary
+
+        summary = self._write(job)
+        if summary is None:
+            raise self._busy_error(id, then)
+        if not summary.size:
+            raise self._not_found(id)
+
+    # Rows
+
+    def _key(self, id: str) -> SessionKey:
+        return SessionKey(self._owner_key, id)
+
+    def _infos(
+        self, where: str = "", params: tuple[Any, ...] = (), limit: int | None = None
+    ) -> builtins.list[SessionInfo]:
+        sql = (
+            f"SELECT id, modified, {SUMMARY} FROM ask_sessions WHERE owner = %s AND size > 0 {where} "  # noqa: S608
+            f"ORDER BY modified DESC, id DESC{'' if limit is None else f' LIMIT {limit}'}"
+        )
+        rows = self._read(lambda work: work.execute(sql, (self._owner_key, *params)))
+        found = [(id, modified, SessionSummary.of((*facts,))) for id, modified, *facts in rows]
+        return [session_info(id, one.first, one.ending, modified, one.size) for id, modified, one in found]
 
     def _ids(self) -> builtins.list[str]:
-        return [id for _, id in find_sessions(self.folder)]
+        sql = "SELECT id FROM ask_sessions WHERE owner = %s AND size > 0 ORDER BY modified DESC, id DESC"
+        return [id for (id,) in self._read(lambda work: work.execute(sql, (self._owner_key,)))]
 
-    def _make_place(self) -> None:
-        for folder in self._folders():
-            make_private_folder(folder)
+    def _read(self, job: Callable[[Transaction], T]) -> T:
+        try:
+            return self._database.read(job)
+        except DatabaseError as error:
+            raise session_error("sessions can't be used", error) from error
 
-    def _check_place(self) -> None:
-        for folder in self._folders():
-            refuse_link(folder)
+    def _write(self, job: Callable[[Transaction], T]) -> T:
+        try:
+            return self._database.write(job)
+        except DatabaseError as error:
+            raise session_error("sessions can't be used", error) from error
 
-    def _folders(self) -> tuple[Path, ...]:
-        """Each that others must not have put there, the outer ones first."""
-        return (self._root, self.folder.parent, self.folder) if self._owner else (self.folder,)
+    # Errors
 
-    def _path(self, id: str) -> Path:
-        return self.folder / f"{id}{SUFFIX}"
+    def _not_found(self, id: str, *hints: str) -> SessionError:
+        from onetool.core.text import or_rather
 
-    def _lock_for_turn(self, id: str) -> SessionFile | None:
-        file = lock_file(self._path(id), create=True)
-        return None if file is None else SessionFile(self._path(id), file)
+        rather = or_rather(id, self._ids())
+        return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
 
-    def _holder(self, id: str) -> str:
-        return flock.holder(self._path(id), us="another turn of this process") or flock.UNKNOWN
+    def _busy_error(self, id: str, otherwise: str) -> SessionError:
+        who = self._read(lambda work: self._find_holder(work, id)) or flock.UNKNOWN
+        hints = ["wait until that turn has ended", otherwise]
+        return SessionError(f"the session {id} is in use by {who}", "busy", hints)
+
+
+def _exists_error(id: str) -> SessionError:
+    hints = ["choose another name", "or leave --new-session out"]
+    return SessionError(f"there is a session {id!r} already", "exists", hints)
+
+
+def _owner_hash(owner: str) -> str:
+    from hashlib import blake2b
+
+    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"ask sessions").hexdigest()
+
+
+def _close(session: ChatSession | None) -> None:
+    if session is not None:
+        session.close()

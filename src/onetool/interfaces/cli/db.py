@@ -1,4 +1,4 @@
-"""`onetool db …`: the database that several machines share: its state, its tables, moving a folder into it and back.
+"""`onetool db …`: `state.db`, or the database that several machines share: its state, its tables, and copies of it.
 
 No tools are loaded for it. Progress goes to standard error.
 """
@@ -25,11 +25,13 @@ from onetool.interfaces.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from onetool.app.database_copy import Place
     from onetool.config import Config
     from onetool.database import Database
     from onetool.database.moving import Moved
 
-MOST_LEFT = 20  # that are listed for a person
+MAX_LISTED = 20  # of what was left, for a person
+READABLE = "Logins, keys and sessions in it are readable: who reads the folder can use them. Keep it private."
 NO_KEY = "not encrypted for other replicas: cluster.key is not set here ({}); set it, and run `onetool db init` again"
 
 
@@ -37,10 +39,10 @@ NO_KEY = "not encrypted for other replicas: cluster.key is not set here ({}); se
 @data_options
 @click.pass_context
 def db(ctx: click.Context, as_json: bool) -> None:
-    """Set up the database that several machines share.
+    """Show and copy what OneTool has stored; set up a database that several machines share.
 
-    Alone, it shows how the database of the config is: whether it is reached, what is missing, what is in it, and
-    which replicas use it.
+    Alone, it shows what is stored, and where: in state.db, or in the database of the config, with the replicas that
+    use it.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -66,7 +68,7 @@ def db(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def init(ctx: click.Context, as_json: bool) -> None:
-    """Check that the database is reached, and make its tables.
+    """Check that the database is reached, and make its tables. Without one, make state.db.
 
     After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
     """
@@ -75,6 +77,9 @@ def init(ctx: click.Context, as_json: bool) -> None:
     from onetool.database.migrations import migrate
 
     config = _config(ctx)
+    if config.database is None:
+        _print_file(config, as_json, makes=True)
+        return
     with _reached(config) as database:
         done = migrate(database)
         state = database_state(database, config)
@@ -98,10 +103,17 @@ def init(ctx: click.Context, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def migrate(ctx: click.Context, as_json: bool) -> None:
-    """Run the migrations that are missing. `onetool serve` does it, too, when it starts."""
+    """Run the migrations that are missing. `onetool serve` does it, too, when it starts.
+
+    A state.db is brought up to date by whatever uses it first.
+    """
     from onetool.database.migrations import migrate
 
-    with _reached(_config(ctx)) as database:
+    config = _config(ctx)
+    if config.database is None:
+        _print_file(config, as_json)
+        return
+    with _reached(config) as database:
         done = migrate(database)
     if wants_json(as_json):
         print_json({"done": done})
@@ -109,31 +121,39 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
         echo(f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing.")
 
 
-# Moving
+# Copies
 
 
 @db.command("import")
-@click.option("--force", is_flag=True, help="Replace what is in the database under the same name.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
+@click.option("--force", is_flag=True, help="Replace what is there under the same name.")
 @data_options
 @click.pass_context
-def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
-    """Copy what the folder of the config has into the database.
+def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json: bool) -> None:
+    """Copy what a folder has into the database: an export, or the home of the config.
 
-    Files stay as they are. It can be done again: what is in the database already stays. Stop servers that use the
+    The folder stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
     folder before. Exit code 1 if something could not be copied.
     """
     from onetool.app.audit import noted_command
-    from onetool.app.database_move import import_home
+    from onetool.app.database_copy import copy_state, has_state, open_folder
     from onetool.database.migrations import migrate
-    from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
-    with _reached(config) as database:
-        migrate(database)  # with the table of the audit log
+    source = Path(os.path.realpath(folder or config.home))
+    if config.database is None and source == Path(os.path.realpath(config.home)):
+        raise click.ClickException(
+            f"{config.home} is where everything is already. Name another folder (onetool db import FOLDER), or a "
+            "database in the config:\ndatabase: ${DATABASE_URL}    # postgresql://user:password@host/name"
+        )
+    if folder is not None and not has_state(source):
+        raise click.ClickException(f"{folder} has neither state.db nor bundles: name a home or an export.")
+    with _reached(config) as database, open_folder(source) as place:
+        if config.database is not None:
+            migrate(database)  # with the table of the audit log
         with noted_command(config, "db import"):
-            options = MoveOptions(force=force, config=config)
-            found = list(import_home(config.home, database, options, _tell))
-    _print_moved(found, as_json, f"Copied from {config.home} into the database")
+            found = list(copy_state(place, _place(config, database), config, _tell, force=force))
+    _print_moved(found, as_json, f"Copied from {source} into {database.describe()}")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 
 
@@ -143,16 +163,17 @@ def import_command(ctx: click.Context, force: bool, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:
-    """Copy what the database has into an empty folder, outside of fs.roots: onetool db export ../onetool-home.
+    """Copy everything into an empty folder, outside of fs.roots: onetool db export ../onetool-home.
 
-    Config, packs and secrets are not in it. To use the folder, remove `database` from the config and set ONETOOL_HOME
-    to the folder. It holds keys and sessions, so its file .onetool-state closes it to tools wherever it lies.
+    The folder gets a state.db, and the bundles as files. Config, packs and secrets are not in it. Servers may run
+    meanwhile: it is a backup. To use the folder, remove `database` from the config and set ONETOOL_HOME to the folder;
+    or copy it with `onetool db import FOLDER`. It holds keys and sessions, so its file .onetool-state closes it to
+    tools wherever it lies.
     """
     from onetool.app.audit import noted_command
-    from onetool.app.database_move import export_home
+    from onetool.app.database_copy import copy_state, open_export
     from onetool.app.database_state import alive_replicas
     from onetool.database.migrations import require_tables
-    from onetool.database.moving import MoveOptions
 
     config = _config(ctx)
     target = Path(os.path.realpath(folder))
@@ -163,16 +184,22 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
             "Name a folder outside of fs.roots, or add --inside-roots."
         )
     with _reached(config) as database:
-        require_tables(database)
-        if running := len(alive_replicas(database, config)):
-            what = "what it changes" if running == 1 else "what they change"
-            are = "is" if running == 1 else "are"
-            warning = f"{counted(running, 'replica')} {are} running: {what} now is not in the export"
-            click.echo(f"warning: {warning}", err=True)
-        with noted_command(config, "db export"):
-            found = list(export_home(database, folder.absolute(), MoveOptions(config=config), _tell))
-    _print_moved(found, as_json, f"Copied from the database into {folder.absolute()}")
+        if config.database is not None:
+            require_tables(database)
+            if running := len(alive_replicas(database, config)):
+                are = "is" if running == 1 else "are"
+                warning = f"{counted(running, 'replica')} {are} running: a change made now may not be in the export"
+                click.echo(f"warning: {warning}", err=True)
+        with noted_command(config, "db export"), open_export(folder.absolute()) as place:
+            found = list(copy_state(_place(config, database), place, config, _tell))
+    _print_moved(found, as_json, f"Copied from {database.describe()} into {folder.absolute()}", READABLE)
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
+
+
+def _place(config: "Config", database: "Database") -> "Place":
+    from onetool.app.database_copy import Place
+
+    return Place(database, config.home if config.database is None else None)
 
 
 def _tell(store: str, done: int, total: int) -> None:
@@ -180,40 +207,67 @@ def _tell(store: str, done: int, total: int) -> None:
         show_progress(done, total, store)
 
 
-def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str) -> None:
+def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str, remark: str | None = None) -> None:
     rows = [{"store": name, **msgspec.to_builtins(moved)} for name, moved in found]
     if wants_json(as_json):
-        print_json({"stores": rows})
+        print_json({"stores": rows, **({"remark": remark} if remark else {})})
         return
     cells = [(row["store"], f"{row['moved']:,}", f"{row['same']:,}", f"{len(row['left']):,}") for row in rows]
     print_table(title, ("store", "copied", "there before", "left"), cells)
     left = [one for row in rows for one in row["left"]]
-    for one in left[:MOST_LEFT]:
+    for one in left[:MAX_LISTED]:
         echo(printable(f"left: {one['what']}: {one['why']}"))
-    if len(left) > MOST_LEFT:
-        echo(f"… and {len(left) - MOST_LEFT:,} more: --json has all of them.")
+    if len(left) > MAX_LISTED:
+        echo(f"… and {len(left) - MAX_LISTED:,} more: --json has all of them.")
     if any(one["is_conflict"] for one in left):
-        echo("Something else is in the database under these names. --force replaces it.")
+        echo("Something else is there under these names. --force replaces it.")
+    if remark:
+        echo(remark)
 
 
 # The state
 
 
 def _state(database: "Database", config: "Config") -> dict[str, Any]:
-    from onetool.app.database_move import count_stores
-    from onetool.app.database_state import database_state
+    from onetool.app.database_copy import count_stores
+    from onetool.app.database_state import database_state, file_state
 
+    if config.database is None:
+        return {**msgspec.to_builtins(file_state(database)), "stores": count_stores(database)}
     state = database_state(database, config)
     return {**msgspec.to_builtins(state), "stores": None if state.missing else count_stores(database)}
 
 
 def _print_state(shown: dict[str, Any]) -> None:
-    lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
-    missing = ", ".join(shown["missing"])
-    lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
+    if "file" in shown:
+        lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
+        if not shown["exists"]:
+            lines[1:] = [("size", "not there yet: made when something is first stored")]
+        lines += [("problem", "read-only: nothing is stored")] if shown["is_read_only"] else []
+        lines += [("problem", "replaces a damaged file, which lies beside it")] if shown["was_damaged"] else []
+    else:
+        lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
+        missing = ", ".join(shown["missing"])
+        lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
     lines += [(f"rows of {name}", f"{count:,}") for name, count in (shown["stores"] or {}).items()]
     print_table("Database", ("", ""), lines)
-    print_replicas(shown["replicas"])
+    print_replicas(shown.get("replicas", ()))
+
+
+def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None:
+    """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards."""
+    from onetool.app.database_state import file_state
+
+    with _reached(config) as database:
+        if makes:
+            database.write(lambda work: None)
+        state = file_state(database)
+    if wants_json(as_json):
+        print_json(msgspec.to_builtins(state))
+    elif state.exists:
+        echo(f"{state.file} is up to date (schema {state.schema}).")
+    else:
+        echo(f"{state.file} is not there yet: it is made when something is first stored.")
 
 
 def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
@@ -244,21 +298,15 @@ class UnreachedError(click.ClickException):
 
 @contextmanager
 def _reached(config: "Config") -> "Generator[Database]":
-    """The database of the config, without any tables being made. What goes wrong with it is told in words."""
+    """Open the database of the config, without making any tables, or `state.db`. Problems are told in words."""
     import logging
 
-    from onetool.app.database import open_database
+    from onetool.app.database import open_database, open_state_file
     from onetool.app.database_state import explain
     from onetool.database import DatabaseError
 
-    if config.database is None:
-        place = f"{config.path} has" if config.path else "there is no config, and so"
-        raise click.ClickException(
-            f"{place} no database: everything is in files below {config.home}. For several machines, add\n"
-            "database: ${DATABASE_URL}    # postgresql://user:password@host/name"
-        )
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
-    database = open_database(config)
+    database = open_state_file(config) if config.database is None else open_database(config)
     try:
         yield database
     except DatabaseError as error:

@@ -97,6 +97,8 @@ def open_app(
     opened = App.open(found, imports=imports, watch=watch, makes_tables=makes_tables, servers=servers)
     app = ctx.with_resource(opened)
     trust_log.disabled = False
+    if makes_tables:
+        app.require_state()
     if app.servers is not None:
         named = {name.partition(".")[0] for name in allowed or ()}
         knows_all = packs is not None and not any(map(is_pattern, named))

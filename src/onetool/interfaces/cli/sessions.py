@@ -28,7 +28,7 @@ from onetool.interfaces.cli.output import (
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
     from onetool.ask.messages import SessionMessage
-    from onetool.ask.sessions import AskSessions, SessionInfo, Transcript
+    from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
     from onetool.database import Database
 
 DAY = 24 * 3600
@@ -128,7 +128,7 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
             echo(styled(f"  {NO_ANSWER}", dim=True))
     if transcript.damaged:
         are = "is" if transcript.damaged == 1 else "are"
-        click.echo(f"{counted(transcript.damaged, 'line')} of its file can't be read, and {are} left out.", err=True)
+        click.echo(f"{counted(transcript.damaged, 'record')} can't be read, and {are} left out.", err=True)
 
 
 @sessions.command()
@@ -180,7 +180,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
     ctx.exit(0 if _deleted(sessions, chosen) else 1)
 
 
-def _deleted(sessions: "AskSessions", ids: list[str]) -> bool:
+def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
     """Delete the sessions; report each failure. Returns whether all are deleted."""
     from onetool.ask.errors import SessionError
 
@@ -191,6 +191,8 @@ def _deleted(sessions: "AskSessions", ids: list[str]) -> bool:
             gone += 1
         except SessionError as error:
             click.echo(_words(error), err=True)
+    if gone:
+        sessions.shrink()
     click.echo(f"Deleted {counted(gone, 'session')}.", err=True)
     return gone == len(ids)
 
@@ -202,35 +204,28 @@ def _is_older(one: "SessionInfo", days: int) -> bool:
 # Finding sessions
 
 
-def _sessions(config: str | None) -> "AskSessions":
+def _sessions(config: str | None) -> "SessionStore":
     from onetool.ask.sessions import SessionStore
-    from onetool.config.find import find_config, state_home
 
-    if (database := _state_database(config)) is not None:
-        from onetool.ask.sessions.database import DatabaseSessions
-
-        return DatabaseSessions(database)
-    return SessionStore(state_home(find_config(config), os.environ) / "sessions")
+    database = _open_database(config)
+    if context := click.get_current_context(silent=True):
+        context.find_root().call_on_close(database.close)
+    return SessionStore(database)
 
 
-def _state_database(explicit: str | None) -> "Database | None":
-    """It is closed when the command ends. A config that can't have one is not read.
-
-    Raises ConfigError if it can't be used. One that is away is no error here.
-    """
-    from onetool.config.find import find
+def _open_database(explicit: str | None) -> "Database":
+    """Open the database of all state. A config that can't name one is not read. Raises ConfigError."""
+    from onetool.app.database import STATE_FILE, AppDatabase
+    from onetool.config.find import find, find_config, state_home
 
     found = find(explicit)
     if found.config is None or not _may_have_database(found.config):
-        return None
-    from onetool.app.database import AppDatabase
+        from onetool.database.sqlite import SqliteDatabase
+
+        return SqliteDatabase(state_home(find_config(explicit), os.environ) / STATE_FILE, makes_folder=True)
     from onetool.config import load_config
 
-    opened = AppDatabase(load_config(found))
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.find_root().call_on_close(opened.close)
-    return opened.get()
+    return AppDatabase(load_config(found)).state()
 
 
 def _may_have_database(config: Path) -> bool:

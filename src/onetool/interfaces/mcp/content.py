@@ -22,7 +22,7 @@ from onetool.interfaces.mcp.protocol import (
     UNSUPPORTED_VERSION,
     JsonRpcError,
 )
-from onetool.services.results.base import is_handle
+from onetool.services.results import is_handle
 
 if TYPE_CHECKING:
     from onetool.script.render import RunReply  # renders values, which listing tools does not need

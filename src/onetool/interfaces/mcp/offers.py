@@ -16,7 +16,7 @@ from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest, page
-from onetool.services.results.base import ResultTooLargeError
+from onetool.services.results import ResultTooLargeError
 
 if TYPE_CHECKING:
     from onetool.config.model import Snippet

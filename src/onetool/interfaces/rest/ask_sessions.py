@@ -1,7 +1,7 @@
 """Sessions of `ask` over REST: list, read, rename, delete and export what was asked and answered; calls of a person.
 
-Files are read in threads. Secrets were masked when the sessions were written; what became known since is masked here.
-In a conversation results and arguments are cut, so that a page can show it; an export as JSON has all of it.
+The database is read in threads. Secrets were masked when the sessions were written; what became known since is masked
+here. In a conversation results and arguments are cut, so that a page can show it; an export as JSON has all of it.
 """
 
 import asyncio

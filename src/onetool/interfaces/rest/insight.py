@@ -20,8 +20,8 @@ from onetool.services.audit.record import AuditFilter, AuditPosition
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 
 if TYPE_CHECKING:
-    from onetool.services.results import Results
-    from onetool.services.results.base import KeptResult
+    from onetool.services.results import KeptResult
+    from onetool.services.results.store import ResultStore
 
 
 # What was counted
@@ -195,7 +195,7 @@ async def delete_result(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_told, remove)
 
 
-def _store(request: RestRequest) -> "tuple[Results, str]":
+def _store(request: RestRequest) -> "tuple[ResultStore, str]":
     """The store, and who asks: the owner of what calls of this client have stored."""
     return request.context.app.runtime.results, owner()
 
@@ -203,11 +203,8 @@ def _store(request: RestRequest) -> "tuple[Results, str]":
 def _list(request: RestRequest) -> RestResponse:
     store, owner = _store(request)
     wanted = request.query["q"].casefold()
-    try:
-        found = (one for one in _after(store.kept(owner), request.query["pageToken"]) if _fits(one, wanted))
-        page = list(islice(found, RESULTS_PER_PAGE + 1))
-    except OSError as error:
-        raise RestError(503, "unavailable", f"Results can't be listed: {error.strerror or error}.") from None
+    found = (one for one in _after(store.kept(owner), request.query["pageToken"]) if _fits(one, wanted))
+    page = list(islice(found, RESULTS_PER_PAGE + 1))
     shown = ResultList(
         results=[_entry(store, one) for one in page[:RESULTS_PER_PAGE]],
         next_page_token=page[RESULTS_PER_PAGE - 1].handle if len(page) > RESULTS_PER_PAGE else None,
@@ -227,7 +224,7 @@ def _fits(kept: "KeptResult", wanted: str) -> bool:
     return not wanted or any(wanted in text.casefold() for text in (kept.name or "", kept.head, kept.handle))
 
 
-def _entry(store: "Results", kept: "KeptResult") -> ResultEntry:
+def _entry(store: "ResultStore", kept: "KeptResult") -> ResultEntry:
     return ResultEntry(
         handle=kept.handle,
         name=kept.name or UNSET,
@@ -246,7 +243,7 @@ def _iso(at: float) -> str:
 
 def _told(work: Callable[[], T]) -> T:
     """What a store says, as a refusal."""
-    from onetool.services.results.base import HandleNotFoundError, ResultExpiredError
+    from onetool.services.results import HandleNotFoundError, ResultExpiredError
     from onetool.services.results.paging import BadQueryError
 
     try:

@@ -26,7 +26,7 @@ DESCRIPTIONS = {
     "SessionSummary.turns": "Questions.",
     "SessionSummary.model": "Of the last turn that came to its end, as `provider`.",
     "SessionDocument.usage": "Tokens of all turns that came to their end.",
-    "SessionDocument.damaged": "Lines of its file that can't be read, and are not here.",
+    "SessionDocument.damaged": "Records that can't be read, and are not here.",
     "SessionEntry.calls": "Of the model; in a message of the user the one call that the person made.",
     "SessionEntry.usage": "Tokens of the turn, in its last message, as `provider` and `model`.",
     "SessionEntry.brokenOff": "It was not let finish.",

@@ -6,9 +6,9 @@ time, and end when they take too long.
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from itertools import groupby, islice
+from itertools import chain, groupby, islice, pairwise
 from operator import itemgetter
 from threading import Semaphore
 from time import monotonic
@@ -50,19 +50,21 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-class Position:
-    """Where a piece begins: its line and the column in that line. Both count from 0."""
+class Piece(NamedTuple):
+    """A part of a text, and the line and the column at which it begins. Both count from 0."""
 
-    def __init__(self) -> None:
-        self.line = 0
-        self.column = 0
-        self.total = 0  # lines so far; one that is not at its end counts
+    line: int
+    column: int
+    text: str
 
-    def go_past(self, piece: str) -> None:
-        breaks = piece.count("\n")
-        self.line += breaks
-        self.column = len(piece) - piece.rfind("\n") - 1 if breaks else self.column + len(piece)
-        self.total = self.line + (self.column > 0)
+
+def placed_pieces(text: str) -> Iterator[Piece]:
+    line = column = 0
+    for part in pieces(text):
+        yield Piece(line, column, part)
+        breaks = part.count("\n")
+        line += breaks
+        column = len(part) - part.rfind("\n") - 1 if breaks else column + len(part)
 
 
 class Chunk(NamedTuple):
@@ -74,13 +76,11 @@ class Chunk(NamedTuple):
 
 
 class TextLines:
-    """The lines of a text, wherever it is: `load` gives a piece of it, `firsts` and `columns` are where each begins."""
+    """The lines of a text, wherever it is. `read` gives its pieces, from the one on that has a line and column."""
 
-    def __init__(self, firsts: Sequence[int], columns: Sequence[int], total: int, load: Callable[[int], str]) -> None:
+    def __init__(self, total: int, read: Callable[[int, int], Iterator[Piece]]) -> None:
         self.total = total
-        self._firsts = firsts
-        self._columns = columns
-        self._load = load
+        self._read = read
 
     def since(self, line: int, column: int = 0, longest: int | None = None) -> Iterator[str]:
         """The lines from this one on, the first of them from that column on; both count from 0.
@@ -89,45 +89,46 @@ class TextLines:
         """
         if line >= self.total:
             return
-        places = range(len(self._firsts))
-        number = bisect_right(places, (line, column), key=lambda at: (self._firsts[at], self._columns[at])) - 1
-        skipped = line - self._firsts[number]
-        before = column if skipped else column - self._columns[number]
-        lines = islice(self._joined(number, None if longest is None else longest + before), skipped, None)
+        pieces = self._read(line, column)
+        first = next(pieces)
+        skipped = line - first.line
+        before = column if skipped else column - first.column
+        lines = islice(_joined(chain([first], pieces), None if longest is None else longest + before), skipped, None)
         yield next(lines)[before:]
         yield from lines
-
-    def _joined(self, number: int, longest: int | None) -> Iterator[str]:
-        """The lines from a piece on. The first may be the rest of a line."""
-        parts: list[str] = []
-        is_told = False  # the line was long enough, and the rest of it is skipped
-        for later in range(number, len(self._firsts)):
-            *ended, rest = self._load(later).split("\n")
-            for text in ended:
-                if not is_told:
-                    yield "".join((*parts, text)).removesuffix("\r")
-                parts, is_told = [], False
-            if rest and not is_told:
-                parts.append(rest)
-                if longest is not None and sum(map(len, parts)) >= longest:
-                    is_told = True
-                    yield "".join(parts)
-        if parts and not is_told:
-            yield "".join(parts)
 
     def chunks(self) -> Iterator[Chunk]:
         """All of the text in whole lines; a line of more than LONG characters in parts that overlap by a piece."""
         held: list[str] = []
         is_part = False
-        for number, first in enumerate(self._firsts):
-            held.append(self._load(number))
-            goes_on = number + 1 < len(self._firsts) and self._columns[number + 1] > 0
-            if not goes_on:
-                yield from _ended(first, "".join(held), is_part)
+        for piece, following in pairwise(chain(self._read(0, 0), [None])):
+            assert piece is not None  # noqa: S101 - for the type checker
+            held.append(piece.text)
+            if following is None or following.column == 0:
+                yield from _ended(piece.line, "".join(held), is_part)
                 held, is_part = [], False
             elif sum(map(len, held)) > LONG:
-                yield Chunk(first, "".join(held), is_part=True)
+                yield Chunk(piece.line, "".join(held), is_part=True)
                 held, is_part = held[-1:], True
+
+
+def _joined(pieces: Iterable[Piece], longest: int | None) -> Iterator[str]:
+    """The lines of pieces. The first may be the rest of a line."""
+    parts: list[str] = []
+    is_told = False  # the line was long enough, and the rest of it is skipped
+    for piece in pieces:
+        *ended, rest = piece.text.split("\n")
+        for text in ended:
+            if not is_told:
+                yield "".join((*parts, text)).removesuffix("\r")
+            parts, is_told = [], False
+        if rest and not is_told:
+            parts.append(rest)
+            if longest is not None and sum(map(len, parts)) >= longest:
+                is_told = True
+                yield "".join(parts)
+    if parts and not is_told:
+        yield "".join(parts)
 
 
 def _ended(first: int, text: str, is_part: bool) -> Iterator[Chunk]:
@@ -139,15 +140,6 @@ def _ended(first: int, text: str, is_part: bool) -> Iterator[Chunk]:
     yield Chunk(first, part.removesuffix("\r"), is_part=True)
     if others:
         yield Chunk(first + 1, others, is_part=False)
-
-
-def in_memory(text: str) -> TextLines:
-    texts, firsts, columns, position = list(pieces(text)), list[int](), list[int](), Position()
-    for piece in texts:
-        firsts.append(position.line)
-        columns.append(position.column)
-        position.go_past(piece)
-    return TextLines(firsts, columns, position.total, texts.__getitem__)
 
 
 # Searching lines

@@ -7,7 +7,7 @@ from threading import Event, Lock, Thread, get_ident
 from typing import Any
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.connection import DamagedDatabaseError, NewerDatabaseError
+from onetool.database.connection import DamagedDatabaseError, NewerDatabaseError, StorageError
 from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
 
 log = logging.getLogger("onetool.stats")
@@ -106,11 +106,7 @@ class Writer:
         try:
             masked = {table: self._redact(some) for table, some in rows.items()}
             self._store.write(number, masked, timeout, self._now() - self._retention if sweeps else None)
-        except (
-            DatabaseAwayError,
-            ChangeUnknownError,
-            DamagedDatabaseError,
-        ) as error:  # an empty file replaces a damaged one
+        except (DatabaseAwayError, ChangeUnknownError, StorageError, DamagedDatabaseError) as error:
             self._keep(number, rows, error)
             return False
         except NewerDatabaseError as error:
@@ -126,7 +122,9 @@ class Writer:
         return not self.is_off
 
     def _keep(self, number: int, rows: Batch, error: DatabaseError) -> None:
-        """What may have been written is tried again as it was, under its number."""
+        """Try rows again later: those that may have been written as they were, under their number."""
+        if isinstance(error, StorageError) and self.problem is None:
+            log.warning("stats wait in memory: %s", error)
         self.problem = str(error)
         if isinstance(error, ChangeUnknownError) or self._unknown is not None:
             self._unknown = (number, rows)

@@ -16,7 +16,7 @@ from helpers import start, until
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
-from onetool.ask.sessions import AskSessions
+from onetool.ask.sessions import SessionStore
 from onetool.interfaces.cli import cli as root
 from onetool.interfaces.cli.ask import ask, runner
 
@@ -157,23 +157,21 @@ def test_json_is_printed_also_where_nothing_has_begun(shop, monkeypatch):
     assert json.loads(done.stdout)["error"]["reason"] == "interrupted"
 
 
-def test_a_session_whose_file_is_taken_away_meanwhile_is_told(shop):
-    file = shop.harness.app.sessions.folder / "tea.jsonl"
-
+def test_state_that_is_taken_away_meanwhile_is_told(shop):
     def answer(_):
-        file.unlink()
+        for file in shop.harness.app.config.home.glob("state.db*"):
+            file.unlink()
         return Says("Bye.")
 
-    for args in ((), ("--json",)):
-        shop.model.will(answer)
-        done = shop.ask("q", "--session", "tea", "--new-session", *args)
-        assert (done.exit_code, "Bye." in done.stdout) == (0, True)
-        assert done.stderr == "The session's file was taken away meanwhile: nothing of this is kept.\n"
+    shop.model.will(answer)
+    done = shop.ask("q", "--session", "tea", "--new-session")
+    assert (done.exit_code, "Bye." in done.stdout) == (1, True)
+    assert "the session tea can't be written: another turn has taken it meanwhile, or deleted it" in done.stderr
 
 
 def test_a_session_in_use_is_waited_for(shop, monkeypatch):
-    held, found_in_use, busy_error = Event(), Event(), AskSessions._busy_error
-    monkeypatch.setattr(AskSessions, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
+    held, found_in_use, busy_error = Event(), Event(), SessionStore._busy_error
+    monkeypatch.setattr(SessionStore, "_busy_error", lambda *args: found_in_use.set() or busy_error(*args))
 
     async def hold():
         async with shop.harness.app.sessions.turn("tea"):

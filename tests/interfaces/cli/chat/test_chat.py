@@ -34,7 +34,7 @@ def test_each_line_is_a_turn_of_one_session(shop):
     assert "> " not in done.stdout
     assert 'shop.price(item="tea") → ok' in done.stderr
     assert "Tea is 3." in said(shop)
-    assert len(list((shop.folder / "sessions").glob("*.jsonl"))) == 1
+    assert len(shop.harness.app.sessions.list()) == 1
     assert not (shop.folder / "chat_history").exists()
 
 

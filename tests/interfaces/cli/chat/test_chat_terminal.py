@@ -81,7 +81,7 @@ def test_ctrl_c_stops_a_call_and_the_session_is_the_same(shop):
         terminal.type(b"\x03")
         assert "Stopped.\n" in terminal.until(PROMPT)
         terminal.type(b"/session\n")
-        (session,) = [file.stem for file in (shop.folder / "sessions").glob("*.jsonl")]
+        (session,) = [one.id for one in shop.harness.app.sessions.list()]
         assert session in terminal.until(PROMPT)
         terminal.type(b"\x04")
         assert terminal.ended() == 0

@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-import os
 
 import jsonschema_rs
 import pytest
 from ask.harness import KEY, Harness
 from ask.stand_in import Says, Wants
+from helpers import session_text
 from interfaces.rest.ask.asgi_client import person, users
 
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.rest.ask_sessions import MOST_RESULT
 from onetool.interfaces.rest.openapi import openapi_document
 
@@ -66,6 +67,12 @@ def ask(harness, script, prompt="What is it?", **body):
     return reply.json["sessionId"]
 
 
+def set_modified(harness, id, at):
+    database = SqliteDatabase(harness.app.config.home / "state.db")
+    database.write(lambda work: work.execute("UPDATE ask_sessions SET modified = %s WHERE id = %s", (at, id)))
+    database.close()
+
+
 # Passwords
 
 
@@ -75,7 +82,7 @@ def test_a_password_that_a_tool_repeats_is_not_kept(harness):
     called = send(harness, "POST", f"/ask/sessions/{id}/calls", {"name": "shop.pay", "args": args})
     assert called.json["value"] == "paid tea with p4ssw0rd!"  # which the person sent
     ask(harness, [Says(calls=[Wants("ot__call", {"name": "shop.pay", "args": args})]), "Done."], session=id)
-    kept = (harness.app.sessions.folder / f"{id}.jsonl").read_text()
+    kept = session_text(harness.app.config.home, id)
     assert "p4ssw0rd!" not in kept
     assert kept.count("paid tea with ***") == 3
     for form in ("json", "markdown"):
@@ -89,7 +96,7 @@ def test_the_newest_comes_first_page_by_page(harness):
     assert got(harness, "/ask/sessions") == {"sessions": [], "nextPageToken": None}
     for place in range(5):
         ask(harness, ["Yes."], f"Question {place}?", session=f"s{place}", newSession=True)
-        os.utime(harness.app.sessions.folder / f"s{place}.jsonl", (1_700_000_000 + place,) * 2)
+        set_modified(harness, f"s{place}", 1_700_000_000 + place)
     page = got(harness, "/ask/sessions?pageSize=2")
     assert page["sessions"][0] == {
         "id": "s4",
@@ -172,13 +179,13 @@ def test_an_export_is_markdown_unless_json_is_wanted(harness):
 
 def test_a_title_stays_and_renaming_is_no_use(harness):
     first, second = ask(harness, ["One."], "First?"), ask(harness, ["Two."], "Second?")
-    os.utime(harness.app.sessions.folder / f"{first}.jsonl", (1_700_000_000,) * 2)
-    os.utime(harness.app.sessions.folder / f"{second}.jsonl", (1_700_000_001,) * 2)
+    set_modified(harness, first, 1_700_000_000)
+    set_modified(harness, second, 1_700_000_001)
     renamed = send(harness, "PATCH", f"/ask/sessions/{first}", {"title": f" Tea \n time {KEY} "})
     assert (renamed.status, renamed.json["title"]) == (200, "Tea time ***")
     assert [one["title"] for one in got(harness, "/ask/sessions")["sessions"]] == ["Second?", "Tea time ***"]
     assert got(harness, "/ask/sessions/last")["id"] == second
-    ask(harness, [Says("word " * 3000)], "More?", session=first)  # the title is far before the end of the file
+    ask(harness, [Says("word " * 3000)], "More?", session=first)
     ask(harness, ["Yes."], "And?", session=first)
     newest = got(harness, "/ask/sessions")["sessions"][0]
     assert (newest["id"], newest["title"], newest["turns"]) == (first, "Tea time ***", 3)
@@ -335,7 +342,7 @@ def test_a_conversation_goes_on_at_another_replica(tmp_path, database_url):
         assert [listed["title"] for listed in got(other, "/ask/sessions")["sessions"]] == ["Tea"]
         assert send(other, "DELETE", f"/ask/sessions/{id}").status == 204
         assert send(one, "GET", f"/ask/sessions/{id}").status == 404
-        assert not (tmp_path / "one" / "sessions").exists()
+        assert not (tmp_path / "one" / "state.db").exists()
 
 
 def test_a_database_that_is_away_is_told(tmp_path):

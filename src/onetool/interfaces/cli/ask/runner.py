@@ -205,7 +205,6 @@ class SilenceNotice:
 
 
 PATIENCE = 10.0  # seconds that a session in use is waited for
-SESSION_DELETED = "The session's file was taken away meanwhile: nothing of this is kept."
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
@@ -247,7 +246,6 @@ class AskRunner:
             return self._stopped(TERMINATED)
         if self._as_json:
             print_json(self._shown())
-        self._warn_if_deleted()
         return 0
 
     async def _run(self) -> None:
@@ -310,8 +308,7 @@ class AskRunner:
         if isinstance(error, SessionError):  # which says itself what is kept
             return 1
         session = self.session
-        is_lost = self._warn_if_deleted()
-        if is_lost or self._chat or not sys.stderr.isatty():
+        if self._chat or not sys.stderr.isatty():
             return 1
         if session and self._has_more_than_questions(session):
             self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
@@ -335,16 +332,7 @@ class AskRunner:
         else:
             kept = f" The session is kept; go on: {next_time}" if next_time else ""
             click.echo(f"Interrupted.{kept}", err=True)
-        self._warn_if_deleted()
         return code
-
-    def _warn_if_deleted(self) -> bool:
-        """Warn if the session was deleted while we wrote to it; whether it was."""
-        session = self.session
-        is_lost = session is not None and not self._app.sessions.has(session)
-        if is_lost:
-            self._screen.say(SESSION_DELETED, "yellow")
-        return is_lost
 
     @property
     def answer(self) -> Answer | None:

@@ -1,34 +1,50 @@
-"""Sessions in a database: one that was begun at one replica goes on at another, one turn at a time."""
+"""One turn at a time among all processes and replicas; what a turn does while the database is away."""
 
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 import pytest
+from ask.sessions.harness import harness, on_both
 from ask.sessions.test_sessions import USAGE, entered, refused, said
-from onetool.ask.sessions.moving import SessionMover
 
 from onetool.ask.errors import SessionError
 from onetool.ask.messages import Assistant, Call, Result, User
 from onetool.ask.sessions import SessionStore
-from onetool.ask.sessions.database import DatabaseSessions
 from onetool.ask.sessions.records import INTERRUPTED, UNDER_WAY
-from onetool.database import ChangeUnknownError, DatabaseAwayError
-from onetool.database.moving import Moved, MoveOptions
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.postgres import Postgres
+from onetool.database.sqlite import SqliteDatabase
+
+__all__ = ["harness"]
 
 
 @pytest.fixture
-def sessions(database):
-    return DatabaseSessions(database)
+def sessions(harness):
+    return harness.open()
 
 
 @pytest.fixture
-def other(database_url, database, monkeypatch):
-    """Of another replica."""
-    found = Postgres(database_url)
-    yield DatabaseSessions(found)
-    found.close()
+def open_another(request, harness):
+    """Opens the same database again, as another process or replica does."""
+    opened = []
+
+    def open_it():
+        is_file = isinstance(harness.database, SqliteDatabase)
+        url = None if is_file else request.getfixturevalue("database_url")
+        again = SqliteDatabase(harness.database.file, makes_folder=True) if is_file else Postgres(url)
+        opened.append(again)
+        return again
+
+    yield open_it
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def other(open_another):
+    return SessionStore(open_another())
 
 
 class Broken:
@@ -36,13 +52,13 @@ class Broken:
 
     def __init__(self, database):
         self._database = database
-        self.clock = database.clock
+        self.clock, self.process_name, self.find_process = database.clock, database.process_name, database.find_process
         self.error, self.is_done, self.refused = None, False, 0
 
     def read(self, job):
         return self.write(job)
 
-    def write(self, job):
+    def write(self, job, durable=False):
         if self.error is not None and not self.is_done:
             self.refused += 1
             raise self.error
@@ -54,10 +70,11 @@ class Broken:
 
 
 @pytest.fixture
-def broken(database):
-    return Broken(database)
+def broken(harness):
+    return Broken(harness.database)
 
 
+@on_both
 def test_a_session_goes_on_at_another_replica_while_the_first_can_not_have_it(sessions, other):
     async def turns():
         async with sessions.turn(None) as session:
@@ -83,9 +100,8 @@ def test_a_session_goes_on_at_another_replica_while_the_first_can_not_have_it(se
     assert [one.text for one in sessions.read("last").messages if isinstance(one, User)] == ["a", "b"]
 
 
-def test_who_ended_without_a_word_loses_the_session_when_its_lease_ends(sessions, database, monkeypatch):
-    monkeypatch.setattr("onetool.ask.sessions.database.LEASE_S", 15.0)
-
+@on_both
+def test_who_ended_without_a_word_loses_the_session_when_its_lease_ends(sessions, harness):
     async def turns():
         async with sessions.turn("x") as dead:
             dead.append(User(text="a"))
@@ -93,7 +109,7 @@ def test_who_ended_without_a_word_loses_the_session_when_its_lease_ends(sessions
             await dead.settle()
             with pytest.raises(SessionError, match="in use"):
                 await entered(sessions, "x")
-            database.write(lambda work: work.execute("UPDATE ask_sessions SET until = until - 16"))
+            harness.write("UPDATE ask_sessions SET until = until - 16")
             async with sessions.turn("x") as later:
                 assert later.messages[-1].content == INTERRUPTED
                 later.append(User(text="b"))
@@ -107,15 +123,16 @@ def test_who_ended_without_a_word_loses_the_session_when_its_lease_ends(sessions
     assert [one.text for one in sessions.read("x").messages if isinstance(one, User)] == ["a", "b"]
 
 
-def test_a_lease_is_renewed_while_nothing_is_said(sessions, database, monkeypatch):
-    monkeypatch.setattr("onetool.ask.sessions.database.RENEW_S", 0.02)
+@on_both
+def test_a_lease_is_renewed_while_nothing_is_said(sessions, harness, monkeypatch):
+    monkeypatch.setattr("onetool.ask.sessions.rows.RENEW_S", 0.02)
 
     async def turn():
         async with sessions.turn("x"):
-            database.write(lambda work: work.execute("UPDATE ask_sessions SET until = 0"))
+            harness.write("UPDATE ask_sessions SET until = 0")
             until = time.monotonic() + 10
             while time.monotonic() < until:
-                [(at,)] = database.read(lambda work: work.execute("SELECT until FROM ask_sessions"))
+                [(at,)] = harness.write("SELECT until FROM ask_sessions")
                 if at:
                     return True
                 await asyncio.sleep(0.01)
@@ -126,12 +143,12 @@ def test_a_lease_is_renewed_while_nothing_is_said(sessions, database, monkeypatc
 
 def test_what_is_said_holds_up_no_loop(broken):
     """The database answers when the loop says so."""
-    sessions, go_on = DatabaseSessions(broken), threading.Event()
+    sessions, go_on = SessionStore(broken), threading.Event()
 
     async def turn():
         async with sessions.turn("x") as session:
             write = broken.write
-            broken.write = lambda job: go_on.wait(10) and write(job)
+            broken.write = lambda job, durable=False: go_on.wait(10) and write(job)
             session.append(User(text="a"))
             go_on.set()
 
@@ -140,7 +157,7 @@ def test_what_is_said_holds_up_no_loop(broken):
 
 
 def test_a_database_that_is_away_for_a_moment_is_waited_for(broken):
-    sessions = DatabaseSessions(broken)
+    sessions = SessionStore(broken)
 
     async def turn():
         async with sessions.turn("x") as session:
@@ -157,9 +174,9 @@ def test_a_database_that_is_away_for_a_moment_is_waited_for(broken):
 
 
 def test_one_that_stays_away_is_told_and_no_tool_is_called(broken, monkeypatch):
-    monkeypatch.setattr("onetool.ask.sessions.database.PATIENCE_S", 0.05)
-    monkeypatch.setattr("onetool.ask.sessions.database.RETRY_S", 0.01)
-    sessions = DatabaseSessions(broken)
+    monkeypatch.setattr("onetool.ask.sessions.rows.MAX_AWAY_S", 0.05)
+    monkeypatch.setattr("onetool.ask.sessions.rows.RETRY_S", 0.01)
+    sessions = SessionStore(broken)
 
     async def turn():
         async with sessions.turn("x") as session:
@@ -177,7 +194,7 @@ def test_one_that_stays_away_is_told_and_no_tool_is_called(broken, monkeypatch):
 
 def test_who_waits_is_told_of_what_nobody_foresaw(broken):
     async def turn():
-        async with DatabaseSessions(broken).turn("x") as session:
+        async with SessionStore(broken).turn("x") as session:
             broken.error = RuntimeError("can't start new thread")
             session.append(User(text="a"))
             async with asyncio.timeout(20):
@@ -186,8 +203,9 @@ def test_who_waits_is_told_of_what_nobody_foresaw(broken):
     assert "RuntimeError: can't start new thread" in str(refused(turn(), "session"))
 
 
+@on_both
 def test_a_write_whose_end_is_unknown_is_repeated_and_counts_once(broken):
-    sessions = DatabaseSessions(broken)
+    sessions = SessionStore(broken)
 
     async def turn():
         async with sessions.turn("x") as session:
@@ -201,67 +219,64 @@ def test_a_write_whose_end_is_unknown_is_repeated_and_counts_once(broken):
     assert sessions.info("x").size > 0
 
 
-def test_many_replicas_take_turns(database_url, database):
+@on_both
+def test_many_take_turns(sessions, open_another):
     """Each sees what all before it have said."""
 
     def turns(number):
-        own = Postgres(database_url)
+        own = open_another()
 
         async def take():
             for _ in range(3):
-                async with DatabaseSessions(own).turn("x", wait=60) as session:
+                async with SessionStore(own).turn("x", wait=60) as session:
                     before = len(session.messages)
                     session.append(User(text=f"{number} after {before}"))
 
         asyncio.run(take())
-        own.close()
 
     threads = [threading.Thread(target=turns, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    told = [one.text for one in DatabaseSessions(database).read("x").messages]
+    told = [one.text for one in sessions.read("x").messages]
     assert [int(text.split()[-1]) for text in told] == list(range(12))
 
 
-def test_nothing_is_lost_on_the_way_from_a_folder_and_back(database, tmp_path):
-    folder, back = tmp_path / "sessions", tmp_path / "back" / "sessions"
-    for owner in ("", "ada", "https://id.example.com|b"):
-        said(SessionStore(folder, owner=owner), "trip", f"of {owner}", "more")
-        SessionStore(folder, owner=owner).rename("trip", "A \u2028 title")
-    said(SessionStore(folder), "open", "x", end=False)
-    (folder / "torn.jsonl").write_bytes((folder / "trip.jsonl").read_bytes()[:-20] + b"\n\0\r\x85\n")
-    (folder / "empty.jsonl").touch()
-    before = {path.relative_to(folder): path for path in folder.rglob("*.jsonl") if path.stat().st_size}
+def test_the_session_of_a_process_that_has_ended_is_free_at_once(sessions, open_another):
+    """On one machine; replicas wait for the end of the lease."""
 
-    assert SessionMover().import_folder(tmp_path, database, MoveOptions()) == Moved(len(before)) == Moved(5)
-    assert SessionMover().import_folder(tmp_path, database, MoveOptions()) == Moved(0, 5)
-    for owner in ("", "ada", "https://id.example.com|b"):
-        files, found = SessionStore(folder, owner=owner), DatabaseSessions(database, owner=owner)
-        assert [(one.id, one.title, one.turns, one.usage, one.size, one.answered) for one in found.list()] == [
-            (one.id, one.title, one.turns, one.usage, one.size, one.answered) for one in files.list()
-        ]
-        assert found.read("trip").messages == files.read("trip").messages
-    said(DatabaseSessions(database, owner="ada"), "trip", "goes on")
-    assert SessionMover().import_folder(tmp_path, database, MoveOptions()) == Moved(0, 5)
+    async def turns():
+        ended = open_another()
+        async with SessionStore(ended).turn("x") as dead:
+            dead.append(User(text="a"))
+            dead.append(Assistant(calls=(Call(id="1", name="t"),)))
+            await dead.settle()
+            assert sessions.read("x").messages[-1].content == UNDER_WAY
+            ended.close()  # as the end of its process would: its lock is gone
+            assert sessions.read("x").messages[-1].content == INTERRUPTED
+            sessions.rename("x", "Tea")
+            async with sessions.turn("x") as session:
+                session.append(User(text="b"))
 
-    assert SessionMover().export_folder(database, back.parent, MoveOptions()) == Moved(5)
-    assert SessionMover().export_folder(database, back.parent, MoveOptions()) == Moved(0, 5)
-    after = {path.relative_to(back): path for path in back.rglob("*.jsonl")}
-    assert after.keys() == before.keys()
-    for name, path in before.items():
-        assert after[name].read_bytes().startswith(path.read_bytes())
-        if len(after[name].read_bytes()) == path.stat().st_size:
-            assert abs(after[name].stat().st_mtime - path.stat().st_mtime) < 1e-5
-    assert SessionStore(back, owner="ada").read("trip").turns == 3
+    with suppress(SessionError):  # the turn of the dead can't be finished
+        asyncio.run(turns())
+    assert [one.text for one in sessions.read("x").messages if isinstance(one, User)] == ["a", "b"]
+    assert sessions.info("x").title == "Tea"
 
 
-def test_another_session_of_the_same_name_stays_unless_it_is_forced(database, tmp_path):
-    said(SessionStore(tmp_path / "sessions"), "trip", "of the folder")
-    said(DatabaseSessions(database), "trip", "of the database")
-    done = SessionMover().import_folder(tmp_path, database, MoveOptions())
-    assert [(one.what, one.is_conflict) for one in done.left] == [(str(tmp_path / "sessions" / "trip.jsonl"), True)]
-    assert DatabaseSessions(database).read("trip").messages[0].text == "of the database"
-    assert SessionMover().import_folder(tmp_path, database, MoveOptions(force=True)) == Moved(1)
-    assert DatabaseSessions(database).read("trip").messages == SessionStore(tmp_path / "sessions").read("trip").messages
+def test_a_write_that_the_database_refuses_is_told_and_nothing_else_is_lost(broken):
+    sessions = SessionStore(broken)
+    said(sessions, "x", "before")
+
+    async def turn():
+        async with sessions.turn("x") as session:
+            broken.error = DatabaseError("state.db can't be used: database or disk is full")
+            session.append(User(text="a"))
+            await session.settle()
+
+    assert "the session x can't be written: state.db can't be used: database or disk is full" in str(
+        refused(turn(), "session")
+    )
+    broken.error = None
+    assert [one.text for one in sessions.read("x").messages] == ["before", "re before"]

@@ -1,0 +1,233 @@
+"""Copies all state from one place to another: `onetool db import` and `export`.
+
+A place is a database and, where it is `state.db`, the folder that has the bundles beside it. Tables are copied as they
+are. Documents are decrypted and encrypted for the target. What was revoked or ended in one of both stays so.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from onetool.app import bundles
+from onetool.app.access import token_key_file
+from onetool.app.bundle_runtime import foreign_file
+from onetool.app.database import STATE_FILE
+from onetool.app.documents import KINDS, DocumentKind, documents_in
+from onetool.core.errors import OneToolError
+from onetool.core.state_folders import make_state_folder
+from onetool.database import Database, DatabaseError
+from onetool.database.copying import Table, all_tables, copy_table, count_rows
+from onetool.database.documents import Documents
+from onetool.database.encryption import SealError
+from onetool.database.moving import LeftBehind, Moved, Progress
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.access_tokens import TokenFileError, TokenStore
+from onetool.services.page_sessions import read_session_state
+from onetool.sources.bundles.database import DatabaseStore
+from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.files.store import FileStore
+from onetool.sources.bundles.rules import StoreRules
+from onetool.sources.bundles.transfer import export_bundles, import_bundles
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+
+Tell = Callable[[str, int, int], None]  # the store, how many are done, of how many
+MAX_LOCK_S = 10.0  # to wait for replicas that change the same document
+OTHER = "something else is there under this name"
+OTHER_KEY = "its hashes have another key, which stays: `onetool audit --args` doesn't find the calls copied now"
+
+# Tables of what runs now, of what is copied in another way, and of what each database has for itself.
+NOT_COPIED = {
+    "onetool_migrations",
+    "counters",
+    "documents",
+    "audit_key",
+    "stats_writers",
+    "rates",
+    "replicas",
+    "leases",
+    "mcp_sessions",
+    "mcp_tasks",
+}
+STORE_NAMES = {"ask": "sessions"}  # by the first word of a table's name, if that is another one
+
+
+class CopyError(OneToolError):
+    """Nothing was copied."""
+
+
+class Place(NamedTuple):
+    """A database. `folder` has the bundles as files; None: they are rows of the database."""
+
+    database: Database
+    folder: Path | None
+
+    def bundles(self, config: "Config") -> StoreRules:
+        most = config.bundles.max_tools
+        if self.folder is None:
+            return DatabaseStore(self.database, max_tools=most)
+        return FileStore(self.folder / bundles.FOLDER, max_tools=most, foreign=foreign_file)
+
+
+def has_state(folder: Path) -> bool:
+    """Return whether a folder is a home with something in it, or an export."""
+    return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir()
+
+
+@contextmanager
+def open_folder(folder: Path) -> Iterator[Place]:
+    """Open the state of a home, or of an export."""
+    with closing(SqliteDatabase(folder / STATE_FILE)) as database:
+        yield Place(database, folder)
+
+
+@contextmanager
+def open_export(folder: Path) -> Iterator[Place]:
+    """Make a folder for an export, which is a home then. Raises CopyError for one that isn't empty."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_empty = not any(folder.iterdir())
+        if is_empty:
+            make_state_folder(folder)  # before the first file is in it
+    except OSError as error:
+        raise CopyError(f"{folder} can't be used: {error.strerror or error}") from None
+    if not is_empty:
+        raise CopyError(f"{folder} is not empty: name a folder that is, or that is not there yet")
+    with open_folder(folder) as place:
+        place.database.write(lambda work: None)  # there may be nothing to copy
+        yield place
+    for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # nobody else has used the folder yet
+        lock.unlink()
+
+
+def count_stores(database: Database) -> dict[str, int]:
+    """Return the number of rows of each store in a database."""
+    sql = "SELECT kind, count(*) FROM documents GROUP BY kind"
+    kinds = dict(database.read(lambda work: work.execute(sql)))
+    counts = {"bundles": count_rows(database, "bundles")} if database.is_shared else {}
+    counts |= {kind: kinds.get(kind, 0) for kind in KINDS}
+    for name, tables in _stores().items():
+        counts[name] = sum(count_rows(database, table.name) for table in tables)
+    return counts
+
+
+def copy_state(
+    source: Place, target: Place, config: "Config", tell: Tell, *, force: bool = False
+) -> Iterator[tuple[str, Moved]]:
+    """Copy everything, store by store. What is there already stays; with `force` it is replaced."""
+    one, other = source.database, target.database
+    yield "bundles", _copy_bundles(source, target, config, force, partial(tell, "bundles"))
+    for kind in KINDS:
+        yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind))
+    children = [table for table in all_tables() if table.parent]
+    for name, tables in _stores().items():
+        done = _copy_audit_key(one, other) if name == "audit" else Moved()
+        for table in tables:
+            of_table = [child for child in children if child.parent == table.name]
+            done += copy_table(one, other, table, of_table, force=force, progress=partial(tell, name))
+        yield name, done
+
+
+def _stores() -> dict[str, list[Table]]:
+    """Return the tables that are copied, without those that refer to another one."""
+    found: dict[str, list[Table]] = {}
+    for table in all_tables():
+        if table.parent is None and table.name not in NOT_COPIED and not table.name.startswith("bundle"):
+            word = table.name.partition("_")[0]
+            found.setdefault(STORE_NAMES.get(word, word), []).append(table)
+    return found
+
+
+def _copy_audit_key(source: Database, target: Database) -> Moved:
+    """Give the target the key of the hashes, unless the target has hashes with another one."""
+    if not count_rows(source, "audit"):
+        return Moved()
+    (table,) = [table for table in all_tables() if table.name == "audit_key"]
+    is_unused = not count_rows(target, "audit")
+    done = copy_table(source, target, table, (), force=is_unused, progress=lambda done, total: None)
+    return Moved(left=(LeftBehind("audit", OTHER_KEY),) if done.left else ())
+
+
+def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, progress: Progress) -> Moved:
+    """Copy bundles. Files that others could have written are left, as they are never used."""
+    if source.folder is not None and not (source.folder / bundles.FOLDER).is_dir():
+        return Moved()
+    with closing(source.bundles(config)) as of_source, closing(target.bundles(config)) as of_target:
+        try:
+            return import_bundles(of_target, export_bundles(of_source), force, progress)
+        except BundleError as error:
+            if isinstance(error.__cause__, DatabaseError):  # it is told for all stores in one way
+                raise error.__cause__ from None
+            return Moved(left=(LeftBehind("bundles", str(error)),))
+
+
+# Documents
+
+
+def _copy_documents(
+    source: Database, target: Database, kind: DocumentKind, config: "Config", force: bool, progress: Progress
+) -> Moved:
+    here, there = (documents_in(database, kind, config, "never") for database in (source, target))
+    if kind == "tokens":
+        return _copy_tokens((source, here), (target, there), config, force)
+    keys, done = here.keys(), Moved()
+    for number, key in enumerate(keys, 1):
+        try:
+            done += _copy_document(here, there, key, force)
+        except (SealError, TimeoutError) as error:
+            done += Moved(left=(LeftBehind(here.describe(key), str(error)),))
+        progress(number, len(keys))
+    return done
+
+
+def _copy_document(source: Documents, target: Documents, key: str, force: bool) -> Moved:
+    if (body := source.read(key)) is None:  # it was deleted meanwhile
+        return Moved()
+    with target.locked(key, MAX_LOCK_S) as held:
+        try:
+            before = held.load().body
+        except SealError as error:  # nobody here can read it
+            if not force:
+                return Moved(left=(LeftBehind(target.describe(key), str(error), is_conflict=True),))
+            before = None
+        joined = _join_sessions(before, body)
+        if joined is None:
+            if before is not None and before != body and not force:
+                return Moved(left=(LeftBehind(source.describe(key), OTHER, is_conflict=True),))
+            joined = body
+        if joined == before:
+            return Moved(same=1)
+        held.write(joined)
+        return Moved(1)
+
+
+def _join_sessions(before: bytes | None, body: bytes) -> bytes | None:
+    """Return what is kept of the page's sessions, with all that was ended in one of both; None if that is not what both
+    are, or if their keys differ.
+    """
+    there, new = read_session_state(before), read_session_state(body)
+    if there is None or new is None or there.key != new.key:
+        return None
+    now = time.time()
+    joined = there.joining(new, now)
+    return before if joined == there.joining(there, now) else msgspec.json.encode(joined)
+
+
+def _copy_tokens(
+    source: tuple[Database, Documents], target: tuple[Database, Documents], config: "Config", force: bool
+) -> Moved:
+    """Copy tokens by their hashes, and what was revoked. A project's folder has them sealed with the user's own key."""
+    here, there = (
+        TokenStore(documents, key_file=None if database.is_shared else token_key_file(config))
+        for database, documents in (source, target)
+    )
+    try:
+        return there.take_in(here, force)
+    except (TokenFileError, SealError) as error:
+        return Moved(left=(LeftBehind(here.where, str(error)),))

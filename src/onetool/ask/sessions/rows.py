@@ -1,0 +1,222 @@
+"""Rows of sessions: one row for a session, and one for each record of it. `SessionWriter` adds those of a turn.
+
+The row of a session says what a list tells of it, when it was last used by the database's clock, and which turn has it
+until when: its lease.
+"""
+
+from collections.abc import Callable
+from io import BytesIO
+from threading import Condition, Thread
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from onetool.ask.errors import Reason, SessionError
+from onetool.ask.sessions.records import (
+    ENDED_PREFIX,
+    TITLED_PREFIX,
+    USER_PREFIX,
+    SessionEnding,
+    read_ending,
+)
+from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Row, Transaction
+
+LEASE_S = 15.0
+RENEW_S = 4.0
+RETRY_S = 0.2
+MAX_AWAY_S = 10.0  # for which records wait for a database that is away
+MAX_BYTES = 32 * 1024 * 1024  # of a session
+
+SUMMARY = "size, lines, first, ended, titled, questions"
+WHERE = "owner = %s AND id = %s"
+
+
+class SessionKey(NamedTuple):
+    owner: str  # a hash; empty for callers without a name
+    id: str
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    """What the row of a session says of its records."""
+
+    size: int = 0
+    lines: int = 0
+    first: bytes = b""
+    ended: bytes = b""
+    titled: bytes = b""
+    questions: int = 0
+
+    @classmethod
+    def of(cls, row: Row) -> "SessionSummary":
+        size, lines, first, ended, titled, questions = row
+        return cls(size, lines, bytes(first), bytes(ended), bytes(titled), questions)
+
+    def after(self, lines: list[bytes]) -> "SessionSummary":
+        """Return the summary with these lines at its end."""
+        ended, titled, questions = self.ended, self.titled, self.questions
+        for line in lines:
+            if line.startswith(ENDED_PREFIX) and read_ending([line]).is_found:
+                ended, titled, questions = line, b"", 0
+            elif line.startswith(TITLED_PREFIX) and read_ending([line]).title is not None:
+                titled = line
+            elif line.startswith(USER_PREFIX):
+                questions += 1
+        size, count = self.size + sum(map(len, lines)), self.lines + len(lines)
+        return SessionSummary(size, count, self.first or b"".join(lines[:1]), ended, titled, questions)
+
+    @property
+    def ending(self) -> SessionEnding:
+        return read_ending([*[USER_PREFIX] * self.questions, *filter(None, [self.titled, self.ended])])
+
+
+def read_records(work: Transaction, key: SessionKey, size: int) -> bytes:
+    """Return all lines of a session. Raises SessionError if it is too large."""
+    if size > MAX_BYTES:
+        why = f"it has {size:,} bytes, and {MAX_BYTES:,} is the most; begin another, --new-session"
+        raise SessionError(f"the session {key.id} can't be used: {why}", "session")
+    rows = work.execute(f"SELECT body FROM ask_records WHERE {WHERE} ORDER BY number", key)  # noqa: S608 - ours
+    return b"".join(bytes(body) for (body,) in rows)
+
+
+def add_records(work: Transaction, key: SessionKey, before: SessionSummary, lines: list[bytes]) -> SessionSummary:
+    """Add lines after the existing ones. Lines that are there already, with the same numbers, are not added again."""
+    after = before.after(lines)
+    sql = f"UPDATE ask_sessions SET ({SUMMARY}) = (%s, %s, %s, %s, %s, %s) WHERE {WHERE}"  # noqa: S608 - ours
+    work.execute(sql, (*msgspec.structs.astuple(after), *key))
+    insert = "INSERT INTO ask_records (owner, id, number, body) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+    work.execute_many(insert, [(*key, number, line) for number, line in enumerate(lines, before.lines)])
+    return after
+
+
+def session_error(what: str, error: DatabaseError) -> SessionError:
+    """Return the error of the database as one that callers of `ask` handle."""
+    reason: Reason = "session"
+    if isinstance(error, DatabaseAwayError | ChangeUnknownError):
+        reason = "database_away" if isinstance(error, DatabaseAwayError) else "change_unknown"
+    return SessionError(f"{what}: {error}", reason)
+
+
+class SessionWriter:
+    """Writes the records of one turn, in a thread, so that the event loop never waits for the database.
+
+    The thread also renews the lease. A turn that can't do so for long, or whose process ends, loses the session: each
+    write checks that the turn still has it. Records have numbers, so that a write whose end is unknown is repeated
+    safely.
+    """
+
+    def __init__(self, database: Database, key: SessionKey, holder: str, summary: SessionSummary) -> None:
+        self._database = database
+        self._key = key
+        self._holder = holder
+        self._summary = summary
+        self._cannot_write = f"the session {key.id} can't be written"
+        self._changed = Condition()
+        self._waiting: list[bytes] = []
+        self._failure: SessionError | None = None
+        self._is_closed = False
+        self._thread = Thread(target=self._run, name="onetool-session", daemon=True)
+        self._thread.start()
+
+    def append(self, lines: bytes) -> None:
+        """Add whole lines, without waiting for the database. Raises SessionError if earlier ones were not written."""
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            if self._is_closed:
+                raise SessionError(f"{self._cannot_write}: its turn has ended", "session")
+            self._waiting += BytesIO(lines)
+            self._changed.notify_all()
+
+    @property
+    def has_unwritten(self) -> bool:
+        return bool(self._waiting)
+
+    def flush(self) -> None:
+        """Wait until all lines are written. Raises SessionError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not self._waiting)
+            if self._failure is not None:
+                raise self._failure
+
+    def close(self) -> None:
+        """Let others have the session soon. The thread writes what waits, and ends the lease. Doesn't block."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Let others have the session as soon as this returns."""
+        self.close()
+        self._thread.join(2 * MAX_AWAY_S)
+
+    # The thread
+
+    def _run(self) -> None:
+        away_since: float | None = None
+        while self._failure is None:
+            with self._changed:
+                has_news = self._changed.wait_for(lambda: self._waiting or self._is_closed, RENEW_S)
+                lines, is_over = list(self._waiting), self._is_closed and not self._waiting
+            if is_over:
+                break
+            try:
+                summary = self._database.write(self._job(lines), durable=any(map(_ends_turn, lines)))
+            except (DatabaseAwayError, ChangeUnknownError) as error:
+                away_since = monotonic() if away_since is None else away_since
+                if has_news and monotonic() > away_since + MAX_AWAY_S:
+                    self._fail(session_error(self._cannot_write, error), error)
+                with self._changed:
+                    self._changed.wait(RETRY_S)
+            except DatabaseError as error:
+                self._fail(session_error(self._cannot_write, error), error)
+            except SessionError as error:
+                self._fail(error)
+            except Exception as error:  # noqa: BLE001 - else `flush` would wait for ever
+                self._fail(SessionError(f"{self._cannot_write}: {type(error).__name__}: {error}", "session"), error)
+            else:
+                away_since = None
+                with self._changed:
+                    self._summary = summary
+                    del self._waiting[: len(lines)]
+                    self._changed.notify_all()
+        self._end_lease()
+
+    def _job(self, lines: list[bytes]) -> Callable[[Transaction], SessionSummary]:
+        """Return the transaction that renews the lease and adds these lines."""
+        clock = self._database.clock
+        modified = f", modified = {clock}" if lines else ""
+        renew = f"UPDATE ask_sessions SET until = {clock} + %s{modified} WHERE {WHERE} AND holder = %s"  # noqa: S608
+
+        def job(work: Transaction) -> SessionSummary:
+            work.execute(renew, (LEASE_S, *self._key, self._holder))
+            if not work.row_count:
+                why = "another turn has taken it meanwhile, or deleted it"
+                raise SessionError(f"{self._cannot_write}: {why}", "session")
+            return add_records(work, self._key, self._summary, lines) if lines else self._summary
+
+        return job
+
+    def _fail(self, failure: SessionError, cause: Exception | None = None) -> None:
+        failure.__cause__ = cause
+        with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    def _end_lease(self) -> None:
+        """Let others have the session. Where that can't be written, the lease ends by itself."""
+
+        def job(work: Transaction) -> None:
+            free = f"UPDATE ask_sessions SET holder = NULL, until = NULL WHERE {WHERE} AND holder = %s"  # noqa: S608
+            work.execute(free, (*self._key, self._holder))
+            work.execute(f"DELETE FROM ask_sessions WHERE {WHERE} AND size = 0 AND holder IS NULL", self._key)  # noqa: S608
+
+        try:
+            self._database.write(job)
+        except Exception:  # noqa: BLE001 - whatever it is
+            return
+
+
+def _ends_turn(line: bytes) -> bool:
+    """Return whether a turn ends with this line. Finished turns survive a power failure."""
+    return line.startswith(ENDED_PREFIX)

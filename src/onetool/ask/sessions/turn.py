@@ -1,0 +1,155 @@
+"""ChatSession: a session during one turn: the messages so far, and new ones, which are written down at once."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from onetool.ask.messages import Assistant, Call, Result, SessionMessage, Usage, User
+from onetool.ask.sessions.records import (
+    Allowed,
+    SessionContent,
+    SessionHeader,
+    TurnEnd,
+    TurnEnded,
+    message_line,
+    record_line,
+    title_of,
+)
+from onetool.ask.sessions.rows import SessionWriter
+from onetool.core.text import replace_all_surrogates
+
+MAX_OWNER = 300  # characters in the first line, which has to stay short
+
+T = TypeVar("T")
+
+
+class ChatSession:
+    """A session during one turn, made by `SessionStore.turn`. No other turn has it meanwhile."""
+
+    def __init__(
+        self,
+        id: str,
+        writer: SessionWriter,
+        content: SessionContent,
+        *,
+        is_new: bool,
+        now: Callable[[], float],
+        owner: str = "",
+    ) -> None:
+        self.id = id
+        self._owner = replace_all_surrogates(owner[:MAX_OWNER]) or UNSET
+        self.is_new = is_new
+        self.messages: list[SessionMessage] = []
+        self.usage = content.usage  # of the turns that came to their end
+        self.damaged = content.damaged
+        self.allowed = content.allowed  # the tools that it was last given; None: nobody has said any
+        self._title = UNSET if content.title is None else content.title
+        self._writer = writer
+        self._now = now
+        self._has_first_line = content.begun is not None
+        self._unwritten = b""  # goes with the next message: where nothing is said, nothing is kept
+        self._calls: dict[str, Call] = {}
+        self._values: dict[str, Any] = {}
+        for message, _ in content.said:
+            self._take(message)
+
+    def append(self, message: SessionMessage) -> None:
+        """Add a message. It is written soon: see `settle`. Raises SessionError if an earlier one was not written."""
+        at = round(self._now(), 3)
+        written, message = message_line(message, at)
+        if not self._has_first_line:
+            header = SessionHeader(id=self.id, created=at, title=title_of(message), owner=self._owner)
+            written = record_line(header) + written
+        self._writer.append(written + self._unwritten)
+        self._has_first_line, self._unwritten = True, b""
+        self._take(message)
+
+    def allow(self, tools: Iterable[str]) -> None:
+        """Allow these tools alone, in this turn and in later ones."""
+        names = tuple(sorted(tools))
+        if names != self.allowed:
+            self.allowed = names
+            self._unwritten = record_line(Allowed(tools=names, at=round(self._now(), 3)))
+
+    def end(
+        self, provider: str, model: str, usage: Usage, steps: int, how: TurnEnd | UnsetType = UNSET, why: str = ""
+    ) -> None:
+        """Note the end of the turn. Once written, the turn also survives a power failure. Raises SessionError."""
+        total = self.usage + usage
+        turns = sum(isinstance(message, User) for message in self.messages)
+        ended = TurnEnded(
+            at=round(self._now(), 3),
+            provider=provider,
+            model=model,
+            usage=usage,
+            steps=steps,
+            turns=turns,
+            total=total,
+            title=self._title,
+            how=how,
+            why=why,
+        )
+        self._writer.append(record_line(ended))
+        self.usage = total
+
+    def cached(self, name: str, args: Mapping[str, Any]) -> Any | UnsetType:
+        """Return what the same tool gave for the same arguments, where that may be used again; else UNSET.
+
+        The same arguments are the same JSON, in whatever order: 1, 1.0 and true are three things.
+        """
+        key = call_key(name, args)
+        return UNSET if key is None else self._values.get(key, UNSET)
+
+    async def settle(self) -> None:
+        """Wait until all messages so far are written. Raises SessionError."""
+        if self._writer.has_unwritten:
+            await run_in_thread(self._writer.flush)
+
+    def finish(self) -> None:
+        """Wait until everything is written, and let others have the session. Raises SessionError."""
+        try:
+            self._writer.flush()
+        finally:
+            self._writer.finish()
+
+    def close(self) -> None:
+        """Let others have the session soon. Nothing more is added. Doesn't block."""
+        self._writer.close()
+
+    def _take(self, message: SessionMessage) -> None:
+        self.messages.append(message)
+        if isinstance(message, Assistant):
+            self._calls = {call.id: call for call in message.calls}
+        elif isinstance(message, Result) and message.ok and message.value is not UNSET:
+            call = self._calls.get(message.call)
+            key = call_key(call.name, call.args) if call and call.malformed is None else None
+            if key is not None:
+                self._values[key] = message.value
+
+
+def call_key(name: str, args: Mapping[str, Any]) -> str | None:
+    """Return a key that is the same for the same call; None if the arguments are not JSON."""
+    try:
+        return json.dumps([name, dict(args)], sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+async def run_in_thread(work: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
+    """Run blocking work in a thread. If cancelled, wait for its end all the same, then undo its result."""
+    import asyncio  # lists of sessions, and their completion, do without
+
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return running.result()
+    if running.exception() is None and undo is not None:
+        undo(running.result())
+    raise cancelled
