@@ -82,7 +82,7 @@ class Database(Protocol):
         """
         ...
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = 10.0) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
         """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
         changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
         With `durable`, the change also survives a power failure once this returns. Other processes may lock a SQLite

@@ -125,10 +125,10 @@ class SqliteDatabase:
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
             return read_empty(job)
-        return self._run(job, "BEGIN")
+        return self._run(job, "BEGIN", durable=False, max_wait=BUSY_S)
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
-        return self._run(job, "BEGIN IMMEDIATE", durable, max_wait)
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
+        return self._run(job, "BEGIN IMMEDIATE", durable, BUSY_S if max_wait is None else max_wait)
 
     def stamp(self) -> Hashable:
         file = self._file_id()
@@ -210,7 +210,7 @@ class SqliteDatabase:
 
     # Connections
 
-    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False, max_wait: float = BUSY_S) -> T:
+    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool, max_wait: float) -> T:
         with self._translated():
             connection = self._take()
             work = SqliteTransaction(connection)
