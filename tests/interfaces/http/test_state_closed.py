@@ -58,6 +58,7 @@ HELD = {  # topics, each of which would write where nothing may be written
         "packs/mine.py",
         "packs/new/mine.py",
         "bundles/mine/bundle.json",
+        "bundles/.state/state.db",
         "bundles/.state/usage.db",
         ".onetool/notes.yaml",
         ".git/hooks/pre-commit",
