@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -377,6 +376,8 @@ class SqliteLock:
     """A lock file beside the database, one for each name. It is never deleted: a new file would be another lock."""
 
     def __init__(self, database: Path, name: str) -> None:
+        from hashlib import sha256  # loads OpenSSL, which a command that takes no lock doesn't need
+
         self._path = database.with_name(f".{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
         self._file: int | None = None
 

@@ -260,7 +260,7 @@ def test_usage_that_is_not_counted_says_so(start, tmp_path):
 
 def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):
     api = start(real=tmp_path)
-    with sqlite3.connect(next(tmp_path.rglob("state.db"))) as database:
+    with sqlite3.connect(tmp_path / "state.db") as database:
         database.execute("PRAGMA user_version = 99")  # as a later version of OneTool leaves it
     database.close()
     reply = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage")

@@ -46,7 +46,7 @@ class Writer:
         self._thread: Thread | None = None
         self._full = Event()
         self._next_sweep = 0.0
-        self._tells_drops = True
+        self._has_warned = False  # since rows were last written
         self.is_off = False
         self.dropped = 0  # rows
         self.problem: str | None = None  # why the last batch was not written
@@ -115,7 +115,7 @@ class Writer:
             self.problem = str(error)
             self._drop(sum(map(len, rows.values())))
         else:
-            self.problem, self._tells_drops = None, True
+            self.problem, self._has_warned = None, False
             if sweeps:
                 self._next_sweep = self._now() + SWEEP_SECONDS
         self._unknown = None
@@ -123,8 +123,9 @@ class Writer:
 
     def _keep(self, number: int, rows: Batch, error: DatabaseError) -> None:
         """Try rows again later: those that may have been written as they were, under their number."""
-        if isinstance(error, StorageError) and self.problem is None:
-            log.warning("stats wait in memory: %s", error)
+        if isinstance(error, StorageError) and not self._has_warned:
+            self._has_warned = True
+            log.warning("stats are not kept: %s; rows wait in memory", error)
         self.problem = str(error)
         if isinstance(error, ChangeUnknownError) or self._unknown is not None:
             self._unknown = (number, rows)
@@ -144,8 +145,8 @@ class Writer:
 
     def _drop(self, number: int) -> None:
         self.dropped += number
-        if self._tells_drops:
-            self._tells_drops = False
+        if not self._has_warned:
+            self._has_warned = True
             log.warning("stats: %d rows are dropped: %s; health() counts further ones", number, self.problem)
 
     def _start(self) -> None:
