@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from bench.table import OURS, Row, row, show
 from onetool.app.access import KnownTokens
 from onetool.config.model import Grant, HttpConfig, JwtConfig, TokenConfig
+from onetool.database.documents import Documents
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.asgi import Scope, respond
 from onetool.interfaces.http.app import HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials
@@ -115,6 +117,10 @@ class Shown(NamedTuple):
     header: bytes
 
 
+def _documents(folder: Path, kind: str) -> Documents:
+    return Documents(SqliteDatabase(folder / "state.db", makes_folder=True), kind)
+
+
 async def _guarded(folder: Path) -> dict[str, Shown]:
     """With tokens of the config, and JWTs."""
     from hashlib import sha256
@@ -126,16 +132,18 @@ async def _guarded(folder: Path) -> dict[str, Shown]:
     )
     http = HttpConfig(tokens=tokens, jwt=_jwt_config())
     verifier, jwts = await _verifier()
-    rules = AccessRules(http, ADDRESS, Credentials(http, KnownTokens(tokens, TokenStore(folder)), jwt=verifier))
+    rules = AccessRules(
+        http, ADDRESS, Credentials(http, KnownTokens(tokens, TokenStore(_documents(folder, "tokens"))), jwt=verifier)
+    )
     return {TOKEN: _shown(rules, texts[TOKENS // 2]), JWT: _shown(rules, jwts[JWTS // 2])}
 
 
 def _stored(folder: Path) -> dict[str, Shown]:
     """With tokens of the state folder alone, where people sign in with one."""
     folder.mkdir()
-    http, store = HttpConfig(), TokenStore(folder)
+    http, store = HttpConfig(), TokenStore(_documents(folder, "tokens"))
     texts = [store.add(f"t{number}", tools=("web.*",)) for number in range(TOKENS)]
-    credentials = Credentials(http, KnownTokens((), store), LoginSessions(folder))
+    credentials = Credentials(http, KnownTokens((), store), LoginSessions(_documents(folder, "page_sessions")))
     token = texts[TOKENS // 2].encode()
     session, _ = credentials.start_session(token, credentials.identify(b"Bearer " + token))
     rules = AccessRules(http, ADDRESS, credentials)

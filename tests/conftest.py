@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -15,9 +16,31 @@ import pytest
 from helpers import examples
 from hypothesis import HealthCheck, settings
 
+from onetool.interfaces.cli import options
+
+FOLDER = Path(tempfile.mkdtemp(prefix="onetool-tests-"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+
+
+def empty_homes():
+    """Yield empty folders: the same one again until a test has written to it."""
+    for number in count():
+        home = FOLDER / f"home{number}"
+        home.mkdir(mode=0o700)
+        while home.is_dir() and not os.listdir(home):
+            yield home
+
+
+HOMES, FOLDER_NUMBERS = empty_homes(), count()
+
 # Fixtures of modules start before `own_home`. They get a home of the session, never the developer's.
-os.environ["HOME"] = tempfile.mkdtemp(prefix="onetool-home-")
-atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
+os.environ["HOME"] = str(FOLDER / "session")
+os.mkdir(os.environ["HOME"], 0o700)
+for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
+    os.environ.pop(name, None)
+
+# A command claims standard output for the rest of its process, which here runs tests.
+options.claim_stdout = lambda: None
 
 # A machine that is busy with other tests is no reason to fail.
 # How many inputs a filter takes is chance: a run in some hundreds would fail for it.
@@ -51,9 +74,9 @@ def pytest_collection_finish():
 
 
 def pytest_configure(config):
-    """A worker tells what became of each test, and not also that it has begun, was set up and taken down.
+    """Make a worker send one message per passed test instead of four, unless durations are asked for.
 
-    Each of these messages costs both sides as much as many a test does. Who asks for durations gets them all.
+    A message costs both processes as much as a small test does.
     """
     if not hasattr(config, "workerinput") or config.option.durations is not None:
         return
@@ -68,36 +91,28 @@ def pytest_configure(config):
     worker.sendevent = send_what_matters
 
 
-@pytest.fixture(scope="session")
-def homes(tmp_path_factory):
-    """New folders without end, at a third of what `mktemp` takes."""
-    folder = tmp_path_factory.mktemp("homes")
-    return (folder / f"home{number}" for number in count())
-
-
 @pytest.fixture(autouse=True)
-def own_home(homes, monkeypatch):
-    home = next(homes)
-    home.mkdir(mode=0o700)
-    monkeypatch.setenv("HOME", str(home))
-    for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
-        monkeypatch.delenv(name, raising=False)
-    return home
+def own_home():
+    """Give each test an empty home, and take back the logging that its command line has set up.
 
-
-@pytest.fixture(autouse=True)
-def plain_logging():
-    """The command line sets logging up for its process; the next test starts without."""
-    yield
+    No other fixture is autouse here: each costs the whole suite some seconds.
+    """
+    home = next(HOMES)
+    before, os.environ["HOME"] = os.environ["HOME"], str(home)
+    yield home
+    os.environ["HOME"] = before
     log = logging.getLogger("onetool")
     log.handlers, log.propagate = [], True
     log.setLevel(logging.NOTSET)
 
 
-@pytest.fixture(autouse=True)
-def own_stdout(monkeypatch):
-    """A command claims standard output for the rest of its process, which here runs other tests, too."""
-    monkeypatch.setattr("onetool.interfaces.cli.options.claim_stdout", lambda: None)
+@pytest.fixture
+def tmp_path(request, tmp_path_factory):
+    """Return an empty folder, as pytest's own fixture, which lists the folders of all tests to find a free name."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{next(FOLDER_NUMBERS)}_{name}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,10 @@ from onetool import Executor, Registry, ToolCall, ToolSpec
 
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
+# The built-in tools beside those of the pack `ot`, in their order, as the specification names them; and all packs.
+BUILT_IN_TOOLS = ("time.now", "tools.echo", "shell.pwd", "fs.list_dir", "fs.read_file")
+BUILT_IN_PACKS = {"ot", *(name.partition(".")[0] for name in BUILT_IN_TOOLS)}
+
 
 def examples(many):
     """Of so many examples for hypothesis those that `make test` tries: each time others. `make fuzz` tries all."""

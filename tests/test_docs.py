@@ -18,7 +18,9 @@ import pytest
 import yaml
 from helpers import cli
 
+from onetool.ask.providers import adapter, ranked_providers
 from onetool.config.model import Declared, Keys
+from onetool.core.model_providers import PROVIDERS, key_name
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -64,6 +66,13 @@ def test_every_command_is_documented():
     assert len(listed) >= 8
     missing = [command for command in listed if f"`{command}" not in text_of("docs/command-line.md")]
     assert not missing, missing
+
+
+def test_every_model_provider_is_documented():
+    """The table of the page has them in the order in which their keys are looked for, then those that need none."""
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+_API_KEY)`", text_of("docs/ask.md"), re.MULTILINE)
+    order = [*ranked_providers(), *(name for name in PROVIDERS if adapter(name).rank is None)]
+    assert rows == [(name, key_name(name)) for name in order]
 
 
 def config_keys(struct, prefix=""):

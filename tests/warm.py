@@ -155,18 +155,41 @@ def _main(control: socket.socket, others: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # else the first collection of each command would copy all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who runs the tests: it ends when they do
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who mind the commands
+    running: dict[int, tuple[int, int]] = {}  # by file of the process: its id, and where its end is told
     while True:
-        for ready in select.select([control, others], [], [])[0]:
+        for ready in select.select([control, others, *running], [], [])[0]:
+            if ready in running:
+                _tell_end(ready, *running.pop(ready))
+                continue
             files = _files(control) if ready is control else _files_of_client(others.accept()[0])
             if not files:
                 return
-            if os.fork() == 0:
+            *given, its_end, order = files
+            pid = os.fork()
+            if pid == 0:
                 control.close()
                 others.close()
-                _mind(*files)
-            for file in files:
-                os.close(file)
+                _close(its_end, *running, *(end for _, end in running.values()))
+                _be_the_command(*given, order)
+            _close(*given, order)
+            _tell(its_end, pid)
+            running[os.pidfd_open(pid)] = pid, its_end
+
+
+def _tell_end(process: int, pid: int, its_end: int) -> None:
+    _, status = os.waitpid(pid, 0)
+    _tell(its_end, status)
+    _close(process, its_end)
+
+
+def _tell(file: int, number: int) -> None:
+    with suppress(ConnectionError):  # nobody waits for it any more
+        os.write(file, b"%d\n" % number)
+
+
+def _close(*files: int) -> None:
+    for file in files:
+        os.close(file)
 
 
 def _files(connection: socket.socket) -> "array.array[int]":
@@ -190,21 +213,29 @@ def _import_everything() -> None:
     for name in (*found, *ALSO):
         if name != "onetool.__main__":
             importlib.import_module(name)
+    _set_constants(POLLS)
 
 
-def _mind(its_in: int, its_out: int, its_errors: int, its_end: int, order: int) -> None:
-    """Start a command, wait for it, and say how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = os.fork()
-    if pid == 0:
-        os.close(its_end)
-        _be_the_command(its_in, its_out, its_errors, order)
-    for file in (its_in, its_out, its_errors, order):
-        os.close(file)
-    os.write(its_end, b"%d\n" % pid)
-    _, status = os.waitpid(pid, 0)
-    os.write(its_end, b"%d\n" % status)
-    os._exit(0)
+# Seconds between two looks. A look that comes sooner changes nothing but how long a test waits, and costs a little CPU.
+POLLS = {
+    "onetool.app.bundles.EVERY": 0.2,
+    "onetool.app.reload.POLL_S": 0.2,
+    "onetool.interfaces.cli.audit.POLL_S": 0.05,
+    "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,
+    "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
+    "onetool.services.stats.storage.GATHER_SECONDS": 0.1,
+    "onetool.sources.bundles.usage.GATHER_SECONDS": 0.1,
+    "onetool.sources.mcp_servers.loop.LOOK_AGAIN": 0.2,
+}
+# Other constants for one command, as JSON. A test that sets some passes without them, too, after a longer wait.
+CONSTANTS = "WARM_CONSTANTS"
+
+
+def _set_constants(values: dict[str, Any]) -> None:
+    for place, value in values.items():
+        module, _, name = place.rpartition(".")
+        assert hasattr(sys.modules[module], name), f"{place} has moved"
+        setattr(sys.modules[module], name, value)
 
 
 def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> None:
@@ -214,8 +245,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
         wanted = json.loads(file.read())
     for number, file in enumerate((its_in, its_out, its_errors)):
         os.dup2(file, number)
-    for file in {its_in, its_out, its_errors}:
-        os.close(file)
+    _close(*{its_in, its_out, its_errors})
     if sys.stdout.isatty():
         sys.stdout.reconfigure(line_buffering=True)
     if wanted["new_session"]:
@@ -225,6 +255,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
+    _set_constants(json.loads(os.environ.pop(CONSTANTS, "{}")))
     code, script = 1, wanted["script"]
     sys.argv = [script or "onetool", *wanted["args"]]
     sys.path[0] = str(Path(script).parent) if script else wanted["cwd"]

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from document_places import stored_tokens
 
 from onetool import App
 from onetool.app.access import (
@@ -11,14 +12,12 @@ from onetool.app.access import (
     as_stored,
     needs_credential,
     shown_time,
-    token_store,
 )
-from onetool.config import load_config
 from onetool.config.model import HttpConfig, JwtConfig, TokenConfig
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
 from onetool.http.errors import RequestRefusedError
-from onetool.services.access_tokens import TokenStore, token_digest, token_hash
+from onetool.services.access_tokens import DOCUMENT, token_digest, token_hash
 from onetool.services.secrets import Secret
 
 NOW = 1_800_000_000.0  # 2027-01-15
@@ -30,7 +29,7 @@ def configured(name, text, **more):
 
 @pytest.fixture
 def store(tmp_path):
-    return TokenStore(tmp_path / "access", lambda: NOW)
+    return stored_tokens(tmp_path, lambda: NOW)
 
 
 def known(store, *tokens):
@@ -80,14 +79,15 @@ def test_a_stored_token_with_a_name_of_the_config_is_refused(store):
     assert "onetool tokens revoke ci" in refusal
 
 
-def test_while_the_file_is_refused_no_token_counts(store):
+def test_while_the_tokens_are_damaged_no_token_counts(store):
     text = store.add("anna")
     tokens = known(store, configured("ci", "x"))
-    store.file.chmod(0o644)
+    good = store._documents.read(DOCUMENT)
+    store._documents.write(DOCUMENT, b"damaged")
     assert tokens.find(token_digest(text)) is None
     assert "not known which tokens were revoked" in tokens.find(token_digest("x")).refusal
     assert needs_credential(HttpConfig(), store)
-    store.file.chmod(0o600)
+    store._documents.write(DOCUMENT, good)
     assert tokens.find(token_digest("x")).refusal is None
 
 
@@ -124,13 +124,6 @@ def test_revoked_tokens_of_the_config_open_nothing(store):
     assert not accepts_any(http, store)
 
 
-def test_only_a_projects_own_file_is_sealed(tmp_path, own_home, monkeypatch):
-    (tmp_path / "onetool.yaml").write_text("{}\n")
-    token_store(load_config(tmp_path / "onetool.yaml")).add("ci")
-    assert (tmp_path / "access_tokens" / "tokens.json").read_text().startswith("{")
-    assert not (own_home / ".onetool" / "tokens.key").exists()
-
-
 @pytest.mark.parametrize(
     ("seconds", "iso", "shown"),
     [
@@ -144,7 +137,7 @@ def test_times_in_words(seconds, iso, shown):
 
 
 def test_no_tool_gets_a_token_of_its_own_server_as_a_secret(tmp_path):
-    store = TokenStore(tmp_path / "access_tokens")
+    store = stored_tokens(tmp_path)
     secrets = {
         "OWN": "sesame-token-0123456789",
         "CI": "ci-token-0123456789",

@@ -3,10 +3,9 @@
 import time
 
 import pytest
+from document_places import stored_tokens
 
 from onetool.app import App
-from onetool.app.access import token_store
-from onetool.config import load_config
 from onetool.core.text import utc_text
 
 HASH = "sha256:" + "ab" * 32
@@ -66,25 +65,25 @@ def test_a_token_that_ends_soon(tmp_path, days, words):
 
 def test_a_name_that_is_stored_too_is_an_error_and_the_hash_is_not_shown(tmp_path):
     assert told(tmp_path, token(name="ci")) == []
-    store = token_store(load_config(tmp_path / "onetool.yaml"))
+    store = stored_tokens(tmp_path)
     store.add("ci")
     ((key, severity, message, _),) = told(tmp_path, token(name="ci"))
     assert (key, severity) == ("http.tokens[0].name", "error")
     assert HASH not in message
-    store.file.chmod(0o644)
+    (tmp_path / "state.db").chmod(0o602)
     ((key, severity, message, _),) = told(tmp_path, token(name="ci"))
-    assert (key, severity, "others can read or write it" in message) == ("http.tokens", "error", True)
+    assert (key, severity, "other users can write it" in message) == ("http.tokens", "error", True)
 
 
 def test_a_file_of_tokens_that_is_not_used_is_an_error_and_a_revoked_token_is_told(tmp_path):
     (tmp_path / "onetool.yaml").touch()
-    store = token_store(load_config(tmp_path / "onetool.yaml"))
+    store = stored_tokens(tmp_path)
     text = store.add("ci")
     assert told(tmp_path, "menu: run\n") == []
     store.revoke_hash(HASH, "old")
     assert [(one[1], one[2]) for one in told(tmp_path, token(name="old"))] == [
         ("warning", "old was revoked, and is refused")
     ]
-    store.file.chmod(0o644)
+    (tmp_path / "state.db").chmod(0o602)
     ((_, severity, message, _),) = told(tmp_path, "menu: run\n")
-    assert (severity, "others can read or write it" in message, text in message) == ("error", True, False)
+    assert (severity, "other users can write it" in message, text in message) == ("error", True, False)

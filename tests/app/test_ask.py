@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-import sys
 
 import pytest
 from ask.harness import KEY, Harness
 from ask.stand_in import Fails, Says, Wants
 from helpers import forever, session_text
+from sources.mcp_servers.harness import block_of
 
 from onetool.ask.errors import AskError
 from onetool.ask.events import CallEnded, CallStarted, Done, Started, Text
+from onetool.core.model_providers import PROVIDERS
 from onetool.sources.bundles.names import derived_id
 
 NOTES = """
@@ -334,7 +335,7 @@ def test_every_kind_of_tool_can_say_that_it_is_parallel(tmp_path):
     declared = {"description": "d", "type": "function", "handler": "h", "parameters": {"type": "object"}}
     declared["implementation"] = {"type": "mock", "mock_response": 1}
     bundle = {"type": "script", "scriptImpl": {"code": "1"}}
-    clock = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
+    clock = block_of("light_clock")
     config = {
         "tools": [{**declared, "name": "one", "parallel": True}, {**declared, "name": "two"}],
         "servers": {"clock": {**clock, "parallel": True}, "watch": clock},
@@ -346,8 +347,8 @@ def test_every_kind_of_tool_can_say_that_it_is_parallel(tmp_path):
             app.bundles.put_tool(kept["id"], slug, "1", bundle | more)
         app.catalog.wait_for_servers_sync()
         marks = {spec.name: spec.parallel for spec in app.tools()}
-        assert [marks[name] for name in ("one", "meet.wait", "mine.fast", "clock.convert_time")] == [True] * 4
-        assert [marks[name] for name in ("two", "meet.step", "mine.slow", "watch.convert_time")] == [False] * 4
+        assert [marks[name] for name in ("one", "meet.wait", "mine.fast", "clock.get_current_time")] == [True] * 4
+        assert [marks[name] for name in ("two", "meet.step", "mine.slow", "watch.get_current_time")] == [False] * 4
         assert marks["tools.echo"]  # it is pure
         (file,) = (tmp_path / "bundles").rglob("fast*.json")
         assert json.loads(file.read_text())["parallel"] is True
@@ -574,7 +575,7 @@ def test_the_persons_own_config_says_it(own_home, monkeypatch):
     assert keys_for(load_config(file), wanted)("OPENAI_API_KEY") == "mine-0123456789"
 
 
-@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini", "anthropic"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_session_goes_on_with_every_provider(tmp_path, provider):
     with Harness(tmp_path, provider="openai") as harness:
         harness.model.will(

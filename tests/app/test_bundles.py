@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from helpers import Checkpoint, until
+from helpers import BUILT_IN_TOOLS, Checkpoint, until
 from interfaces.http.matrix import ADDRESS
 from upstream import Reply, Upstream
 
@@ -314,7 +314,8 @@ def test_a_broken_file_is_told_and_the_others_are_served(app, tmp_path):
         assert other.health()["registry"]["status"] == "degraded"
 
 
-def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path):
+def test_who_stays_takes_in_what_is_edited_by_hand_and_tells(app, tmp_path, monkeypatch):
+    monkeypatch.setattr("onetool.app.bundles.EVERY", 0.05)
     bundle(app, say=ECHO)
     (file,) = tmp_path.glob("bundles/mine-*/tools/say@1.json")
     app.tools()
@@ -463,7 +464,7 @@ def test_only_what_is_ours_is_built_in(tmp_path):
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
     with App.open(tmp_path / "onetool.yaml") as app:
         slugs = [one["slug"] for one in app.bundles.tools((), [built_in_id("time")])[0]]
-    assert slugs == ["now"]
+    assert [f"time.{slug}" for slug in slugs] == [name for name in BUILT_IN_TOOLS if name.startswith("time.")]
 
 
 def test_the_loop_is_not_held_up_while_tools_are_loaded(app, monkeypatch):

@@ -390,9 +390,9 @@ def quick(monkeypatch):
     watchers = []
 
     class Quick(file_watcher.FileWatcher):
-        def __init__(self, paths, tell, since):
+        def __init__(self, *args, **options):
             self.looks = 0
-            super().__init__(paths, tell, every=0.03, since=since)
+            super().__init__(*args, **options)
             watchers.append(self)
 
         def _poll(self):
@@ -401,6 +401,7 @@ def quick(monkeypatch):
             return snapshot
 
     monkeypatch.setattr(file_watcher, "FileWatcher", Quick)
+    monkeypatch.setattr("onetool.app.reload.POLL_S", 0.03)
     return watchers
 
 

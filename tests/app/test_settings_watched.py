@@ -21,11 +21,12 @@ def quick(monkeypatch):
     made = []
 
     class Quick(file_watcher.FileWatcher):
-        def __init__(self, paths, on_change, since):
-            super().__init__(paths, on_change, every=0.02, since=since)
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
             made.append(self)
 
     monkeypatch.setattr(file_watcher, "FileWatcher", Quick)
+    monkeypatch.setattr("onetool.app.reload.POLL_S", 0.02)
     return made
 
 

@@ -5,7 +5,7 @@ import asyncio
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import ModelPrompt, ModelReply, TextDelta, ThoughtDelta, User
 from onetool.ask.model_client import ModelClient
-from onetool.ask.providers import ProviderRequest
+from onetool.ask.providers import ProviderRequest, adapter
 from onetool.http.client import HttpClient
 
 PATIENCE = 60
@@ -39,7 +39,7 @@ class FakeReader:
 class Fake:
     def __init__(self, name="openai", stream="events", base_url="https://own.example/v1", model="m0"):
         self.name, self.stream, self.base_url, self.model = name, stream, base_url, model
-        self.key = f"{name.upper()}_API_KEY"
+        self.rank = adapter(name).rank
         self.readers = []
 
     def headers(self, key):

@@ -9,8 +9,8 @@ from ask.stand_in import StandIn
 
 from onetool import App
 from onetool.ask.events import Answer, Event
+from onetool.core.model_providers import PROVIDER_KEYS
 
-KEYS = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 KEY = "sk-stand-in-0123456789"
 
 
@@ -31,7 +31,7 @@ class Harness:
         ask = {"provider": self._provider, "model": "stand-in", "base_url": self.model.urls[self._provider]}
         config = {"packs": [], "fs": {"roots": [str(self.folder)]}, "secrets": "secrets.yaml", **self._config}
         config["ask"] = {**ask, **self._config.get("ask", {})}
-        (self.folder / "secrets.yaml").write_text(yaml.safe_dump(dict.fromkeys(KEYS.values(), KEY)))
+        (self.folder / "secrets.yaml").write_text(yaml.safe_dump(dict.fromkeys(PROVIDER_KEYS, KEY)))
         (self.folder / "secrets.yaml").chmod(0o600)
         for name, code in self._packs.items():
             (self.folder / f"{name}.py").write_text(code)

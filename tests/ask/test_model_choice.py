@@ -13,6 +13,8 @@ from upstream import Reply, Upstream
 from onetool.ask import model_choice
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.model_choice import ModelChoice, choose_model, ollama_url
+from onetool.ask.providers import ranked_providers
+from onetool.core.model_providers import PROVIDERS
 from onetool.http.client import HttpClient
 
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
@@ -26,7 +28,7 @@ def upstream():
 
 @pytest.fixture
 def adapters(monkeypatch):
-    made = {name: Fake(name, base_url=f"https://{name}.example/v1", model=f"{name}-0") for name in model_choice.NAMES}
+    made = {name: Fake(name, base_url=f"https://{name}.example/v1", model=f"{name}-0") for name in PROVIDERS}
     made["ollama"] = Fake("ollama", "lines", "http://127.0.0.1:11434", None)
     monkeypatch.setattr(model_choice, "adapter", made.__getitem__)
     return made
@@ -102,7 +104,7 @@ def test_a_provider_that_is_none(refused):
     error = refused(provider="opnai")
     assert error.reason == "no_provider"
     assert "did you mean openai?" in str(error)
-    assert "openai, ollama, gemini, anthropic" in error.hints[0]
+    assert ", ".join(PROVIDERS) in error.hints[0]
 
 
 @pytest.mark.parametrize("base_url", [None, "https://openai.example/v1/"])
@@ -127,7 +129,7 @@ def test_a_base_url_that_is_none(refused):
 def test_there_is_nothing(refused):
     error = refused()
     assert error.reason == "no_provider"
-    assert f"no key for openai, anthropic, gemini, and no Ollama answers at {NOWHERE}" in str(error)
+    assert f"no key for {', '.join(ranked_providers())}, and no Ollama answers at {NOWHERE}" in str(error)
     ways = "\n".join(error.hints)
     assert len(error.hints) <= 4
     for way in ("onetool auth set openai", "anthropic", "gemini", "ollama serve", "base_url", "OLLAMA_HOST"):

@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, Call, Message, ModelPrompt, ModelReply, Result, Toolset, Usage, User
 from onetool.ask.model_client import ModelClient, Retrying
-from onetool.ask.providers import NAMES, adapter
+from onetool.ask.providers import adapter
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.spec import ToolSpec
 from onetool.http.client import HttpClient
 
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.skipif(not npm.is_installed(WANTED, FOLDER), reason=npm
 
 def fixtures() -> Iterator[dict[str, Any]]:
     """What the mock says to whom."""
-    for provider in NAMES:
+    for provider in PROVIDERS:
         name = TOOLS.names(provider).to_provider("weather.at")
         calls = [{"name": name, "arguments": json.dumps(args)} for args in CITIES]
         used = {"prompt_tokens": 40, "completion_tokens": 9, "total_tokens": 49}
@@ -118,7 +119,7 @@ def until(words: str, lines: Any) -> Iterator[str]:
             return
 
 
-@pytest.mark.parametrize("provider", NAMES)
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_there_and_back(provider: str, mock: Mock) -> None:
     for stream in (True, False):
         asked = User(text=f"Where is rain, {provider}?")
@@ -152,7 +153,7 @@ def check_understood(provider: str, messages: list[dict[str, Any]], calls: tuple
         assert [message["tool_call_id"] for message in messages[3:]] == ids
 
 
-@pytest.mark.parametrize("provider", NAMES)
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_goes_wrong(provider: str, mock: Mock) -> None:
     pauses: list[float] = []
 

@@ -11,6 +11,7 @@ from helpers import session_text
 from onetool.ask.messages import Assistant, User, UserCall
 from onetool.ask.prompts import without_abandoned
 from onetool.ask.sessions.markdown import markdown
+from onetool.core.model_providers import PROVIDERS
 
 PACK = f'''
 from asyncio import sleep
@@ -29,7 +30,7 @@ async def hangs() -> str:
 '''
 
 
-@pytest.fixture(params=["openai", "ollama", "gemini", "anthropic"])
+@pytest.fixture(params=PROVIDERS)
 def provider(request):
     return request.param
 

@@ -35,7 +35,7 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "page", "version": "1"}},
 }
-PAGES = ("/", "/docs")
+PAGES = ("/",)
 WHOLE = os.environ.get("ONETOOL_BROWSER") == "full"
 
 
@@ -138,7 +138,7 @@ def test_a_page_of_another_origin_gets_and_does_nothing(server, enemy, model):
     assert {one["path"] for one in came if one["status"] < 400} <= set(PAGES)
     assert {one["path"] for one in came if one["status"] == 403} >= {one["path"] for one in todo}
     assert landed.pop("/").endswith("OneTool")
-    assert landed == {"/docs": "OneTool REST API", "/openapi.json": "", "/tools/bundles": ""}
+    assert landed == {"/openapi.json": "", "/tools/bundles": ""}
     # A link leads to our own page, which then reads what it shows, and changes nothing.
     assert {("GET", path) for path in PAGES} <= {(one["method"], one["path"]) for one in read if one["status"] < 400}
     # What the enemy's page sent last may come late, and is refused.
@@ -148,7 +148,7 @@ def test_a_page_of_another_origin_gets_and_does_nothing(server, enemy, model):
 def follow_links(browser, enemy, host):
     """Where a click on a link of the page leads to: the titles."""
     titles = {}
-    for path in ("/", "/docs", "/openapi.json", "/tools/bundles"):
+    for path in ("/", "/openapi.json", "/tools/bundles"):
         with browser.page(f"http://localhost:{enemy}/hostile.html") as page:
             page.value(f"void (location.href = {json.dumps(host + path)})")
             titles[path] = page.title_at(host + path)

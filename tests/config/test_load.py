@@ -140,7 +140,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("run: {memory_mb: -5}\n", 1, "run.memory_mb", "must be at least 1", None),
         ("results: {ttl_s: .nan}\n", 1, "results.ttl_s", "expected a number, got the number nan", None),
         ("stats: {retention_days: 0}\n", 1, "stats.retention_days", "must be at least 1", None),
-        ("ask: {provider: gemni}\n", 1, "ask.provider", "expected openai, ollama", "did you mean gemini?"),
+        ("ask: {provider: gemni}\n", 1, "ask.provider", "expected anthropic, gemini", "did you mean gemini?"),
         ("ask: {max_steps: 0}\n", 1, "ask.max_steps", "must be at least 1", None),
         ("fs: {roots: .}\n", 1, "fs.roots", "expected a list, got the text '.'", "write a list of one: [value]"),
         ("packs: ['']\n", 1, "packs[0]", "this is no path", "write the name of a file or a folder"),

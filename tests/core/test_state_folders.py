@@ -18,23 +18,8 @@ from onetool.core.state_folders import (
     make_state_folder,
     mark_home,
 )
-from onetool.database.file_documents import FileDocuments
 from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.mcp_servers.server_log import ServerLog
-
-
-def write_document(folder: Path) -> None:
-    FileDocuments(folder).write("a", b"{}")
-
-
-def lock_document(folder: Path) -> None:
-    with FileDocuments(folder, lock="file").locked("a", 1.0):
-        pass
-
-
-def read_document(folder: Path) -> None:
-    (folder / "a.json").touch(0o600)
-    assert FileDocuments(folder).read("a") == b""
 
 
 def lock_folder(folder: Path) -> None:
@@ -46,7 +31,7 @@ def write_log(folder: Path) -> None:
     ServerLog("one", folder / "one.log", lambda text: text).note("hi")
 
 
-WRITERS = [write_document, lock_document, read_document, lock_folder, write_log]
+WRITERS = [lock_folder, write_log]
 
 
 @pytest.mark.attack("state")

@@ -1,19 +1,17 @@
-"""Documents behave the same in files and in PostgreSQL: locks, what is encrypted, what is known while it is away."""
+"""Documents behave the same in SQLite and in PostgreSQL: locks, what is encrypted, what is known while it is away."""
 
 import asyncio
-import os
-import stat
 import threading
 import time
 
 import pytest
 
-from onetool.core.state_folders import MARKER
-from onetool.database import DatabaseAwayError, database_documents
+from onetool.database import DatabaseAwayError
+from onetool.database import documents as documents_module
 from onetool.database.documents import Documents
 from onetool.database.encryption import Seal, SealError
-from onetool.database.file_documents import FileDocuments
 from onetool.database.postgres import Postgres
+from onetool.database.sqlite import SqliteDatabase
 
 SECRET = b"a secret that all replicas know, and nobody else"
 
@@ -25,11 +23,12 @@ def wait_until(condition, seconds=60):
         time.sleep(0.01)
 
 
-@pytest.fixture(params=["files", "postgres", "sealed"])
+@pytest.fixture(params=["sqlite", "postgres", "sealed"])
 def two(request, tmp_path):
     """The documents as two processes see them."""
-    if request.param == "files":
-        yield FileDocuments(tmp_path / "kept", lock="file"), FileDocuments(tmp_path / "kept", lock="file")
+    if request.param == "sqlite":
+        files = (SqliteDatabase(tmp_path / "state.db") for _ in range(2))
+        yield tuple(Documents(one, "things", None, "at once") for one in files)
         return
     database, other = request.getfixturevalue("database"), Postgres(request.getfixturevalue("database_url"))
     seal = Seal(lambda: [SECRET]) if request.param == "sealed" else None
@@ -143,20 +142,25 @@ def test_who_is_cancelled_while_it_waits_holds_nothing(two, waits):
         pass
 
 
-# Files alone
+# SQLite alone
 
 
-def test_files_have_one_lock_for_their_folder_or_one_each(tmp_path):
-    one = FileDocuments(tmp_path / "kept")
-    with one.locked("a", 1) as held, pytest.raises(TimeoutError), FileDocuments(tmp_path / "kept").locked("b", 0.05):
-        held.write(b"1")
-    assert sorted(os.listdir(tmp_path / "kept")) == [".gitignore", ".lock", MARKER]
-    each = FileDocuments(tmp_path / "each", ".x.json", lock="file", guard="any")
-    with each.locked("a", 1) as held:
-        held.write(b"1")
-    assert sorted(os.listdir(tmp_path / "each")) == [".a.x.json.lock", ".gitignore", MARKER, "a.x.json"]
-    assert stat.S_IMODE((tmp_path / "each" / "a.x.json").stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "each").stat().st_mode) == 0o700
+def test_a_change_that_was_committed_before_is_seen_at_once(tmp_path):
+    one, other = (Documents(SqliteDatabase(tmp_path / "state.db"), "things") for _ in range(2))
+    for number in range(5):
+        version = one.write("a", b"%d" % number)
+        assert (other.version("a") == version) or number == 0  # what was never asked for is not known
+        assert other.read("a") == b"%d" % number
+    one.delete("a")
+    assert (other.version("a"), other.read("a")) == (None, None)
+
+
+def test_a_change_of_something_else_reads_no_body_again(tmp_path):
+    one, other = (Documents(SqliteDatabase(tmp_path / "state.db"), "things") for _ in range(2))
+    one.write("a", b"1")
+    body = other.load("a").body
+    one.write("b", b"2")
+    assert other.load("a").body is body
 
 
 # PostgreSQL alone
@@ -206,13 +210,13 @@ def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
 
 
 def test_a_question_that_is_asked_once_starts_no_listener(database, database_url, monkeypatch):
-    monkeypatch.setattr(database_documents, "FRESH_S", float("inf"))
+    monkeypatch.setattr(documents_module, "FRESH_S", float("inf"))
     documents, other = Documents(database, "things"), Postgres(database_url)
     documents.write("a", b"1")
     fresh = Documents(other, "things")
     assert (fresh.read("a"), fresh.read("a"), other._listener) == (b"1", b"1", None)
     documents.write("a", b"2")
-    monkeypatch.setattr(database_documents, "FRESH_S", 0.0)
+    monkeypatch.setattr(documents_module, "FRESH_S", 0.0)
     assert fresh.version("a") != fresh.version("a")  # not known any more
     assert fresh.read("a") == b"2"
     assert other._listener is not None

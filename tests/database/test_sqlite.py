@@ -46,7 +46,7 @@ def names(database):
 
 def test_reading_makes_nothing(opened, file):
     database = opened()
-    assert (names(database), database.was_damaged, database.size) == ([], False, 0)
+    assert (names(database), database.has_lost, database.size) == ([], False, 0)
     database.stamp()
     database.shrink()
     assert not os.listdir(file.parent)
@@ -211,7 +211,7 @@ def test_a_damaged_file_is_set_aside(opened, file, damage):
     with pytest.raises(DamagedDatabaseError, match=r"is damaged .* it was set aside"):
         names(opened())
     again = opened()
-    assert (names(again), again.was_damaged) == (["damaged"], True)
+    assert (names(again), again.has_lost) == (["damaged"], True)
     again.write(put("two"))
     assert len(list(file.parent.glob("state.db.damaged-*"))) == 1
 

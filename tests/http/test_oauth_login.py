@@ -14,13 +14,14 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import psycopg
 import pytest
+from document_places import KeptLogin, in_home
 from helpers import cli, start, until, until_async
 from mcp.shared.auth import OAuthClientInformationFull
 from postgres import database_url, postgres
 from sources.mcp_servers.authority import Authority, browser, visit
 
 from onetool import App, ToolCall
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import Documents
 from onetool.http.errors import AuthError
 from onetool.http.login import StoredLogin, forget
 from onetool.http.oauth_login import log_in
@@ -112,8 +113,11 @@ class Harness:
         return [asyncio.run(log_in(one.login, "vault", one.origins, print, browse, **more)) for one in found]
 
     def file(self):
-        (file,) = self.app.config.home.glob("servers/bundle.*.auth.json")
-        return file
+        (key,) = self.logins().keys()
+        return KeptLogin(self.logins(), key)
+
+    def logins(self):
+        return in_home(self.app.config.home, "logins")
 
     def refreshes(self):
         return [kind for kind, _ in self.authority.requests].count("refresh_token")
@@ -156,8 +160,7 @@ def test_a_person_logs_in_on_the_command_line(harness):
     for name in ("vault.peek", "vault.look_again"):
         result = harness.call(name)
         assert result.data == {"gold": 1, "sent": "***"}
-    assert harness.file().stat().st_mode & 0o777 == 0o600
-    assert harness.file().parent.stat().st_mode & 0o777 == 0o700
+    assert (harness.app.config.home / "state.db").stat().st_mode & 0o777 == 0o600
 
     again = cli("bundles", "logout", *place, cwd=harness.config.parent)
     assert again.returncode == 0
@@ -172,8 +175,8 @@ def test_what_is_kept_of_a_login_is_not_shown():
 @pytest.mark.parametrize("change", ["edited", "removed", "secret"])
 def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(harness, change):
     harness.log_in()
-    other = harness.file().with_name(f"bundle.{harness.bundle}-x-{'0' * 16}.auth.json")  # of a bundle with a longer id
-    other.write_text("{}")
+    other = f"bundle.{harness.bundle}-x-{'0' * 16}"  # of a bundle with a longer id
+    harness.logins().write(other, b"{}")
     for slug in ("peek", "look-again"):
         harness.app.bundles.delete_tool(harness.bundle, slug, "1")
     if change != "removed":
@@ -182,7 +185,7 @@ def test_a_bundle_forgets_also_the_logins_that_no_tool_needs_any_more(harness, c
     command = ["bundles", "logout", "vault", "--config", str(harness.config)]
     done = cli(*command, cwd=harness.config.parent)
     assert (done.returncode, done.stderr) == (0, "The login for vault is forgotten.\n")
-    assert harness.file() == other
+    assert harness.logins().keys() == [other]
     again = cli(*command, cwd=harness.config.parent)
     assert again.returncode == 1
     assert "there is no login for vault" in again.stderr
@@ -211,10 +214,8 @@ def test_a_refresh_is_kept_also_when_its_call_has_ended(harness, ends, monkeypat
     harness.authority.expire_everything()
     harness.authority.slow = 1.0
     fsyncs = []
-    write = FileDocuments.write
-    monkeypatch.setattr(
-        FileDocuments, "write", lambda *args: (fsyncs.append(threading.current_thread()), write(*args))[1]
-    )
+    write = Documents.write
+    monkeypatch.setattr(Documents, "write", lambda *args: (fsyncs.append(threading.current_thread()), write(*args))[1])
 
     async def given_up():
         limit = 0.5 if ends == "timeout" else None
@@ -299,7 +300,7 @@ def test_an_answer_of_another_issuer_is_refused(harness, issuer):
     with pytest.raises(AuthError, match=r"is of https://evil\.example\.com, and not of"):
         harness.log_in("vault/named", answering(f"&iss={said}"))
     assert [kind for kind, _ in harness.authority.requests] == []
-    assert not list(harness.app.config.home.glob("servers/bundle.*.auth.json"))
+    assert harness.logins().keys() == []
 
 
 def test_an_answer_of_the_right_issuer_is_taken(harness):
@@ -385,7 +386,7 @@ def test_replicas_refresh_a_rotating_token_once_and_all_go_on(replicas, database
     with psycopg.connect(database_url) as connection:
         ((body,),) = connection.execute("SELECT body FROM documents WHERE kind = 'logins'").fetchall()
     assert not any(secret.encode() in body for secret in harness.authority.secrets)
-    assert not list(tmp_path.rglob("*.auth.json"))
+    assert not list(tmp_path.rglob("state.db"))
     logins = harness.app.runtime.documents("logins")
     assert [forget(logins, name) for name in logins.keys()] == [True]  # noqa: SIM118 - no dict
     until(lambda: not asyncio.run(other.call(ToolCall("1", "vault.peek", {}))).ok)

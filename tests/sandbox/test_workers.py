@@ -249,7 +249,7 @@ def test_a_worker_that_says_nothing_can_be_killed(stand_in, tmp_path):
     stand_in("""
         time.sleep(60) if kind == FEED else say(OK)
     """)
-    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {timeout_s: 1}\n")
+    (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {timeout_s: 0.1}\n")
     with App.open(tmp_path / "onetool.yaml") as app:
         assert app.run_sync("1 + 1").error.reason == "timeout"
 

@@ -1,6 +1,4 @@
-"""Tokens that are stored: only their hashes, by many processes at once, and never by a file that somebody else could
-have written.
-"""
+"""Tokens that are stored: only their hashes, by many processes at once, and closed after they are lost."""
 
 import json
 import os
@@ -10,34 +8,29 @@ import subprocess
 import sys
 import time
 from threading import Thread
-from timeit import timeit
 
 import pytest
-from document_places import places
+from document_places import database, database_url, in_home, places, postgres, stored_tokens
 from helpers import until
 
 from onetool.core.principal import Principal, Rate
-from onetool.database import DatabaseAwayError, documents
+from onetool.database import DatabaseAwayError
+from onetool.database import documents as documents_module
 from onetool.services.access_tokens import (
     DOCUMENT,
+    MARKER,
     PREFIX,
-    TokenFileError,
     TokenNameError,
     TokenStore,
+    TokenStoreError,
     token_digest,
     token_hash,
 )
 from onetool.services.request_rates import MOST_PRINCIPALS, PARTS, RequestRates
 
-__all__ = ["places"]
+__all__ = ["database", "database_url", "places", "postgres"]
 
 HASH = "sha256:" + "ab" * 32
-
-
-def written(file):
-    """What differs where somebody has written the file: not when it was read."""
-    found = os.stat(file, follow_symlinks=False)
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
 
 
 class Clock:
@@ -55,12 +48,12 @@ def clock():
 
 @pytest.fixture
 def store(tmp_path, clock):
-    return TokenStore(tmp_path / "access", clock)
+    return stored_tokens(tmp_path, clock)
 
 
 @pytest.fixture
 def two(places, clock):
-    """The tokens of a folder, then of a database, as two processes have them."""
+    """The tokens of SQLite, then of PostgreSQL, as two processes have them."""
     return TokenStore(places("tokens"), clock), TokenStore(places("tokens"), clock)
 
 
@@ -81,14 +74,12 @@ def test_a_token_is_found_by_its_digest_and_says_what_it_may(two, clock):
     assert other.find(token_digest(text)) == token
 
 
-def test_the_file_holds_hashes_and_is_for_its_owner_alone(store):
+def test_the_database_holds_hashes_and_is_for_its_owner_alone(store, tmp_path):
     text = store.add("ci")
-    file = store.file.read_text()
-    assert text not in file
-    assert text.removeprefix(PREFIX) not in file
-    assert stat.S_IMODE(store.file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(store.file.parent.stat().st_mode) == 0o700
-    assert (store.file.parent / ".gitignore").read_text() == "*\n"
+    for file in (file for file in tmp_path.iterdir() if file.is_file()):
+        assert text.removeprefix(PREFIX).encode() not in file.read_bytes()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert (tmp_path / MARKER).exists()
     assert "ab" * 8 not in repr(store.list())
     assert store.list()[0].hash not in repr(store.list())
 
@@ -104,14 +95,14 @@ def test_two_tokens_never_have_one_name(two):
 
 
 def test_revoking_counts_in_every_store(two, clock):
-    """At once in the processes of a folder. Other replicas are told, and look each second."""
+    """At once in the processes of a machine. Other replicas are told, and look each second."""
     store, other = two
     text = store.add("ci")
     digest = token_digest(text)
     assert other.find(digest)
     store.revoke("ci")
     assert (store.find(digest), store.is_revoked(digest)) == (None, True)
-    if other.file is None:
+    if other._documents.is_shared:
         until(lambda: other.is_revoked(digest))
     assert (other.find(digest), other.is_revoked(digest)) == (None, True)
     assert (other.revocation(digest).name, other.revocation(digest).at) == ("ci", clock.now)
@@ -169,7 +160,7 @@ def test_revoking_the_last_token_opens_no_door(two):
 
 
 def deleted(store):
-    """Somebody deletes the file, or the row."""
+    """Somebody deletes the row."""
     store._documents.delete(DOCUMENT)
 
 
@@ -182,7 +173,7 @@ def test_deleting_all_tokens_opens_no_running_server(two):
     assert (store.guards, other.guards, store.list()) == (True, True, ())
     anew = TokenStore(other._documents, memory=other.memory)  # after a reload
     assert anew.guards
-    assert not TokenStore(other._documents).guards  # after a restart, on one machine
+    assert not TokenStore(other._documents).guards  # after a restart, without a marker
     assert TokenStore(other._documents, is_closed=True).guards
 
 
@@ -201,146 +192,136 @@ def test_what_was_seen_revoked_stays_so_when_the_row_is_gone_or_an_older_one(two
     assert (other.find(token_digest(text)), other.is_revoked(token_digest(text))) == (None, True)
 
 
-# Files that do not count
+# What does not count
 
 
-def others_read(file):
-    file.chmod(0o640)
+def newer(body):
+    return json.dumps({**json.loads(body), "version": 2}).encode()
 
 
-def others_write(file):
-    file.chmod(0o602)
-
-
-def link(file):
-    file.rename(file.with_name("real"))
-    file.symlink_to(file.with_name("real"))
-
-
-def folder(file):
-    file.unlink()
-    file.mkdir(0o700)
-
-
-def cut(file):
-    file.write_bytes(file.read_bytes()[:-7])
-
-
-def empty(file):
-    file.write_bytes(b"")
-
-
-def newer(file):
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 2}))
-
-
-def short_hash(file):
-    content = json.loads(file.read_text())
+def short_hash(body):
+    content = json.loads(body)
     content["tokens"][0]["hash"] = "sha256:"
-    file.write_text(json.dumps(content))
+    return json.dumps(content).encode()
 
 
-def another_role(file):
-    content = json.loads(file.read_text())
-    content["tokens"][0]["role"] = "root"
-    file.write_text(json.dumps(content))
+def another_role(body):
+    return body.replace(b'"admin"', b'"root"')
 
 
-def deep(file):
-    file.write_text("[" * 100_000)
+DAMAGES = {
+    "cut": lambda body: body[:-7],
+    "empty": lambda body: b"",
+    "newer": newer,
+    "short_hash": short_hash,
+    "another_role": another_role,
+    "deep": lambda body: b"[" * 100_000,
+}
 
 
-DAMAGES = [others_read, others_write, link, folder, cut, empty, newer, short_hash, another_role, deep]
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_file_that_does_not_count_lets_nobody_in_and_says_so(damage, store, caplog):
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_document_that_does_not_count_lets_nobody_in_and_says_so(damage, store, caplog):
     text = store.add("ci", "admin")
     assert store.find(token_digest(text))
-    damage(store.file)
-    before = written(store.file)
+    good = store._documents.read(DOCUMENT)
+    bad = DAMAGES[damage](good)
+    store._documents.write(DOCUMENT, bad)
     for _ in range(3):
         assert store.find(token_digest(text)) is None
     assert store.find(bytes(32)) is None
-    assert len([record for record in caplog.records if str(store.file) in record.getMessage()]) == 1
-    assert str(store.file) in store.problem
+    assert len([record for record in caplog.records if store.place in record.getMessage()]) == 1
+    assert store.place in store.problem
     assert store.guards  # who shows nothing is not let in, either
     for ask in (store.list, lambda: store.named("ci"), lambda: store.add("x"), lambda: store.revoke("ci")):
-        with pytest.raises(TokenFileError, match="is not used, because"):
+        with pytest.raises(TokenStoreError, match="damaged, or a newer version"):
             ask()
-    assert written(store.file) == before
+    assert store._documents.read(DOCUMENT) == bad
     assert token_hash(text)[10:] not in caplog.text
+    store._documents.write(DOCUMENT, good)  # mended
+    assert (store.find(token_digest(text)).name, store.problem) == ("ci", None)
 
 
-def test_a_file_that_is_mended_counts_again(store):
-    text = store.add("ci")
-    store.file.chmod(0o644)
-    assert store.find(token_digest(text)) is None
-    assert "chmod 600" in store.problem
-    store.file.chmod(0o600)
-    assert store.find(token_digest(text))
-    assert store.problem is None
+@pytest.mark.parametrize("how", ["link", "others_write", "somebody_else"])
+def test_a_database_that_others_could_have_written_lets_nobody_in(how, tmp_path):
+    stored_tokens(tmp_path).add("ci")
+    file = tmp_path / "state.db"
+    if how == "link":
+        file.rename(tmp_path / "real.db")
+        file.symlink_to(tmp_path / "real.db")
+    elif how == "others_write":
+        file.chmod(0o602)
+    elif os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    else:
+        os.chown(file, 12345, -1)
+    store = stored_tokens(tmp_path)
+    assert "is not used" in store.problem
+    assert store.guards
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_somebody_else_does_not_count(store):
-    text = store.add("ci")
-    os.chown(store.file, 12345, -1)
-    assert store.find(token_digest(text)) is None
-    assert "belongs to somebody else" in store.problem
-
-
-@pytest.mark.parametrize("how", ["draft", "lock", "folder"])
+@pytest.mark.parametrize("how", ["disk", "lock", "marker"])
 def test_what_cant_be_written_changes_nothing_and_is_told(how, store, monkeypatch, tmp_path):
     text = store.add("ci")
-    before = store.file.read_bytes()
-
-    def refuse(*_args, **_more):
-        raise OSError(28, "No space left on device")
-
-    if how == "draft":
-        monkeypatch.setattr(documents, "draft_of", refuse)
+    if how == "disk":
+        monkeypatch.setattr(documents_module, "write_row", refuse)
     elif how == "lock":
-        monkeypatch.setattr(documents.flock, "wait", lambda *_: False)
+        monkeypatch.setattr("onetool.core.flock.take", lambda *_, **__: False)
+        monkeypatch.setattr("onetool.services.access_tokens.MAX_WAIT_S", 0.05)
     else:
-        store.file.parent.rename(tmp_path / "moved")
-        store.file.parent.symlink_to(tmp_path / "moved")
+        monkeypatch.setattr("onetool.services.access_tokens.sync_folder", refuse)
     for act in (lambda: store.add("x"), lambda: store.revoke("ci"), lambda: store.revoke_hash(HASH, "y")):
-        with pytest.raises(TokenFileError, match=r"can't be written \(.+\): nothing was changed"):
+        if how == "marker":
+            (tmp_path / MARKER).unlink(missing_ok=True)
+        with pytest.raises(TokenStoreError, match=r"can't be stored \(.+\): nothing was changed"):
             act()
-    assert store.file.read_bytes() == before
-    assert store.find(token_digest(text))
+    monkeypatch.undo()
+    assert stored_tokens(tmp_path).find(token_digest(text))
+    assert [token.name for token in stored_tokens(tmp_path).list()] == ["ci"]
 
 
-# A project's folder
+def refuse(*_args, **_more):
+    raise OSError(28, "No space left on device")
 
 
-def test_a_file_that_came_with_a_project_does_not_count(tmp_path):
-    theirs = TokenStore(tmp_path / "theirs", key_file=tmp_path / "home" / "tokens.key")
-    text = theirs.add("evil", "admin")
-    plain = TokenStore(tmp_path / "plain")
-    also = plain.add("evil", "admin")
-    for file, shown in ((theirs.file, text), (plain.file, also)):
-        mine = TokenStore(tmp_path / "mine", key_file=tmp_path / "me" / "tokens.key")
-        mine.file.parent.mkdir(exist_ok=True)
-        mine.file.write_bytes(file.read_bytes())
-        mine.file.chmod(0o600)
-        for _ in range(2):  # without a key, and with one
-            assert mine.find(token_digest(shown)) is None
-            assert "was not written by `onetool tokens` of this user" in mine.problem
-            TokenStore(tmp_path / "elsewhere", key_file=tmp_path / "me" / "tokens.key").add(os.urandom(4).hex())
-            mine.file.touch()
-    assert theirs.find(token_digest(text)).name == "evil"
+# After a loss
 
 
-def test_the_key_of_projects_is_one_and_private(tmp_path):
-    key = tmp_path / "me" / "tokens.key"
-    for name in ("a", "b"):
-        store = TokenStore(tmp_path / name, key_file=key)
-        assert store.find(token_digest(store.add("ci")))
-        assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    key.chmod(0o644)
-    assert TokenStore(tmp_path / "a", key_file=key).problem.startswith(str(key))
+def test_a_database_that_is_deleted_opens_no_server(store, tmp_path):
+    text = store.add("ci")
+    for file in tmp_path.glob("state.db*"):
+        file.unlink()
+    assert (store.find(token_digest(text)), store.guards) == (None, True)
+    started = stored_tokens(tmp_path)
+    assert (started.find(token_digest(text)), started.guards, started.list()) == (None, True, ())
+    assert started.find(token_digest(started.add("ci")))
+
+
+def test_a_damaged_database_is_set_aside_and_opens_no_server(tmp_path, caplog):
+    text = stored_tokens(tmp_path).add("ci")
+    for file in tmp_path.glob("state.db-*"):
+        file.unlink()
+    (tmp_path / "state.db").write_bytes(b"garbage" * 1000)
+    store = stored_tokens(tmp_path)
+    assert (store.find(token_digest(text)), store.guards) == (None, True)
+    assert "is damaged" in caplog.text
+    assert list(tmp_path.glob("state.db.damaged-*"))
+    started = stored_tokens(tmp_path)
+    assert (started.find(token_digest(text)), started.guards) == (None, True)
+    assert in_home(tmp_path, "servers").has_lost
+
+
+def test_the_marker_is_there_before_the_first_token(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(documents_module, "write_row", refuse)
+    with pytest.raises(TokenStoreError):
+        store.add("ci")
+    assert (tmp_path / MARKER).exists()
+    assert stored_tokens(tmp_path).guards
+
+
+def test_reading_makes_nothing(tmp_path):
+    store = stored_tokens(tmp_path / "home")
+    assert (store.guards, store.find(bytes(32)), store.list()) == (False, None, ())
+    assert not (tmp_path / "home").exists()
 
 
 # Many at once, and killed ones
@@ -349,8 +330,11 @@ def test_the_key_of_projects_is_one_and_private(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
+from onetool.database.documents import Documents
+from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import TokenStore
-store = TokenStore(Path(sys.argv[1]))
+home = Path(sys.argv[1])
+store = TokenStore(Documents(SqliteDatabase(home / "state.db", makes_folder=True), "tokens"), home=home)
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(int(sys.argv[3])):
@@ -368,22 +352,22 @@ def writer(folder, name, most):
 
 
 def test_processes_that_add_at_once_lose_nothing(tmp_path):
-    processes = [writer(tmp_path / "access", name, 20) for name in ("a", "b", "c")]
+    processes = [writer(tmp_path, name, 5) for name in "abcdefgh"]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
     texts = [line.strip() for process in processes for line in process.communicate()[0].splitlines()]
-    store = TokenStore(tmp_path / "access")
-    assert len(texts) == len(store.list()) == 60
+    store = stored_tokens(tmp_path)
+    assert len(texts) == len(store.list()) == 40
     assert all(store.find(token_digest(text)) for text in texts)
 
 
-def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path):
+def test_a_writer_that_is_killed_loses_nothing_that_it_has_told(tmp_path):
     told = []
     for round in range(5):
-        process = writer(tmp_path / "access", f"r{round}", 10_000)
+        process = writer(tmp_path, f"r{round}", 10_000)
         assert process.stdout.readline() == "ready\n"
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -391,18 +375,25 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path):
             told.append(process.stdout.readline().strip())
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    store = TokenStore(tmp_path / "access")
+    store = stored_tokens(tmp_path)
     assert all(store.find(token_digest(text)) for text in told)
     assert store.find(token_digest(store.add("after")))  # the lock ended with its holder
 
 
-def test_a_question_costs_a_stat_and_no_more(store, monkeypatch):
-    digests = [token_digest(store.add(f"t{number}")) for number in range(50)]
+def test_a_question_reads_the_document_only_after_a_change(store, monkeypatch):
+    digests = [token_digest(store.add(f"t{number}")) for number in range(5)]
     assert store.find(digests[0])
-    monkeypatch.setattr(documents, "read_private", None)  # who reads the file fails
+    monkeypatch.setattr(documents_module, "read_row", None)  # who reads it fails
     assert all(store.find(digest) for digest in digests)
     assert store.find(bytes(32)) is None
-    print(f"{timeit(lambda: store.find(digests[25]), number=20_000) / 20_000 * 1e6:.2f} µs")
+
+
+def test_the_document_is_not_decoded_again_after_other_changes(store, tmp_path, monkeypatch):
+    digest = token_digest(store.add("ci"))
+    assert store.find(digest)
+    in_home(tmp_path, "servers").write("other", b"{}")
+    monkeypatch.setattr("onetool.services.access_tokens.read_tokens", None)
+    assert store.find(digest)
 
 
 # Rates
@@ -465,23 +456,7 @@ def test_another_rate_begins_anew_and_memory_is_bounded(clock):
 
 def test_clocks_are_real_where_none_is_given(tmp_path):
     before = time.time()
-    store = TokenStore(tmp_path / "access")
+    store = stored_tokens(tmp_path)
     store.add("ci")
     assert before - 1 < store.named("ci").created < time.time() + 1
     assert RequestRates().check(caller(1, 60)) is None
-
-
-def test_tokens_of_before_keep_a_server_closed_and_let_nobody_in(tmp_path):
-    former = TokenStore(tmp_path / "former")
-    store = TokenStore(tmp_path / "now", former=former)
-    assert not store.guards
-    text = former.add("ci")
-    assert store.guards
-    assert store.find(token_digest(text)) is None
-
-
-def test_a_sealed_file_elsewhere_is_not_called_damaged(tmp_path):
-    sealed = TokenStore(tmp_path / "tokens", key_file=tmp_path / "key")
-    sealed.add("ci")
-    with pytest.raises(TokenFileError, match="sealed for the folder of a project"):
-        TokenStore(tmp_path / "tokens").list()

@@ -258,7 +258,7 @@ for turn in range(rounds):
 
 def test_writers_of_several_processes(folder: Path) -> None:
     """All begin at once, also with making the folder and the file."""
-    count, rounds = 4, 300
+    count, rounds = 4, 100
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, str(folder), str(number), str(rounds)],

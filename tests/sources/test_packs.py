@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from helpers import CHECKPOINTS, run
+from helpers import BUILT_IN_PACKS, CHECKPOINTS, run
 
 from onetool import App
 from onetool.sources.packs import PackSource
@@ -27,7 +27,7 @@ def load(*paths):
 
 
 def names(catalogue):
-    return [spec.name for spec in catalogue.tools if spec.pack not in ("time", "tools", "shell", "fs")]
+    return [spec.name for spec in catalogue.tools if spec.pack not in BUILT_IN_PACKS]
 
 
 def test_a_pack_is_named_by_its_file_or_by_itself(folder):

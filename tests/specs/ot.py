@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from sources.mcp_servers.harness import PYTHON, SCRIPTS
+from sources.mcp_servers.harness import block_of
 
 from onetool import App
 
@@ -170,8 +170,7 @@ class Agent:
 
 def script(name, *args, **env):
     """The block of a server that is one of our scripts."""
-    command, *before = PYTHON
-    return {"command": command, "args": [*before, str(SCRIPTS / f"{name}.py"), *map(str, args)], "env": env}
+    return block_of(name, *args, env=env)
 
 
 def github(folder, *tools):

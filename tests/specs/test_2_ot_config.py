@@ -1,7 +1,7 @@
 """2-ot-pack.md: one test for each scenario of `ot.config`, named after it."""
 
 import yaml
-from specs.ot import Agent, clock
+from specs.ot import Agent, script
 
 SHOWN = """
 aliases: {ws: brave.web_search, alias_f: demo.foo}
@@ -17,7 +17,7 @@ def test_show_config(tmp_path):
             "foon": {"description": "Get foo() for n items", "body": "demo.foo()"},
             "barn": {"description": "Get bar() for n items", "body": "demo.bar()"},
         },
-        "servers": {"proxy_package_version": clock()},
+        "servers": {"proxy_package_version": script("light_clock")},
     }
     with Agent(tmp_path, packs=["brave", "demo"], **config) as agent:
         told = agent.value("ot.config()")

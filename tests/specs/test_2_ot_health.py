@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from specs.ot import Agent, clock
+from specs.ot import Agent, clock, script
 
 import onetool
 
@@ -47,7 +47,7 @@ def test_disconnected_server(with_servers):
 
 
 def test_one_server_that_is_not_connected_degrades_all(with_servers):
-    servers = {"proxy_package_version": clock(), "gone": {"command": "no-such-command-anywhere"}}
+    servers = {"proxy_package_version": script("light_clock"), "gone": {"command": "no-such-command-anywhere"}}
     proxy = with_servers(servers).value("ot.health()")["proxy"]
     assert proxy["servers"] == {"proxy_package_version": "connected", "gone": "disconnected"}
     assert (proxy["status"], proxy["server_count"]) == ("degraded", 2)

@@ -1,7 +1,7 @@
 """2-ot-pack.md: one test for each scenario of `ot.packs`, named after it."""
 
 import pytest
-from helpers import definition
+from helpers import BUILT_IN_PACKS, definition
 from specs.ot import Agent, github
 
 INSTRUCTIONS = "Read before you write.\nRows start at 1."
@@ -24,7 +24,7 @@ def agent(tmp_path):
 
 def test_list_all_packs(agent):
     packs = {pack["name"]: pack for pack in agent.value("ot.packs()")}
-    assert {"ot", "fs", "time", "tools", "shell", "brave", "excel", "github", "config"} == packs.keys()
+    assert {*BUILT_IN_PACKS, "brave", "excel", "github", "config"} == packs.keys()
     assert agent.value("ot.packs()") == agent.value('ot.packs(info="min")')
 
 

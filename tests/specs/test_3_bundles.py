@@ -11,7 +11,7 @@ from io import BytesIO
 from zipfile import ZipFile
 
 import pytest
-from helpers import until
+from helpers import BUILT_IN_PACKS, until
 from interfaces.mcp.peers import HttpPeer
 from specs.rest import ADD, PACK, TOKEN, Api, place
 from upstream import CLOSE
@@ -358,7 +358,7 @@ def test_go_is_another_word_for_python_and_given_back_as_it_was_stored(api):
 def test_built_in_bundles_can_only_be_switched(api):
     read_only = [one for one in api.ask("GET", "/bundles", pageSize=1000).json["bundles"] if one["isBuiltIn"]]
     built_in = [one for one in read_only if "source" not in one]
-    assert {one["slug"] for one in built_in} == {"ot", "time", "tools", "shell", "fs"}
+    assert {one["slug"] for one in built_in} == BUILT_IN_PACKS
     (time_,) = [one for one in built_in if one["slug"] == "time"]
     assert UUID7.fullmatch(time_["id"])
     url = f"/bundles/{time_['id']}"

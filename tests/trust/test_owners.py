@@ -8,6 +8,7 @@ from time import time
 
 import pytest
 from click.testing import CliRunner
+from document_places import in_home
 from helpers import cli, trusted
 
 from onetool.app import App
@@ -15,8 +16,8 @@ from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import find
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import is_writable_by_others
+from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
-from onetool.http.login import login_documents
 from onetool.interfaces.cli.init import init
 from onetool.interfaces.cli.person import LineEditor
 from onetool.services.results import NotStoredError
@@ -338,7 +339,9 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
     """Also one that was put there after we have looked."""
     victim = tmp_path / ".bashrc"
     victim.write_text("mine\n")
-    for name in ("e.log", "state.db", "run_history", ".e.auth.json.lock"):
+    logins = in_home(tmp_path, "logins")
+    lock = logins._database.lock("logins/e")._path.name
+    for name in ("e.log", "state.db", "run_history", lock):
         (tmp_path / name).symlink_to(victim)
     journal = ServerLog("e", tmp_path / "e.log", lambda text: text)
     journal.note("evil")
@@ -348,7 +351,7 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
     monkeypatch.setattr(editor, "is_live", True)
     editor.keep("evil")
     editor.save()
-    with pytest.raises(OSError, match="symbolic links"), login_documents(tmp_path).locked("e", 1.0):
+    with pytest.raises(DatabaseError, match="symbolic links"), logins.locked("e", 1.0):
         pass
     assert victim.read_text() == "mine\n"
 

@@ -15,20 +15,20 @@ pytestmark = pytest.mark.attack("cloned repositories")
 
 WAITS = "run onetool trust"
 STRANGER = 12345
-SERVER = """\
+WIRE = Path(__file__).parents[1] / "sources" / "mcp_servers" / "nasty"
+SERVER = f"""\
 import sys
-from pathlib import Path
-{more}
-from mcp.server.mcpserver import MCPServer
+{{more}}
+sys.path.append({str(WIRE)!r})
+from wire import Server, text, tool
 
-server = MCPServer("s")
+class Who(Server):
+    tools = [tool("who")]
 
-@server.tool()
-def who() -> str:
-    "Tell which file runs."
-    return {answer}
+    def call(self, name, args, call):
+        return text({{answer}})
 
-server.run()
+Who().run()
 """
 SCRIPT = "#!/bin/sh\necho started >> {flag}\n"
 
@@ -419,17 +419,27 @@ SPELLINGS = [
 ]
 
 
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder, outside of the project, with the module `own_server`."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "own_server.py").write_text(SERVER.format(more="", answer="'own'"))
+    return str(folder)
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=" ".join)
-def test_a_module_that_appears_in_the_project_is_not_run(spelling, clone):
-    command, *args = (word.format(name="mcp_server_time") for word in spelling)
-    clone.write(servers={"s": {"command": command, "args": args, "env": {"PYTHONSAFEPATH": ""}}})
+def test_a_module_that_appears_in_the_project_is_not_run(spelling, clone, elsewhere):
+    command, *args = (word.format(name="own_server") for word in spelling)
+    env = {"PYTHONSAFEPATH": "", "PYTHONPATH": elsewhere}
+    clone.write(servers={"s": {"command": command, "args": args, "env": env}})
     search = [Path(sys.executable).parent]
     clone.trust(search=search)
-    (clone.folder / "mcp_server_time").mkdir()
-    for file in ("mcp_server_time/__init__.py", "mcp_server_time/__main__.py", "json.py", "mcp.py"):
+    (clone.folder / "own_server").mkdir()
+    for file in ("own_server/__init__.py", "own_server/__main__.py", "json.py", "wire.py"):
         (clone.folder / file).write_text(f"from pathlib import Path\nPath({str(clone.flag)!r}).touch()\n")
     done = clone.cli("servers", "test", search=search)
-    assert "get_current_time" in done.stdout + done.stderr or done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr
     assert not clone.flag.exists()
 
 
@@ -472,11 +482,11 @@ RENEWALS = {
 
 
 @pytest.mark.parametrize("command", RENEWALS)
-def test_a_change_by_the_user_does_not_accept_a_module_along(command, clone):
-    servers = {"s": {"command": sys.executable, "args": ["-m", "mcp_server_time"]}, "other": {"command": "true"}}
-    clone.write(servers=servers)
+def test_a_change_by_the_user_does_not_accept_a_module_along(command, clone, elsewhere):
+    own = {"command": sys.executable, "args": ["-m", "own_server"], "env": {"PYTHONPATH": elsewhere}}
+    clone.write(servers={"s": own, "other": {"command": "true"}})
     clone.trust()
-    (clone.folder / "mcp_server_time.py").write_text(f"open({str(clone.flag)!r}, 'w')\n")
+    (clone.folder / "own_server.py").write_text(f"open({str(clone.flag)!r}, 'w')\n")
     assert clone.cli(*RENEWALS[command]).returncode == 0
     clone.cli("servers", "test", "s")
     assert not clone.flag.exists()

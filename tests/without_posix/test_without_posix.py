@@ -203,4 +203,4 @@ def test_tokens_are_added_and_revoked(onetool, folder):
     assert [(row["name"], row["state"]) for row in json.loads(onetool("tokens", "list"))] == [("ci", "valid")]
     onetool("tokens", "revoke", "ci")
     assert [(row["name"], row["state"]) for row in json.loads(onetool("tokens", "list"))] == [("ci", "revoked")]
-    assert token not in (folder / "access_tokens" / "tokens.json").read_text()
+    assert token.encode() not in (folder / "state.db").read_bytes()

@@ -22,7 +22,8 @@ config_lint     keys of a config that have no effect
 access          whether a server needs a credential, and the tokens that there are
 allow_lists     which tools each caller of a server may call
 audit           the audit log of an app that is served
-documents       where small things are kept: in folders, or in the database
+documents       small things in the database, by kind
+old_state       takes over what the version before kept in files
 database        the database of the config in force
 database_state  how that database is: reachable, its tables, who uses it
 database_copy   copies all state from one place to another: `onetool db import` and `export`

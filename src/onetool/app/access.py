@@ -5,13 +5,12 @@ together, and why one of them is refused.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal
 from onetool.core.text import read_time, utc_text
-from onetool.services.access_tokens import FOLDER, KEY_FILE, StoredToken, TokenMemory, TokenStore, TokenView
+from onetool.services.access_tokens import StoredToken, TokenMemory, TokenStore, TokenView
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -31,7 +30,7 @@ def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
 
 
 def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
-    """Whether there is a credential that was not revoked. Raises TokenFileError."""
+    """Whether there is a credential that was not revoked. Raises TokenStoreError."""
     gone = store.revoked()
     return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
 
@@ -99,42 +98,27 @@ class KnownTokens:
         return TokenTable(view, found, digests, self._clock)
 
 
-def token_store(
-    config: "Config", place: "Path | Documents | None" = None, memory: TokenMemory | None = None
-) -> TokenStore:
-    """The tokens of the state folder, or where else they are. Those in a project's own folder are sealed: see
-    `services.access_tokens`. A server of a `cluster` is closed: who can write its database could delete all tokens.
+def token_store(config: "Config", documents: "Documents", memory: TokenMemory | None = None) -> TokenStore:
+    """Return the stored tokens. A server of a `cluster` is closed: who can write its database could delete all tokens.
+    So is one whose state folder has tokens of before the config had a `database`; those let nobody in.
     """
-    if place is None or isinstance(place, Path):
-        return TokenStore(config.home / FOLDER, key_file=token_key_file(config), memory=memory)
-    in_folder = TokenStore(config.home / FOLDER, key_file=token_key_file(config))
-    return TokenStore(place, former=in_folder, is_closed=config.cluster is not None, memory=memory)
+    from onetool.app.old_state import tokens_problem
 
-
-def token_key_file(config: "Config") -> Path | None:
-    """The key that seals the file of tokens in a project's own folder; None where it is not sealed."""
-    from onetool.config.find import own_folder
-
-    in_project = config.whose == "project" and config.path is not None and config.home == config.path.parent
-    return own_folder() / KEY_FILE if in_project else None
+    problem = tokens_problem(config)
+    if config.database is None:
+        return TokenStore(documents, home=config.home, problem=problem, memory=memory)
+    is_closed = config.cluster is not None or problem is not None
+    return TokenStore(documents, home=config.home, is_closed=is_closed, memory=memory)
 
 
 @contextmanager
 def open_token_store(config: "Config") -> Iterator[TokenStore]:
-    """The same for a command, which opens the database itself. Raises ConfigError if that can't be used."""
-    from onetool.app.database import AppDatabase
+    """Open the stored tokens for a command. Raises ConfigError if the database can't be used."""
+    from onetool.app.database import open_state
+    from onetool.app.documents import documents_in
 
-    opened = AppDatabase(config)
-    try:
-        database = opened.get()
-        if database is None:
-            yield token_store(config)
-            return
-        from onetool.app.documents import documents_in
-
+    with open_state(config) as database:
         yield token_store(config, documents_in(database, "tokens", config, "never"))
-    finally:
-        opened.close()
 
 
 def as_stored(token: TokenConfig) -> StoredToken:

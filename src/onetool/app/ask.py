@@ -12,10 +12,10 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.describe import run_tool
 from onetool.app.provider_keys import keys_for
@@ -43,9 +43,10 @@ from onetool.ask.model_choice import (
     model_lister,
 )
 from onetool.ask.prompts import MUCH_TEXT, AskTask
-from onetool.ask.providers import NAMES, adapter
+from onetool.ask.providers import adapter
 from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.principal import allowed_by_both, lasting_owner
 from onetool.http.files import FileContent
 
@@ -306,23 +307,23 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A provider. `missing` is what has to be set before it can be asked."""
 
     id: str
-    models: tuple[str, ...]
-    is_configured: bool
-    missing: str | UnsetType = UNSET
+    models: Annotated[tuple[str, ...], Meta(description="The known ones; others can be named as well.")]
+    is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is there, or its server.")]
+    missing: Annotated[str | UnsetType, Meta(description="What has to be set first.")] = UNSET
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`provider` and `model` answer where a question names none; null: there is none."""
 
-    provider: str | None
+    provider: Annotated[str | None, Meta(description="The default; null: none is configured.")]
     model: str | None
     providers: tuple[KnownProvider, ...]
-    tool_tokens: int
+    tool_tokens: Annotated[int, Meta(description="About how many tokens the list of tools costs in each request.")]
 
 
 async def model_overview(service: AskService, within: Collection[str] | None) -> ModelOverview:
     """`within` are the tools that may be called; None allows all."""
-    providers = await asyncio.gather(*(_known_provider(service, name) for name in NAMES))
+    providers = await asyncio.gather(*(_known_provider(service, name) for name in PROVIDERS))
     by_name = {one.id: one for one in providers}
     choice = service.choice(None)
     name = await asyncio.to_thread(lambda: chosen_provider(choice, keys_for(service.runtime.config, choice)))
@@ -342,7 +343,8 @@ async def _known_provider(service: AskService, name: str) -> KnownProvider:
         listed = await _listed(service, choice, secret)
         is_there, missing, further = listed is not None or choice.base_url is not None, OLLAMA_SETTING, listed or []
     else:
-        is_there, missing, further = bool(await asyncio.to_thread(secret, own.key)), own.key, [own.model]
+        missing, further = key_name(name), [own.model]
+        is_there = bool(await asyncio.to_thread(secret, missing))
     models = tuple(dict.fromkeys(filter(None, [choice.model, *further])))
     return KnownProvider(id=name, models=models, is_configured=is_there, missing=UNSET if is_there else missing)
 

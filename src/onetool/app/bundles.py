@@ -197,7 +197,7 @@ class AppBundles:
     def start_polling(self) -> None:
         """Take in changes of the files in the background. For servers."""
         if self._poller is None:
-            self._poller = StorePoller(self._poll)
+            self._poller = StorePoller(self._poll, EVERY)
 
     def warm(self) -> bool:
         """Open the bundles before they are needed: that takes a while, and memory. False if there are none."""
@@ -284,7 +284,7 @@ LAST_WAIT = 2.0
 class StorePoller:
     """Calls `look` regularly until it is closed, and after each `wake`. An error is logged once."""
 
-    def __init__(self, look: Callable[[], None], every: float = EVERY) -> None:
+    def __init__(self, look: Callable[[], None], every: float) -> None:
         self._look = look
         self._every = every
         self._closed = Event()

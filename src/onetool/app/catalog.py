@@ -76,7 +76,7 @@ class ToolCatalog:
         store_result: StoreBlob,
         redact: Callable[[Any], Any],
         mask_also: Callable[[str], None],
-        documents: "Callable[[DocumentKind], Path | Documents]",
+        documents: "Callable[[DocumentKind], Documents]",
         pending_changes: Callable[[], list[Mistake]],
         untrusted: "Callable[[], Untrusted | None]",
     ) -> None:
@@ -326,7 +326,8 @@ class ToolCatalog:
             from onetool.sources.mcp_servers.servers import Servers
 
             folder = self._config.home / "servers"
-            self.servers = Servers(folder, self._store_result, self._redact, self._list, self._mask_also)
+            documents = self._documents("servers"), self._documents("logins")
+            self.servers = Servers(folder, *documents, self._store_result, self._redact, self._list, self._mask_also)
             if self._owners is not None:
                 self.servers.share(self._owners)
         if self.servers is not None:
@@ -344,7 +345,8 @@ class ToolCatalog:
             self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            self.mistakes = (*mistakes, *lint_config(self._config, self.registry, waiting, self._documents("tokens")))
+            found = lint_config(self._config, self.registry, waiting, lambda: self._documents("tokens"))
+            self.mistakes = (*mistakes, *found)
             self._log_new(mistakes)  # the rest is for `onetool check`
         for tell in list(self._listeners):
             try:

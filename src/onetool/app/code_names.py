@@ -4,10 +4,10 @@ Names are as code writes them, which is not always what a tool is called.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 from onetool.core.signature import as_identifier, signature, type_name
 from onetool.packs.ot.listings import gist
@@ -35,8 +35,8 @@ class CodeParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class CodeTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool. `name` is what code writes behind the dot; `tool` is what the tool is called."""
 
-    name: str
-    tool: str
+    name: Annotated[str, Meta(description="What code writes behind the dot.")]
+    tool: Annotated[str, Meta(description="What the tool is called.")]
     signature: str
     summary: str
     parameters: list[CodeParameter]
@@ -61,11 +61,11 @@ class CodeNames(msgspec.Struct, frozen=True, kw_only=True):
     """All names. `functions` are tools that have no pack; `aliases` are names for tools."""
 
     packs: list[CodePack]
-    functions: list[CodeTool]
+    functions: Annotated[list[CodeTool], Meta(description="Tools without a pack.")]
     builtins: list[str]
     modules: list[str]
     snippets: list[CodeSnippet]
-    aliases: dict[str, str]
+    aliases: Annotated[dict[str, str], Meta(description="Names for tools.")]
 
 
 def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str] | None) -> CodeNames:

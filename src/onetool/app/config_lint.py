@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ from onetool.services.secrets import UNMISTAKABLE
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database.documents import Documents
-    from onetool.services.access_tokens import RevokedToken, TokenStore
+    from onetool.services.access_tokens import RevokedToken
     from onetool.sources.packs import Registry
 
 
 def lint_config(
-    config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Path | Documents"
+    config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], Documents]"
 ) -> list[Mistake]:
     """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
     return [
@@ -166,19 +166,18 @@ def _may_come(pack: str, waiting: Collection[str]) -> bool:
 
 
 SOON_S = 14 * 24 * 3600
-TOKENS_FOLDER = "access_tokens"
-KEPT_TOKENS = "tokens.json"  # in the state: what reads it is loaded only if it is there
+TOKENS = (".has-tokens", "access_tokens/tokens.json")  # what reads tokens is loaded only if one of these is there
 
 
 def _access(
-    config: "Config", registry: "Registry", waiting: Collection[str], place: "Path | Documents"
+    config: "Config", registry: "Registry", waiting: Collection[str], documents: "Callable[[], Documents]"
 ) -> Iterator[Mistake]:
     """Tokens and grants that are of no use, or soon will be."""
     http = config.http
     for number, token in enumerate(http.tokens):
         yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
-    if http.tokens or (config.home / TOKENS_FOLDER / KEPT_TOKENS).is_file():
-        yield from _tokens(config, place)
+    if http.tokens or any((config.home / name).exists() for name in TOKENS):
+        yield from _tokens(config, documents())
     if http.jwt is None:
         return
     for scope, grant in http.jwt.scopes.items():
@@ -192,21 +191,19 @@ def _access(
         yield Mistake(message=message, file=str(config.path), key="http.jwt", hint=hint, severity="warning")
 
 
-def _tokens(config: "Config", place: "Path | Documents") -> Iterator[Mistake]:
+def _tokens(config: "Config", documents: "Documents") -> Iterator[Mistake]:
     """Tokens that end, and names that a stored token has, too."""
     from onetool.app.access import as_stored, shown_time, token_store
-    from onetool.services.access_tokens import TokenFileError
+    from onetool.services.access_tokens import TokenStoreError
 
     stored: set[str] = set()
     revoked: Mapping[str, RevokedToken] = {}
     try:
-        store = token_store(config, place)
+        store = token_store(config, documents)
         stored, revoked = {token.name for token in store.list()}, store.revoked()
-    except TokenFileError as error:
-        if isinstance(place, Path):  # that a database is away is told elsewhere
+    except TokenStoreError as error:
+        if not documents.is_shared:  # that a database is away is told elsewhere
             yield Mistake(message=str(error), key="http.tokens")
-    else:
-        yield from _left_tokens(store, {*stored, *(token.name for token in revoked.values())})
     for number, token in enumerate(map(as_stored, config.http.tokens)):
         key, file = f"http.tokens[{number}]", str(config.path)
         if token.name in stored:
@@ -219,19 +216,6 @@ def _tokens(config: "Config", place: "Path | Documents") -> Iterator[Mistake]:
             message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
             hint = f"make another one: onetool tokens add {token.name} --print"
             yield Mistake(message=message, file=file, key=f"{key}.expires", hint=hint, severity="warning")
-
-
-def _left_tokens(store: "TokenStore", known: Collection[str]) -> Iterator[Mistake]:
-    """Tokens of the folder that are not in the database."""
-    from onetool.services.access_tokens import TokenFileError
-
-    try:
-        former = [] if store.former is None else [token.name for token in store.former.list()]
-    except TokenFileError:
-        return
-    if left := [name for name in former if name not in known]:
-        message = f"tokens of {store.former.where if store.former else ''} are not in the database: {', '.join(left)}"
-        yield Mistake(message=message, key="database", hint="onetool db import", severity="warning")
 
 
 def _aliases(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER = "database"
 STATE_FILE = "state.db"  # of the state folder
+PROJECTS = "project_state"  # of the person's own folder
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
 """What happens with missing tables when a database is first used: they are made, they are an error, or nobody looks."""
@@ -132,9 +133,33 @@ def open_state(config: "Config") -> "Iterator[Database]":
 
 
 def open_state_file(config: "Config") -> "SqliteDatabase":
+    """Open `state.db`, and take over what the version before has kept in files."""
+    from onetool.app.old_state import old_files, take_over
     from onetool.database.sqlite import SqliteDatabase
 
-    return SqliteDatabase(config.home / STATE_FILE, makes_folder=True)
+    database = SqliteDatabase(state_file(config), makes_folder=True)
+    if old_files(config.home):
+        take_over(database, config)
+    return database
+
+
+def state_file(config: "Config") -> Path:
+    """Return the path of `state.db`: in the state folder, but for a project's own folder.
+
+    All that lies in a project comes from wherever the project comes from, and so could a database, or a journal that
+    SQLite would play back into ours. State of a project lies in the person's own folder instead, by the project's path.
+    """
+    if not config.is_home_in_project:
+        return config.home / STATE_FILE
+    from hashlib import sha256
+
+    from onetool.config.find import FOLDER as OWN
+    from onetool.config.find import own_folder
+
+    home = config.home.resolve()
+    project = home.parent if home.name == OWN else home
+    name = f"{project.name}-{sha256(os.fsencode(project)).hexdigest()[:16]}"
+    return own_folder() / PROJECTS / name / STATE_FILE
 
 
 def open_database(config: "Config", tables: Tables = "any") -> "Database":

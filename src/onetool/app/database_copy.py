@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from onetool.app import bundles
-from onetool.app.access import token_key_file
 from onetool.app.bundle_runtime import foreign_file
 from onetool.app.database import STATE_FILE
 from onetool.app.documents import KINDS, DocumentKind, documents_in
@@ -26,7 +25,7 @@ from onetool.database.documents import Documents
 from onetool.database.encryption import SealError
 from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.access_tokens import TokenFileError, TokenStore
+from onetool.services.access_tokens import join_tokens, make_marker
 from onetool.services.page_sessions import read_session_state
 from onetool.sources.bundles.database import DatabaseStore
 from onetool.sources.bundles.errors import BundleError
@@ -81,9 +80,9 @@ def has_state(folder: Path) -> bool:
 
 
 @contextmanager
-def open_folder(folder: Path) -> Iterator[Place]:
-    """Open the state of a home, or of an export."""
-    with closing(SqliteDatabase(folder / STATE_FILE)) as database:
+def open_folder(folder: Path, file: Path | None = None) -> Iterator[Place]:
+    """Open the state of a home, or of an export. `file` is its database, if that lies elsewhere."""
+    with closing(SqliteDatabase(file or folder / STATE_FILE)) as database:
         yield Place(database, folder)
 
 
@@ -123,6 +122,8 @@ def copy_state(
     """Copy everything, store by store. What is there already stays; with `force` it is replaced."""
     one, other = source.database, target.database
     yield "bundles", _copy_bundles(source, target, config, force, partial(tell, "bundles"))
+    if target.folder is not None and documents_in(one, "tokens", config, "never").keys():
+        make_marker(target.folder)  # before the first token is there
     for kind in KINDS:
         yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind))
     children = [table for table in all_tables() if table.parent]
@@ -174,19 +175,19 @@ def _copy_documents(
     source: Database, target: Database, kind: DocumentKind, config: "Config", force: bool, progress: Progress
 ) -> Moved:
     here, there = (documents_in(database, kind, config, "never") for database in (source, target))
-    if kind == "tokens":
-        return _copy_tokens((source, here), (target, there), config, force)
     keys, done = here.keys(), Moved()
     for number, key in enumerate(keys, 1):
         try:
-            done += _copy_document(here, there, key, force)
+            done += _copy_document(kind, here, there, key, force)
         except (SealError, TimeoutError) as error:
             done += Moved(left=(LeftBehind(here.describe(key), str(error)),))
+        except (ValueError, RecursionError):
+            done += Moved(left=(LeftBehind(here.describe(key), "it is damaged"),))
         progress(number, len(keys))
     return done
 
 
-def _copy_document(source: Documents, target: Documents, key: str, force: bool) -> Moved:
+def _copy_document(kind: DocumentKind, source: Documents, target: Documents, key: str, force: bool) -> Moved:
     if (body := source.read(key)) is None:  # it was deleted meanwhile
         return Moved()
     with target.locked(key, MAX_LOCK_S) as held:
@@ -196,38 +197,28 @@ def _copy_document(source: Documents, target: Documents, key: str, force: bool) 
             if not force:
                 return Moved(left=(LeftBehind(target.describe(key), str(error), is_conflict=True),))
             before = None
-        joined = _join_sessions(before, body)
-        if joined is None:
-            if before is not None and before != body and not force:
-                return Moved(left=(LeftBehind(source.describe(key), OTHER, is_conflict=True),))
+        problems: list[str] = []
+        if kind == "tokens":
+            joined, names = join_tokens(before, body, force=force)
+            problems = [f"another token is called {name}" for name in names]
+        elif (sessions := _join_sessions(before, body) if kind == "page_sessions" else None) is not None:
+            joined = sessions
+        elif before in (None, body) or force:
             joined = body
+        else:
+            joined, problems = before or b"", [OTHER]
+        left = tuple(LeftBehind(source.describe(key), problem, is_conflict=True) for problem in problems)
         if joined == before:
-            return Moved(same=1)
+            return Moved(same=0 if left else 1, left=left)
         held.write(joined)
-        return Moved(1)
+        return Moved(1, left=left)
 
 
 def _join_sessions(before: bytes | None, body: bytes) -> bytes | None:
-    """Return what is kept of the page's sessions, with all that was ended in one of both; None if that is not what both
-    are, or if their keys differ.
-    """
+    """Return what is kept of the page's sessions, with all that was ended in one of both; None if their keys differ."""
     there, new = read_session_state(before), read_session_state(body)
     if there is None or new is None or there.key != new.key:
         return None
     now = time.time()
     joined = there.joining(new, now)
     return before if joined == there.joining(there, now) else msgspec.json.encode(joined)
-
-
-def _copy_tokens(
-    source: tuple[Database, Documents], target: tuple[Database, Documents], config: "Config", force: bool
-) -> Moved:
-    """Copy tokens by their hashes, and what was revoked. A project's folder has them sealed with the user's own key."""
-    here, there = (
-        TokenStore(documents, key_file=None if database.is_shared else token_key_file(config))
-        for database, documents in (source, target)
-    )
-    try:
-        return there.take_in(here, force)
-    except (TokenFileError, SealError) as error:
-        return Moved(left=(LeftBehind(here.where, str(error)),))

@@ -81,7 +81,7 @@ def file_state(database: "Database") -> FileState:
     from onetool.database.sqlite import SqliteDatabase
 
     assert isinstance(database, SqliteDatabase)  # noqa: S101 - of a config without a database
-    was_damaged = database.was_damaged  # opens it
+    was_damaged = database.has_lost  # opens it
     schema = database.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations")[0][0])
     exists = database.file.exists()
     return FileState(str(database.file), exists, database.size, schema, database.is_read_only, was_damaged)
@@ -205,7 +205,7 @@ def _file_mistakes(config: "Config") -> Iterator[Mistake]:
     state = open_state_file(config)
     file = str(state.file)
     try:
-        if state.was_damaged:
+        if state.has_lost:
             hint = "copy a backup with `onetool db import FOLDER`, or add tokens and approve servers again"
             message = "the file replaces a damaged one, which lies beside it"
             yield Mistake(message=message, file=file, hint=hint, severity="warning")

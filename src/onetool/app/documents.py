@@ -1,4 +1,4 @@
-"""Where small things are kept: in folders of the state, or as documents of the database that replicas share.
+"""Small things in the database of the state, by kind:
 
     servers         what MCP servers offer, and what was approved of that; encrypted
     logins          the logins of people and programs; encrypted
@@ -6,10 +6,11 @@
     tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked; encrypted
     page_sessions   the key of the sessions of the page, and those that were ended; encrypted
 
-What decides who may do what is encrypted, too: who can write the database alone can let nobody in. The key is derived
-from `cluster.key`. Without one, a random key counts that lies in the person's own folder, and is made when it is first
-needed: then the database is for one machine. That key goes on to open what it has encrypted, on its machine, after a
-`cluster.key` was added, and `onetool db init` there encrypts all of it with the new one.
+Only PostgreSQL is encrypted: `state.db` is private to its owner. What decides who may do what is encrypted, too: who
+can write the database alone can let nobody in. The key is derived from `cluster.key`. Without one, a random key counts
+that lies in the person's own folder, and is made when it is first needed: then the database is for one machine. That
+key goes on to open what it has encrypted, on its machine, after a `cluster.key` was added, and `onetool db init` there
+encrypts all of it with the new one.
 """
 
 from pathlib import Path

@@ -13,10 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from onetool.ask.model_choice import OLLAMA_SETTING, ModelChoice, Secret, ollama_url
-from onetool.ask.providers import NAMES, adapter
+from onetool.ask.providers import adapter
 from onetool.config import Config, load_secrets
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.core.errors import ConfigError
+from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS
 from onetool.http.allowed_hosts import is_bound_to, is_private
 from onetool.http.errors import RequestRefusedError
 from onetool.http.url import Url, parse_url
@@ -57,7 +58,7 @@ def provider_key(config: Config, name: str) -> str | None:
 
 def key_urls(config: Config, name: str) -> list[Url]:
     """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there."""
-    provider = next(one for one in NAMES if adapter(one).key == name)
+    provider = PROVIDER_KEYS[name]
     official = adapter(provider).base_url
     if provider == "ollama":  # at the default address any program of this machine may listen
         official = ollama_url({OLLAMA_SETTING: os.environ.get(OLLAMA_SETTING) or "ollama.com"})
@@ -76,7 +77,7 @@ def _fits(choice: ModelChoice, name: str) -> Fits:
     """Return a function that says whether a key for some hosts may go to the address of `choice` or its provider."""
 
     def fits(hosts: tuple[str, ...]) -> bool:
-        provider = next((one for one in NAMES if adapter(one).key == name), None)
+        provider = PROVIDER_KEYS.get(name)
         own = None if provider is None else adapter(provider).base_url
         where = choice.base_url or (ollama_url(os.environ) if provider == "ollama" else own)
         try:
@@ -126,4 +127,4 @@ def _is_other_address(config: Config, choice: ModelChoice) -> bool:
     if config.whose != "project" and is_private(url.host):
         return False
     provider = (choice.provider or "openai").strip().lower()  # as it is chosen where only an address is named
-    return provider not in NAMES or url[:3] != parse_url(adapter(provider).base_url)[:3]
+    return provider not in PROVIDERS or url[:3] != parse_url(adapter(provider).base_url)[:3]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from onetool.config import Config, Found, find, load_config
-from onetool.config.code_changes import has_other_includes, without_new_code
 from onetool.config.find import project_files, trust_store
 from onetool.config.load import add_servers, code_files, pack_paths, setting_files
 from onetool.config.model import ServerSettings
@@ -38,6 +37,7 @@ Read = tuple[Catalogue, Catalogue]
 Apply = Callable[[Config, Read], None]
 
 WatchMode = Literal["everything", "settings"]
+POLL_S = 1.0  # between two looks at the files
 
 
 class Reloader:
@@ -179,6 +179,7 @@ class Reloader:
             self.take_stamps()
 
     def _reload_settings(self) -> bool:
+        from onetool.config.code_changes import has_other_includes, without_new_code
         from onetool.services.file_watcher import changed_files, snapshot
 
         before, code = self.take_stamps()
@@ -329,7 +330,9 @@ class ConfigWatcher:
             from onetool.services.file_watcher import FileWatcher
 
             self._reloader.take_stamps()
-            self._watcher = FileWatcher(self._reloader.files, self._reload_on_change, since=self._reloader.read_at)
+            self._watcher = FileWatcher(
+                self._reloader.files, self._reload_on_change, every=POLL_S, since=self._reloader.read_at
+            )
 
     def close(self) -> None:
         if self._watcher is not None:

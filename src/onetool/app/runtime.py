@@ -47,13 +47,6 @@ log = logging.getLogger("onetool")
 T = TypeVar("T")
 
 EMPTY: Mapping[str, Any] = freeze({})
-FOLDERS: "Mapping[DocumentKind, str]" = {  # of what else is in a database
-    "servers": "servers",
-    "logins": "servers",
-    "own_examples": "own_examples",
-    "tokens": "access_tokens",
-    "page_sessions": "page_sessions",
-}
 
 
 class RunCode(Protocol):
@@ -134,13 +127,16 @@ class Runtime:
         """What rates are counted in, together with other replicas; None: each process counts for itself."""
         return self._rates()
 
-    def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Path | Documents":
-        """Where small things of that kind are kept: a folder of the state, or the database."""
-        if self.database is None:
-            return self.config.home / FOLDERS[kind]
+    @property
+    def state(self) -> "Database":
+        """The database of all stores. Raises ConfigError if it can't be used."""
+        return self._state()
+
+    def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Documents":
+        """Return the small things of that kind."""
         from onetool.app.documents import documents_in
 
-        return documents_in(self.database, kind, self.config, follow)
+        return documents_in(self.state, kind, self.config, follow)
 
     @property
     def tokens(self) -> "KnownTokens":
@@ -403,7 +399,7 @@ class Runtime:
         from onetool.services.results.store import ResultStore
 
         kept = self.config.results
-        return ResultStore(self._state(), kept.ttl_s, kept.max_total_mb)
+        return ResultStore(self.state, kept.ttl_s, kept.max_total_mb)
 
     def _new_stats(self) -> "UsageStats | None":
         if not self.config.stats.enabled:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onetool.app.provider_keys import key_urls, provider_key
 from onetool.config.include import names_in
-from onetool.config.load import PROVIDER_KEYS
+from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
 from onetool.http.errors import RequestRefusedError
 from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets, UnsetSecret

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.core.errors import ToolFailure
+from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.redaction import MASK
 from onetool.http.allowed_hosts import GLOBAL, AllowedHosts, HostRule, reach
 from onetool.http.errors import (
@@ -96,7 +97,6 @@ LONGEST_MESSAGE = 1000  # characters of a message
 EXCERPT = 200  # characters of what is no answer
 SHORTEST_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
 MOST_NAMES = 8  # models that are told
-_FAMILIES = {"claude": "anthropic", "gemini": "gemini", "gpt": "openai"}
 
 
 class ProviderErrors:
@@ -196,7 +196,8 @@ class ProviderErrors:
         return self._endpoint.text == self._adapter.base_url
 
     def _about_key(self) -> str:
-        name, provider = self._adapter.key, self._adapter.name
+        provider = self._adapter.name
+        name = key_name(provider)
         if self._key is None and provider == "ollama" and self._is_own:
             return f"{name} is sent only where OLLAMA_HOST or ask.base_url names the place"
         if self._key is None:
@@ -204,18 +205,20 @@ class ProviderErrors:
         return f"the key that was sent is {name}: `onetool auth set {provider}` sets another one"
 
     def _about_model(self, models: list[str]) -> Iterator[str]:
+        from onetool.ask.providers import adapter
         from onetool.core.text import did_you_mean
 
         wanted = self._model
-        family = next((name for begin, name in _FAMILIES.items() if wanted.startswith(begin)), None)
+        family = f"{wanted.partition('-')[0]}-"  # gpt-, claude-: as the provider's default model
+        provider = next((name for name in PROVIDERS if (adapter(name).model or "").startswith(family)), None)
         if models:
             question = did_you_mean(wanted, models)
             some = ", ".join(models[:MOST_NAMES]) + (", …" if len(models) > MOST_NAMES else "")
             yield f"--model names another one: {question or f'there are {some}'}"
         else:
             yield "--model, or ask.model in the config, names another one"
-        if family is not None and family != self._adapter.name and self._is_own:
-            yield f"{wanted} is a model of another provider: --provider {family}"
+        if provider is not None and provider != self._adapter.name and self._is_own:
+            yield f"{wanted} is a model of another provider: --provider {provider}"
 
     def _about_endpoint(self) -> str:
         name, place = self._adapter.name, self._endpoint

@@ -4,9 +4,10 @@ Over HTTP each is an event of the name that stands as its tag.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from onetool.ask.messages import Usage
 from onetool.core.call import ToolCall, ToolResult
@@ -71,21 +72,21 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What came of one question. The members are always all there."""
 
-    answer: str | None
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_results: tuple[Executed, ...] = ()  # one for each call, in the order of the calls
-    tool_error: ToolProblem | None = None
-    session_context_updated: bool = False  # whether tool results were written into the session
-    session_id: str | None = None
+    answer: Annotated[str | None, Meta(description="null where there is none.")]
+    tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="What the model has called, in order.")] = ()
+    tool_results: Annotated[tuple[Executed, ...], Meta(description="The calls with their results, in order.")] = ()
+    tool_error: Annotated[ToolProblem | None, Meta(description="The first call that failed.")] = None
+    session_context_updated: Annotated[bool, Meta(description="Whether the session has new tool results.")] = False
+    session_id: Annotated[str | None, Meta(description="For the next question.")] = None
     provider: str | None = None
     model: str | None = None
     usage: Usage = Usage()
-    steps: int = 0  # how often the model was asked
-    stop: str | None = None  # why the model stopped
-    limit_reached: bool = False  # max_steps
-    denied: tuple[str, ...] = ()  # tools that were not let run
-    hints: tuple[str, ...] = ()  # what to do about that
-    error: Mapping[str, Any] | None = None  # {reason, message, hints}, where there is no answer
+    steps: Annotated[int, Meta(description="How often the model was asked.")] = 0
+    stop: Annotated[str | None, Meta(description="Why the model stopped: end, length, refused, other.")] = None
+    limit_reached: Annotated[bool, Meta(description="maxSteps was reached.")] = False
+    denied: Annotated[tuple[str, ...], Meta(description="Tools that were not let run.")] = ()
+    hints: Annotated[tuple[str, ...], Meta(description="What to do about that.")] = ()
+    error: Annotated[Mapping[str, Any] | None, Meta(description="Why there is no answer.")] = None
 
 
 class Done(_Event, frozen=True, kw_only=True, tag="answer"):

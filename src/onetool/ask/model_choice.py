@@ -16,16 +16,16 @@ import msgspec
 from onetool.ask.endpoint import SETTING, Endpoint
 from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.model_client import ModelClient
-from onetool.ask.providers import NAMES, Adapter, ProviderRequest, adapter
+from onetool.ask.providers import Adapter, ProviderRequest, adapter, ranked_providers
+from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.http.client import HttpClient
 
-BY_KEY = ("openai", "anthropic", "gemini")  # in this order
 PROBE = 0.5  # seconds that an Ollama has to answer in, where nobody said that there is one
 OLLAMA_SETTING = "OLLAMA_HOST"
 OLLAMA_PORT = 11434
 MOST_PROBED = 6  # models that are asked whether they can call tools …
 PROBE_TOTAL = 1.0  # … and seconds for all of these
-VERSIONS = {"ollama": "/v1", "gemini": "/v1beta", "anthropic": "/v1"}  # people write these, as with OpenAI's place
+VERSION = re.compile(r"/v1(beta)?$")  # people write it at the end of any base URL, as with OpenAI's
 WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -52,14 +52,18 @@ async def choose_model(
     Where a server has to be asked for its models, a ModelError says why it did not answer.
     """
     name = chosen_provider(choice, secret)
-    if name is None:
-        return await _local_model(choice, secret, client, env)
-    chosen = adapter(name)
+    chosen = adapter(name or "ollama")
     base_url, key, setting = _place(chosen, choice, secret, env)
-    is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
-    if is_own and name in BY_KEY and not key:
-        raise _no_key_error(chosen)
     make = _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)
+    if name is None:
+        return await _local_model(choice, make, env)
+    is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
+    if is_own and chosen.rank is not None and not key:
+        raise NoModelError(
+            f"there is no key for {name}: {key_name(name)} is not set",
+            "no_key",
+            [f"`onetool auth set {name}` keeps one; {key_name(name)} in the environment does as well"],
+        )
     if named := choice.model or (chosen.model if is_own else None):
         return make(named)
     return await _first_listed(make)
@@ -78,9 +82,9 @@ def _place(
     chosen: Adapter, choice: ModelChoice, secret: Secret, env: Mapping[str, str]
 ) -> tuple[str | None, str | None, str]:
     """Where it is (None: the provider's own address), the key that goes there, and the setting that says where."""
-    key, base_url, setting = _key(chosen, secret), choice.base_url, SETTING
-    if base_url is not None and chosen.name in VERSIONS:
-        base_url = base_url.strip().rstrip("/").removesuffix(VERSIONS[chosen.name])
+    key, base_url, setting = _key(chosen.name, secret), choice.base_url, SETTING
+    if base_url is not None and not VERSION.search(chosen.base_url):
+        base_url = VERSION.sub("", base_url.strip().rstrip("/"))
     if base_url is None and chosen.name == "ollama":
         base_url, setting = ollama_url(env), OLLAMA_SETTING
         key = key if _host(env) else None
@@ -103,55 +107,44 @@ def chosen_provider(choice: ModelChoice, secret: Secret) -> str | None:
         return _known_provider(choice.provider)
     if choice.base_url is not None:
         return "openai"  # which most servers speak
-    return next((name for name in BY_KEY if _key(adapter(name), secret)), None)
+    return next((name for name in ranked_providers() if _key(name, secret)), None)
 
 
-def _key(chosen: Adapter, secret: Secret) -> str | None:
-    return (secret(chosen.key) or "").strip() or None
+def _key(provider: str, secret: Secret) -> str | None:
+    return (secret(key_name(provider)) or "").strip() or None
 
 
 def _known_provider(name: str) -> str:
     plain = name.strip().lower()
-    if plain in NAMES:
+    if plain in PROVIDERS:
         return plain
     from onetool.core.text import or_rather
 
     raise NoModelError(
-        f"there is no provider {name[:100]!r}{or_rather(plain, NAMES)}",
+        f"there is no provider {name[:100]!r}{or_rather(plain, PROVIDERS)}",
         "no_provider",
-        [f"the providers are {', '.join(NAMES)}; any server that speaks OpenAI's API is openai, with {SETTING}"],
-    )
-
-
-def _no_key_error(chosen: Adapter) -> NoModelError:
-    return NoModelError(
-        f"there is no key for {chosen.name}: {chosen.key} is not set",
-        "no_key",
-        [f"`onetool auth set {chosen.name}` keeps one; {chosen.key} in the environment does as well"],
+        [f"the providers are {', '.join(PROVIDERS)}; any server that speaks OpenAI's API is openai, with {SETTING}"],
     )
 
 
 # A local Ollama
 
 
-async def _local_model(choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str]) -> ModelClient:
-    ollama = adapter("ollama")
-    base_url = ollama_url(env)
-    key = _key(ollama, secret) if _host(env) else None
-    make = _maker(ollama, base_url, key, client, choice.timeout, OLLAMA_SETTING)
+async def _local_model(choice: ModelChoice, make: Callable[[str], ModelClient], env: Mapping[str, str]) -> ModelClient:
     try:
         names = await make("").names(PROBE)
     except ModelError:
-        raise _no_provider_error(base_url) from None
+        raise _no_provider_error(ollama_url(env)) from None
     return make(choice.model) if choice.model else await _first_model(make, names)
 
 
 def _no_provider_error(base_url: str) -> NoModelError:
+    first, *others = ranked_providers()
     return NoModelError(
-        f"there is no model to ask: no key for {', '.join(BY_KEY)}, and no Ollama answers at {base_url}",
+        f"there is no model to ask: no key for {', '.join([first, *others])}, and no Ollama answers at {base_url}",
         "no_provider",
         [
-            f"keep a key: `onetool auth set openai` (or {', '.join(BY_KEY[1:])})",
+            f"keep a key: `onetool auth set {first}` (or {', '.join(others)})",
             f"or start Ollama: `ollama serve`; {OLLAMA_SETTING} says where it is",
             'or name a server in the config: ask: {provider: openai, base_url: "http://…/v1", model: NAME}',
         ],

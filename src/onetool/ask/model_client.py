@@ -20,6 +20,7 @@ from onetool.ask.messages import ModelPrompt, ModelReply, TextDelta, ThoughtDelt
 from onetool.ask.providers import Adapter, ProviderRequest, ReplyReader
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
+from onetool.core.model_providers import key_name
 from onetool.core.text import replace_all_surrogates
 from onetool.http.body import BodyStream, EventDecoder, Framing, each_event, event_value, json_of
 from onetool.http.client import HttpClient
@@ -392,7 +393,7 @@ def _checked_key(key: str | None, adapter: Adapter) -> str | None:
     if all("!" <= character <= "~" for character in key):
         return key or None
     raise NoModelError(
-        f"{adapter.key} can't be a key: there are spaces, line ends or other strange characters in it",
+        f"{key_name(adapter.name)} can't be a key: there are spaces, line ends or other strange characters in it",
         "no_key",
         [f"`onetool auth set {adapter.name}` sets another one"],
     )

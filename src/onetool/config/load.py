@@ -25,13 +25,12 @@ from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prom
 from onetool.config.node import Findings, Node, in_order
 from onetool.config.trust import Trusted
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.services.secrets import Secret, Secrets
 from onetool.sources.mcp_servers.program import SAFE_PATH, python_module
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 from onetool.sources.packs.importing import parts_of
 
-# Those of `onetool auth`: they pay for models, and go to the providers of these.
-PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"})
 OWN_VARIABLE = "ONETOOL_TOKEN"  # what http.token is usually called
 
 
@@ -250,7 +249,7 @@ def _kept_here(found: Found, root: Node) -> frozenset[str]:
     http = root.value.get("http")
     token = http.value.get("token") if http is not None and isinstance(http.value, dict) else None
     of_the_door = names_in(token.value) if token is not None else ()
-    return PROVIDER_KEYS | {OWN_VARIABLE, *of_the_door}
+    return frozenset({*PROVIDER_KEYS, OWN_VARIABLE, *of_the_door})
 
 
 # The files and folders that a config is read from, and those that its `fs.roots` may be in

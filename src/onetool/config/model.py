@@ -31,6 +31,7 @@ from msgspec import UNSET, Meta
 from onetool.config.cluster import ClusterConfig
 from onetool.config.node import Findings, Node
 from onetool.core.errors import Mistake
+from onetool.core.model_providers import ProviderName
 from onetool.core.principal import Rate, Role
 from onetool.core.text import count_tokens, lazy_pattern, read_time
 from onetool.services.secrets import Secret, Secrets
@@ -318,7 +319,7 @@ class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):
 class AskConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The model behind `onetool ask`. Its key is a secret: see `onetool auth`."""
 
-    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
+    provider: ProviderName | None = None
     model: Name | None = None
     base_url: Name | None = None
     max_steps: Count = 8
@@ -426,6 +427,11 @@ class Config(Keys, frozen=True, kw_only=True):
     def beside(self) -> Path:
         """The folder of the config; without one, the home."""
         return self.path.parent if self.path else self.home
+
+    @property
+    def is_home_in_project(self) -> bool:
+        """Whether `home` comes from wherever a project comes from."""
+        return self.whose == "project" and self.path is not None and self.home == self.path.parent
 
     def __repr__(self) -> str:
         # Secrets hide themselves, but one may have become part of a path or a number.

@@ -74,8 +74,8 @@ tools:
 #bundles: {max_tools: 200000}
 #defaults: {timeout_s: 8, retries: 0}  # for tools that say nothing themselves; retries: of those that may be repeated
 
-# The model of `onetool ask`: openai (also any server that speaks its API), ollama, gemini or anthropic. Its key is kept
-# by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
+# The model of `onetool ask`: openai (also any server that speaks its API), or one of `onetool auth list`. Its key is
+# kept by `onetool auth set openai`. It sees every tool (menu: direct), or one that runs code over them (menu: run).
 #ask: {provider: openai, model: gpt-x, base_url: "http://127.0.0.1:8000/v1", system: You answer in one sentence.,
 #      tools: [time.now, weather], with_tools: true, menu: direct, max_steps: 8, max_tokens: 4096,
 #      context_tokens: 128000, timeout_s: 600}
@@ -83,9 +83,9 @@ tools:
 
 
 def starter_config(example: bool = True) -> str:
-    """A config to begin with: one tool that works, and every other key but `watch` as a comment with its reason.
+    """Return a config to begin with: one tool that works, and the other keys but `watch` as comments with their reason.
 
-    Without the example that tool is a comment, too: who brings tools of their own should not hand it to an agent.
+    Without the example that tool is a comment, too: users who bring their own tools should not hand it to an agent.
     """
     if example:
         return STARTER

@@ -12,9 +12,10 @@ from contextvars import ContextVar
 from itertools import count
 from os import urandom  # not `secrets`, which takes longer to load than most of us
 from time import monotonic
-from typing import Any, Literal, NotRequired, Protocol, Self, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, TypedDict
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.errors import RefusedArguments, ToolFailure
 from onetool.core.json_data import ServerAnswer
@@ -55,11 +56,11 @@ def is_retries(value: Any) -> bool:
 class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One wrong argument: where it is, what was expected, what came, and what may have been meant."""
 
-    path: str  # as a person writes it: options.limit[0]
+    path: Annotated[str, Meta(description="As a person writes it: `options.limit[0]`.")]
     expected: str
     got: str
     hint: str | None = None
-    pointer: str = ""  # as RFC 6901 writes it: /options/limit/0
+    pointer: Annotated[str, Meta(description="JSON pointer into the arguments: `/options/limit/0`.")] = ""
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.got}" if self.path else self.got
@@ -71,11 +72,11 @@ class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a call failed. `code` is one of three; a finer cause goes into `reason`."""
 
-    code: Code
+    code: Annotated[Code, Meta(description="One of three. The finer cause is in `reason`.")]
     message: str
-    reason: str | None = None
-    hints: tuple[str, ...] = ()
-    details: tuple[WrongArgument, ...] = ()
+    reason: Annotated[str | None, Meta(description="timeout, denied, rate_limited … or the tool's own.")] = None
+    hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
+    details: Annotated[tuple[WrongArgument, ...], Meta(description="Of `invalid_args`: each wrong argument.")] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
         """A copy with secrets masked in every text."""

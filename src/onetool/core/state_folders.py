@@ -19,7 +19,7 @@ MARKER_TEXT = b"OneTool keeps its state in this folder. Because of this file, to
 IGNORE = ".gitignore"
 # What a project's .onetool keeps out of a repository: files that are made by running, or must stay private.
 IGNORED = (
-    ".onetool-state\nstate.db*\nstats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\n"
+    ".onetool-state\n.has-tokens\nstate.db*\nstats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\n"
     "secrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
 )
 
@@ -33,8 +33,9 @@ STATE_FOLDERS = (
     "audit",
     "database",
     "bundles/.state",
+    "project_state",
 )
-STATE_FILES = ("state.db", "stats.db", "run_history", "chat_history")
+STATE_FILES = ("state.db", ".has-tokens", "stats.db", "run_history", "chat_history")
 CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "database.key")
 
 

@@ -119,6 +119,11 @@ class Database(Protocol):
         """Whether the database was not reached when it was last needed. Never blocks."""
         ...
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether content of before is known to be missing. Raises DatabaseError."""
+        ...
+
     def describe(self) -> str:
         """Return a name of the database for messages, without its address."""
         ...

@@ -88,12 +88,30 @@ class Documents:
     def __hash__(self) -> int:
         return hash((self._database, self._kind))
 
+    @property
+    def place(self) -> str:
+        """Where documents are kept, for messages."""
+        return self._database.describe()
+
     def describe(self, key: str) -> str:
         """Return where a document is kept, for messages."""
-        return f"{self._kind}/{key} in {self._database.describe()}"
+        return f"{self._kind}/{key} in {self.place}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several machines use them."""
+        return self._database.is_shared
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether some may be missing that were there before."""
+        try:
+            return self._database.has_lost
+        except DatabaseError:
+            return True
 
     def version(self, key: str) -> Version:
-        """Return the version without waiting for the database. What is not known yet has one that equals no other."""
+        """Return the version without waiting for PostgreSQL. What is not known yet has one that equals no other."""
         if self._follow == "never":
             return self._row(key).version
         return self._follower.version((self._kind, key))
@@ -243,7 +261,10 @@ class DocumentFollower:
 
     def version(self, id: DocumentId) -> Version:
         found = self._known.get(id)
-        return Unknown() if found is None or found.error or not self._is_current(found) else found.document.version
+        database = self._database()
+        if found is not None and not self._is_current(found):
+            found = None if database is None or database.is_shared else self._read(id, found)
+        return Unknown() if found is None or found.error else found.document.version
 
     def load(self, id: DocumentId, at_once: bool) -> StoredDocument:
         """Return what is known; read it now if it isn't. Raises DatabaseError if it could never be read."""
@@ -280,7 +301,8 @@ class DocumentFollower:
         stamp: Hashable = None
         try:
             stamp = database.stamp()  # first: what is written in between is then noticed
-            found = KnownDocument(database.read(lambda work: read_row(work, id)), None, monotonic(), stamp)
+            known = None if before is None else before.document
+            found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
             if before is not None and before.error is None and not error.is_damaged:
                 found = before._replace(at=monotonic())
@@ -315,9 +337,14 @@ class DocumentFollower:
                     self._known[id] = KnownDocument(document, None, monotonic(), None)
 
 
-def read_row(work: Transaction, id: DocumentId) -> StoredDocument:
-    rows = work.execute("SELECT version, body FROM documents WHERE kind = %s AND key = %s", id)
-    return StoredDocument(rows[0][0], bytes(rows[0][1])) if rows else StoredDocument(None, None)
+def read_row(work: Transaction, id: DocumentId, known: StoredDocument | None = None) -> StoredDocument:
+    """Return what is kept. The body isn't read if the version is the known one."""
+    version = known.version if known is not None and isinstance(known.version, int) else -1
+    sql = "SELECT version, CASE version WHEN %s THEN NULL ELSE body END FROM documents WHERE kind = %s AND key = %s"
+    rows = work.execute(sql, (version, *id))
+    if not rows:
+        return StoredDocument(None, None)
+    return known if known is not None and rows[0][1] is None else StoredDocument(rows[0][0], bytes(rows[0][1]))
 
 
 def write_row(work: Transaction, kind: str, key: str, body: bytes, clock: str) -> int:

@@ -84,6 +84,7 @@ class Postgres:
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
+    has_lost = False
 
     def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
         self._url = url

@@ -3,7 +3,7 @@
 The file is made, private to its owner, when something is first written. Until then, reading finds empty tables. Where
 the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. Where the folder is
 read-only, the file can still be read. A damaged file is renamed and replaced by an empty one: from then on,
-`was_damaged` says so.
+`has_lost` says so.
 """
 
 import errno
@@ -104,8 +104,7 @@ class SqliteDatabase:
     """Connections are opened as threads need them, and kept for the next one."""
 
     clock = "unix_time()"  # SQLite's own has milliseconds only, in which several rows are written
-    is_away = False
-    is_shared = False
+    is_away = is_shared = False
     dialect: Mapping[str, str] = DIALECT
     vfs: str | None = None  # of SQLite; None: the usual one
 
@@ -120,6 +119,7 @@ class SqliteDatabase:
         self._listeners = _Listeners(self)
         self._process = os.urandom(8).hex()
         self._alive: SqliteLock | None = None  # held for as long as this process lives
+        self.is_incomplete = False  # not all of the version before could be taken over
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
@@ -165,9 +165,11 @@ class SqliteDatabase:
         self.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations"))
 
     @property
-    def was_damaged(self) -> bool:
-        """Whether this file replaces a damaged one. Nobody knows what that has said."""
-        return bool(self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'")))
+    def has_lost(self) -> bool:
+        """Whether this file replaces a damaged one, or lacks state of the version before."""
+        return self.is_incomplete or bool(
+            self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'"))
+        )
 
     @property
     def size(self) -> int:

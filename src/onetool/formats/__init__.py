@@ -11,10 +11,11 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
+from onetool.core import model_providers
 from onetool.core.errors import UnknownProviderError
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import may_be_content, wrapped_schema
-from onetool.core.text import did_you_mean
+from onetool.core.text import or_rather
 from onetool.formats.gemini import gemini_parameters
 from onetool.formats.json_schema import plain_parameters, thaw
 
@@ -35,9 +36,8 @@ def find_provider(provider: str) -> Provider:
     """The provider of that name, or an error that tells the known ones."""
     if provider in PROVIDERS:
         return PROVIDERS[provider]
-    message = f"provider {provider!r} is not supported; the supported ones are {', '.join(PROVIDERS)}"
-    hint = did_you_mean(str(provider), PROVIDERS, most=1)
-    raise UnknownProviderError(f"{message}; {hint}" if hint else message)
+    known = f"{', '.join(PROVIDERS)}{or_rather(str(provider), PROVIDERS)}"
+    raise UnknownProviderError(f"provider {provider!r} is not supported; the supported ones are {known}")
 
 
 def _function(spec: ToolSpec, name: str) -> Tool:
@@ -99,14 +99,14 @@ def _mcp_schema(schema: Any) -> dict[str, Any]:
     return {**thaw(schema), "type": "object"} if isinstance(schema, dict) else {"type": "object"}
 
 
-PROVIDERS: dict[str, Provider] = {
-    "openai": Provider(_function),
-    "ollama": Provider(_function),
+# Providers that are not named here take OpenAI's format, as most do.
+_OWN_FORMATS = {
     "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
     "anthropic": Provider(_anthropic),
     # MCP itself allows dots, but its clients hand the names on to models whose APIs do not.
     "mcp": Provider(_mcp),
 }
+PROVIDERS = dict.fromkeys(model_providers.PROVIDERS, Provider(_function)) | _OWN_FORMATS
 
 
 # Names that a provider accepts

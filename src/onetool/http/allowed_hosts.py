@@ -220,9 +220,10 @@ def binding_for(url: Url) -> str:
     return url.authority if url.scheme == "https" else f"{url.scheme}://{url.authority}"
 
 
-def binding_command(name: str, bindings: Iterable[str]) -> str:
+def binding_command(name: str, bindings: Iterable[str] = ()) -> str:
     """Return the command that stores a secret with these bindings."""
-    return " ".join([f"onetool auth set {name}", *(f"--host {one}" for one in bindings)])
+    options = [f"--host {one}" for one in bindings] or ([] if name.isupper() else ["--secret"])
+    return " ".join([f"onetool auth set {name}", *options])
 
 
 def read_entry(text: str) -> _Pattern:

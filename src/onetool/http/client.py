@@ -26,7 +26,6 @@ from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
 
 if TYPE_CHECKING:
     import ssl
-    from pathlib import Path
 
     from onetool.core.json_data import StoreBlob
     from onetool.database.documents import Documents
@@ -150,7 +149,7 @@ class HttpContext(NamedTuple):
     redact: Callable[[Any], Any] = lambda value: value  # the call's own
     secret: "Lookup | None" = None  # by name; those of the call's environment where it is None
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
-    logins: "Path | Documents | None" = None  # where the logins of people are: a folder of files, or documents
+    logins: "Documents | None" = None  # of people
     files: "FileSources | None" = None  # for tools that send files
 
 

@@ -19,6 +19,7 @@ def below(pointer: str, name: str | int) -> str:
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Text = Annotated[str, Meta(min_length=1)]
+Url = Annotated[Text, Meta(extra_json_schema={"pattern": "^[hH][tT][tT][pP][sS]?://"})]
 Status = Annotated[int, Meta(ge=100, le=599)]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[A-Za-z0-9-]+=[A-Za-z0-9_.-]+)*$(?!\n)"
@@ -118,19 +119,19 @@ DEFAULT_ENCODING = Encoding()
 class Request(CamelStruct, frozen=True, kw_only=True):
     """The request, with `${name}` for arguments and secrets."""
 
-    url_template: Text
+    url_template: Annotated[Url, Meta(description="With `${name}` for arguments and secrets; an allowed host.")]
     method: Method = "GET"
-    query: dict[str, Any] = {}
-    query_encoding: dict[str, Encoding] = {}
-    headers: dict[str, str] = {}
-    body: Any = None  # JSON with placeholders, or a text
-    multipart: dict[str, Any] | None = None  # fields of multipart/form-data; `{"file": "${photo}"}` is a file
-    body_file: Text | None = None  # `${photo}`: the body is this file
-    body_encoding: dict[str, Encoding] = {}  # of fields of a form or of multipart
+    query: Annotated[dict[str, Any], Meta(description="Added to the URL's own; a list repeats its name.")] = {}
+    query_encoding: Annotated[dict[str, Encoding], Meta(description="How lists and objects are written.")] = {}
+    headers: Annotated[dict[str, str], Meta(description="Names and values, with `${name}` in the values.")] = {}
+    body: Annotated[Any, Meta(description="JSON or a text; a text that is just `${name}` keeps the type.")] = None
+    multipart: Annotated[dict[str, Any] | None, Meta(description='Fields; a file is `{"file": "${name}"}`.')] = None
+    body_file: Annotated[Text | None, Meta(description="`${name}`: the body is the file it names.")] = None
+    body_encoding: Annotated[dict[str, Encoding], Meta(description="The same for a form or `multipart`.")] = {}
     auth: Auth | None = None
-    timeout_ms: Milliseconds = 10_000  # for each try
-    retries: Annotated[int, Meta(ge=0, le=10)] = 0
-    idempotent: bool | None = None  # may be tried again, whatever its method says
+    timeout_ms: Annotated[Milliseconds, Meta(description="For each try.")] = 10_000
+    retries: Annotated[int, Meta(ge=0, le=10, description="Further tries after a network error, 429 or 5xx.")] = 0
+    idempotent: Annotated[bool | None, Meta(description="Whether it may be sent again, whatever its method.")] = None
     follow_redirects: bool = False
 
     def __post_init__(self) -> None:
@@ -138,13 +139,18 @@ class Request(CamelStruct, frozen=True, kw_only=True):
             raise ValueError("use only one of `body`, `multipart` and `bodyFile`")
 
 
+ErrorMode = Annotated[
+    Literal["fail", "empty", "return"], Meta(description="Another status: a failure, null, or `{status, body}`.")
+]
+
+
 class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
     """How the response is turned into a value."""
 
-    success_codes: tuple[Status, ...] = ()  # none: all of 200 to 299
+    success_codes: Annotated[tuple[Status, ...], Meta(description="None: all of 200 to 299.")] = ()
     encoding: Literal["json", "text", "binary", "sse"] = "json"
-    selector: str = ""  # JMESPath
-    error_mode: Literal["fail", "empty", "return"] = "fail"  # "empty": the value null; "return": {status, body}
+    selector: Annotated[str, Meta(description="JMESPath: which part of the answer is the value.")] = ""
+    error_mode: ErrorMode = "fail"
 
 
 class RequestStep(CamelStruct, frozen=True, kw_only=True):
@@ -153,10 +159,15 @@ class RequestStep(CamelStruct, frozen=True, kw_only=True):
     `when` is a condition: JMESPath over `{args, steps}`, or one placeholder. The value of a step left out is null.
     """
 
-    name: StepName
+    name: Annotated[StepName, Meta(description="What later requests call its value: `${steps.NAME.…}`.")]
     request: Request
     response: ResponseOptions = ResponseOptions()
-    when: str = ""
+    when: Annotated[str, Meta(description="JMESPath over `{args, steps}`, or one placeholder. Left out: always.")] = ""
+
+
+Steps = Annotated[
+    tuple[RequestStep, ...], Meta(min_length=1, max_length=20, description="The tool's value is that of the last one.")
+]
 
 
 class HttpImpl(CamelStruct, frozen=True, kw_only=True):
@@ -164,7 +175,7 @@ class HttpImpl(CamelStruct, frozen=True, kw_only=True):
 
     request: Request | None = None
     response: ResponseOptions | None = None
-    requests: Annotated[tuple[RequestStep, ...], Meta(min_length=1, max_length=20)] | None = None
+    requests: Steps | None = None
 
     def __post_init__(self) -> None:
         if self.request is None and self.requests is None:
@@ -187,7 +198,7 @@ DEFAULT_REQUEST_BYTES = 1024**2
 class ToolLimits(CamelStruct, frozen=True, kw_only=True):
     """Limits of a tool. The last three apply to HTTP tools only."""
 
-    max_calls_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    max_calls_per_minute: Annotated[int, Meta(ge=1, description="More are refused with 429.")] | None = None
     max_request_bytes: Annotated[int, Meta(ge=1, le=MAX_REQUEST_BYTES)] = DEFAULT_REQUEST_BYTES
     max_response_bytes: Annotated[int, Meta(ge=1, le=256 * 1024**2)] = 4 * 1024**2
     max_retries: Annotated[int, Meta(ge=0, le=10)] | None = None

@@ -3,7 +3,7 @@
 `LoginCallback` is a listener on this machine that takes the answer of the authorization server. It takes one answer,
 and only one with the `state` of the login under way: any page in the browser can send requests to it.
 
-`LoginStore` keeps the tokens: one document each, in a private file or encrypted in a database. Tokens belong to a url
+`LoginStore` keeps the tokens: one document each, private or encrypted. Tokens belong to a url
 and to a client: with another one they are not used. A refresh token may be good for one use only, so whoever uses it
 holds the lock, and first looks whether another process has already used it.
 """
@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from pathlib import Path
 from secrets import compare_digest
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -25,7 +24,6 @@ import msgspec
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
-from onetool.database.file_documents import FileDocuments
 from onetool.http.errors import AuthError
 
 T = TypeVar("T")
@@ -65,11 +63,6 @@ class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
         return "StoredLogin(***)"
 
 
-def login_documents(place: Path | Documents) -> Documents:
-    """The logins in that folder of the state, or where else documents are."""
-    return FileDocuments(place, ".auth.json", guard="any", lock="file") if isinstance(place, Path) else place
-
-
 class LoginStore:
     """One login, as seen by one url and one client."""
 
@@ -80,20 +73,15 @@ class LoginStore:
 
     def version(self) -> Version:
         """Differs after any change. It never waits."""
-        try:
-            return self._logins.version(self.name)
-        except OSError:
-            return None
+        return self._logins.version(self.name)
 
     def load(self) -> tuple[Version, StoredLogin]:
-        """What is kept. Whatever is wrong with a file, it counts as empty: a new login mends it.
+        """What is kept. A damaged document counts as empty: a new login mends it.
 
-        Raises AuthError if a database is away that was never asked before, or it was encrypted with another key.
+        Raises AuthError if the database can't be read, or the login was encrypted with another key.
         """
         try:
             return self.decoded(self._logins.load(self.name))
-        except OSError:
-            return self.version(), self.empty
         except DatabaseError as error:
             raise _not_read(error) from None
 
@@ -134,8 +122,6 @@ class HeldLogin:
         """What is kept now: another process may have changed it before we had the lock."""
         try:
             return self._store.decoded(await to_the_end(self._held.load))
-        except OSError:
-            return None, self._store.empty
         except DatabaseError as error:
             raise _not_read(error) from None
 
@@ -160,8 +146,6 @@ class HeldLogin:
         while True:
             try:
                 return self._held.write(body)
-            except OSError as error:
-                raise _not_kept(self._place, error.strerror or str(error)) from None
             except (DatabaseAwayError, ChangeUnknownError) as error:
                 if time.monotonic() >= until:
                     raise _not_kept(self._place, str(error)) from None

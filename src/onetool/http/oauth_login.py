@@ -32,7 +32,6 @@ from onetool.http.login import (
     LoginStore,
     StoredLogin,
     listening,
-    login_documents,
     open_browser,
 )
 from onetool.http.oauth import GrantedToken, TokenEndpoint, TokenRefusedError
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 LOGIN_SECONDS = 300.0  # seconds for a person to log in
 EXCHANGE_SECONDS = 20.0  # seconds for a code, or a refresh token, to become a token
 MARGIN = 30.0  # seconds before its end that a token is no longer used
-KEY_LENGTH = 16  # characters of a login's key in the name of its file
+KEY_LENGTH = 16  # characters of a login's key in its name
 LONGEST_WORDS = 300  # characters of what the authorization server says
 
 Say = Callable[[str], None]
@@ -88,7 +87,7 @@ class LoginAuthenticator(Authenticator):
                 context.check_secret(name, url)
         filled = self._texts.fill({}, secret)
         endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
-        return ToolLogin(self.auth, filled, self._bundle, login_documents(context.logins), endpoint, context.mask_also)
+        return ToolLogin(self.auth, filled, self._bundle, context.logins, endpoint, context.mask_also)
 
     async def _read(self, store: LoginStore) -> StoredLogin:
         """What is kept. It is read again when it has changed."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.schema_keywords import in_place_subschemas
 from onetool.core.text import did_you_mean
+from onetool.http.allowed_hosts import binding_command
 
 Values = Mapping[str, Any]  # what stands for each name in one call; an absent argument is not in it
 Lookup = Callable[[str], str | None]
@@ -241,7 +242,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
         else:
             raise ToolFailure(
                 f"the secret {name} is not set, and the tool's request needs it",
-                hints=[f"run: onetool auth set {name}; or add it to the secrets file",
+                hints=[f"run: {binding_command(name)}; or add it to the secrets file",
                        f"if an argument is meant, add `{name}` to the tool's argSchema"],
             )  # fmt: skip
     return values

@@ -7,12 +7,14 @@ earlier steps, are filled in as words that no escaping changes, and those are re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.errors import ToolFailure
 from onetool.core.redaction import MASK
+from onetool.http.allowed_hosts import binding_command
 from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for, with_header
 from onetool.http.client import HttpContext
 from onetool.http.definition import OAuth2, RequestStep, ToolLimits, sending_seconds
@@ -146,9 +148,9 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     method: str
     url: str
     headers: dict[str, str]
-    body: str | None
-    step: str = ""
-    notes: tuple[str, ...] = ()
+    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is no text.")]
+    step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
+    notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
 
 
 class _Words:
@@ -246,7 +248,7 @@ def _notes(request: ToolRequest, filled: "HttpRequest", outside: HttpContext) ->
             if not asks_elsewhere:
                 outside.check_secret(name, filled.url)
             if find(name) is None:
-                notes.append(f"the secret {name} is not set: onetool auth set {name}")
+                notes.append(f"the secret {name} is not set: {binding_command(name)}")
         except ToolFailure as refusal:
             notes.append("; ".join([str(refusal), *refusal.hints]))
     if asks_elsewhere:

@@ -11,9 +11,10 @@ import warnings
 from collections import Counter
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.errors import OneToolError, cut
 from onetool.script.awaits import awaited_calls
@@ -332,7 +333,7 @@ MAX_MESSAGE = 290  # characters of what is wrong
 class CodePlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Lines and columns begin at 1; columns count characters, and the end is the first one behind it."""
 
-    line: int
+    line: Annotated[int, Meta(description="In the text that was sent, from 1.")]
     column: int | None = None
     end_line: int | None = None
     end_column: int | None = None
@@ -352,8 +353,8 @@ class CodeFault(CodePlace, frozen=True, kw_only=True, rename="camel", omit_defau
 class CodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of code before it runs: what is wrong, and the tools that it calls."""
 
-    errors: list[CodeFault] = []
-    calls: list[str] = []
+    errors: Annotated[list[CodeFault], Meta(description="What can be told without running it.")] = []
+    calls: Annotated[list[str], Meta(description="The tools that the code calls, as far as can be told.")] = []
 
 
 def place_of_line(code: str, line: int) -> CodePlace:

@@ -1,25 +1,18 @@
 """`TokenStore`: the tokens that `onetool tokens add` has made, and those that were revoked, in one document.
 
-It is a file of the state, or a row of the database that replicas share. It holds hashes alone. A token is long and
-random, so that its hash tells nobody what it is, and needs no salt.
+It holds hashes alone. A token is long and random, so that its hash tells nobody what it is, and needs no salt.
 
-All processes of the state folder share the file. They see by its stamp that it has changed, and so a revocation counts
-at once. A change of the row is told to all replicas, and each looks every second; while the database is away, what was
-known goes on to count.
+All processes of a state folder see a change at once. A change in PostgreSQL is told to all replicas, and each looks
+every second; while the database is away, what was known goes on to count. While the document can't be read, nobody is
+let in by it, nor by a token of the config, since nobody knows which of those were revoked.
 
-Who could write the file could let himself in: it is refused if it is a link, if others can read or write it, or if it
-is damaged. While it is refused, nobody is let in by it, nor by a token of the config, since nobody knows which of those
-were revoked. The same holds for a database that was never reached.
-
-Who can delete the file or the row opens nothing: a running process remembers that there were tokens, and what it has
-seen revoked (`TokenMemory`). Where replicas share a database, nobody is let in without a token in any case.
-
-The folder of a project comes from wherever the project comes from, and with it could come a file of tokens. There the
-file is sealed with a key that lies in the person's own folder, and a file with another seal is refused.
+Deleting or damaging the database opens nothing. A running process remembers that there were tokens, and what it has
+seen revoked (`TokenMemory`). A server that starts finds the marker: an empty file in the state folder, made before the
+first token or revocation is stored. Where replicas share a database, nobody is let in without a token in any case.
 """
 
-import hmac
 import logging
+import os
 import re
 import time
 from base64 import urlsafe_b64decode
@@ -35,34 +28,31 @@ from urllib.parse import unquote
 import msgspec
 
 from onetool.core.errors import OneToolError
-from onetool.core.flock import key_in
-from onetool.core.os_files import UnsafeFileError
+from onetool.core.os_files import private, sync_folder
 from onetool.core.principal import Principal, Rate, Role
-from onetool.database import DatabaseError
-from onetool.database.documents import Documents, Version
-from onetool.database.file_documents import FileDocuments
-from onetool.database.moving import LeftBehind, Moved
+from onetool.core.state_folders import make_home
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
+from onetool.database.documents import Documents, Unknown, Version
 from onetool.services.secrets import UNMISTAKABLE
 
 log = logging.getLogger("onetool.serve")
 
-FOLDER = "access_tokens"  # of the state
-DOCUMENT = "tokens"  # its file is tokens.json
-KEY_FILE = "tokens.key"  # in the person's own folder
+DOCUMENT = "tokens"
+MARKER = ".has-tokens"  # in the state folder
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
-FILE_VERSION = 1
-LARGEST_FILE = 4 * 1024**2  # bytes: more than ten thousand tokens
-PATIENCE_S = 2.0  # to wait for another process that writes the file
+FORMAT = 1
+MAX_BYTES = 4 * 1024**2  # more than ten thousand tokens
+MAX_WAIT_S = 2.0  # for another process that changes the document
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 _OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as `new_token` makes them, whatever stands around them
 _NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.~+/-]+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}")  # Base64 or hexadecimal digits
 
 
-class TokenFileError(OneToolError):
-    """The file of tokens can't be used or written: why, and what to do. Nothing has changed."""
+class TokenStoreError(OneToolError):
+    """The stored tokens can't be used or changed: why, and what to do. Nothing has changed."""
 
 
 class TokenNameError(OneToolError):
@@ -109,15 +99,10 @@ class RevokedToken(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-_SEALED = re.compile(rb"[0-9a-f]{64}\n")
-SEALED_WHY = "it is sealed for the folder of a project"
-SEALED_HINT = "put it into a project's .onetool, or export again with --config and the config that is to use it"
-
-
 class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the file."""
+    """The content of the document."""
 
-    version: int = FILE_VERSION
+    version: int = FORMAT
     tokens: tuple[StoredToken, ...] = ()
     revoked: dict[str, RevokedToken] = {}  # by hash: of the config's tokens, too
 
@@ -142,38 +127,25 @@ class _TokenState(msgspec.Struct, frozen=True, kw_only=True):
             raise TokenNameError(f"no token that was stored is called {name}; see: onetool tokens list")
         return self.revoking(token.hash, name, at)
 
-    def joining(self, other: "_TokenState", force: bool) -> "tuple[_TokenState, Moved]":
-        """With those of another one. What was revoked in one of them stays revoked."""
+    def joining_revoked(self, other: "_TokenState") -> "_TokenState":
         revoked = {**other.revoked, **self.revoked}
-        tokens = {token.name: token for token in self.tokens if token.hash not in revoked}
-        moved, left = len(revoked) - len(self.revoked), list[LeftBehind]()
-        for token in other.tokens:
-            there = tokens.get(token.name)
-            if there == token or token.hash in revoked:
-                continue
-            if there is not None and not force:
-                left.append(LeftBehind(f"token {token.name}", "another token has this name", is_conflict=True))
-                continue
-            tokens[token.name] = token
-            moved += 1
-        same = len(other.tokens) + len(other.revoked) - moved - len(left)
-        joined = msgspec.structs.replace(self, tokens=tuple(tokens.values()), revoked=revoked)
-        return joined, Moved(moved, same, tuple(left))
+        left = tuple(token for token in self.tokens if token.hash not in revoked)
+        return msgspec.structs.replace(self, tokens=left, revoked=revoked)
 
 
 class TokenView(NamedTuple):
-    """What the file says at one moment, for fast questions."""
+    """What is kept at one moment, for fast questions."""
 
     stamp: Version
     state: _TokenState
-    problem: str | None  # why the file is refused
+    problem: str | None  # why nothing of it counts
     tokens: dict[bytes, StoredToken]
     revoked: dict[bytes, RevokedToken]
     is_away: bool = False  # nobody knows them yet, because the database can't be reached
 
 
 class TokenMemory:
-    """What a running process has seen, and what counts also after the file or the row is gone, or is an older one."""
+    """What a running process has seen, and what counts also after the document is gone, or is an older one."""
 
     def __init__(self) -> None:
         self.has_guarded = False
@@ -183,46 +155,47 @@ class TokenMemory:
         """The state with all that was ever seen revoked."""
         self.has_guarded = self.has_guarded or bool(state.tokens or state.revoked)
         if not self.revoked.keys() <= state.revoked.keys():
-            revoked = {**self.revoked, **state.revoked}
-            left = tuple(token for token in state.tokens if token.hash not in revoked)
-            state = msgspec.structs.replace(state, tokens=left, revoked=revoked)
+            state = state.joining_revoked(_TokenState(revoked=self.revoked))
         self.revoked = state.revoked
         return state
 
 
 class TokenStore:
-    """The tokens of one state folder, or of one database."""
+    """The tokens of one state folder, or of one PostgreSQL database."""
 
     def __init__(
         self,
-        place: Path | Documents,
+        documents: Documents,
         clock: Callable[[], float] = time.time,
         *,
-        key_file: Path | None = None,
-        former: "TokenStore | None" = None,
+        home: Path | None = None,
         is_closed: bool = False,
+        problem: str | None = None,
         memory: TokenMemory | None = None,
     ) -> None:
-        """`place`: a folder, or where else documents are. `key_file` seals a file of tokens: for folders that may come
-        from somebody else. `former` has the tokens of before there was a database: they let nobody in, and a server
-        that they have closed stays closed. `is_closed`: nobody is let in without a token, though none is stored.
-        `memory` is that of the store before, after a reload.
+        """`home`: the state folder, where the marker is. `is_closed`: nobody is let in without a token, though none is
+        stored. With a `problem` nothing that is stored counts. `memory` is that of the store before, after a reload.
         """
-        self._documents = FileDocuments(place) if isinstance(place, Path) else place
-        self.file = self._documents.file(DOCUMENT) if isinstance(self._documents, FileDocuments) else None
-        self.where = self._documents.describe(DOCUMENT)
+        self._documents = documents
         self._clock = clock
-        self._key_file = key_file
-        self.former = former
+        self._home = home
         self._is_closed = is_closed
+        self._problem = problem
         self.memory = memory or TokenMemory()
+        if home is not None and os.path.lexists(home / MARKER):
+            self.memory.has_guarded = True
         self._lock = Lock()
-        self._known = _known(None, self.memory.add(_TokenState()))
+        self._known = _known(Unknown(), self.memory.add(_TokenState()))
+
+    @property
+    def place(self) -> str:
+        """Where they are kept, for messages."""
+        return self._documents.place
 
     # What a request asks
 
     def find(self, digest: bytes) -> StoredToken | None:
-        """The token with this SHA-256 digest; it may have expired. None if there is none, or the file is refused."""
+        """The token with this SHA-256 digest; it may have expired. None if there is none that counts."""
         return self.view().tokens.get(digest)
 
     def revocation(self, digest: bytes) -> RevokedToken | None:
@@ -234,13 +207,13 @@ class TokenStore:
 
     @property
     def problem(self) -> str | None:
-        """Why the file is refused, in words for who runs the server; None if all is well, or there is none."""
+        """Why nothing that is stored counts, in words for who runs the server; None if all is well."""
         return self.view().problem
 
     @property
     def guards(self) -> bool:
         """Whether a server needs a credential because of this store. Neither revoking the last token nor deleting the
-        file or the row opens a door.
+        database opens a server.
         """
         return self._is_closed or self.has_any
 
@@ -248,11 +221,9 @@ class TokenStore:
     def has_any(self) -> bool:
         """Whether there are tokens, or were, as far as is known; True if that can't be read."""
         known = self.view()
-        if known.problem or known.tokens or known.revoked or self.memory.has_guarded:
-            return True
-        return self.former is not None and self.former.guards
+        return bool(known.problem or known.tokens or known.revoked or self.memory.has_guarded)
 
-    # What a person asks. All raise TokenFileError.
+    # What a person asks. All raise TokenStoreError.
 
     def list(self) -> tuple[StoredToken, ...]:
         return self._usable().state.tokens
@@ -296,92 +267,111 @@ class TokenStore:
         """Revoke a token of the config."""
         self._change(lambda state: state.revoking(hash, name, self._clock()))
 
-    def take_in(self, other: "TokenStore", force: bool = False) -> Moved:
-        """Add what another store has: its tokens by their hashes, and what was revoked there."""
-        theirs, done = other._usable().state, Moved()
-
-        def change(state: _TokenState) -> _TokenState:
-            nonlocal done
-            joined, done = state.joining(theirs, force)
-            return joined
-
-        if theirs != _TokenState():
-            self._change(change)
-        return done
-
-    # The file
+    # The document
 
     def _usable(self) -> TokenView:
         known = self.view()
         if known.problem:
-            raise TokenFileError(known.problem)
+            raise TokenStoreError(known.problem)
         return known
 
     def view(self) -> TokenView:
-        """What is kept now. It is read only if it has changed."""
+        """Return what is kept now. It is read only if it has changed."""
+        if self._problem is not None:
+            return _refused(None, self._problem)
         try:
-            stamp = self._documents.version(DOCUMENT)
-        except OSError as error:
-            return _refused(None, f"{self.where} can't be read: {error.strerror}")
+            version = self._documents.version(DOCUMENT)
         except DatabaseError as error:
             return _refused(None, str(error), is_away=True)
         known = self._known
-        if known.stamp != stamp:
-            known = self._known = self._read_anew(stamp)  # all at once: other threads read it
+        if known.stamp != version:
+            known = self._known = self._read_anew(version)  # all at once: other threads read it
         return known
 
-    def _read_anew(self, stamp: Version) -> TokenView:
+    def _read_anew(self, version: Version) -> TokenView:
+        before = self._known
         try:
-            stamp, body = self._documents.load(DOCUMENT)
-            return _known(stamp, self._remembered(body))
-        except (UnsafeFileError, TokenFileError, DatabaseError) as error:
-            problem = str(_unsafe(self.where, error) if isinstance(error, UnsafeFileError) else error)
-            if problem != self._known.problem:
+            version, body = self._documents.load(DOCUMENT)
+            if version == before.stamp and before.problem is None:
+                return before
+            state = read_tokens(body)
+        except (ValueError, RecursionError, DatabaseError) as error:
+            is_away = isinstance(error, DatabaseError)
+            problem = str(error) if is_away else str(self._damaged())
+            if problem != before.problem:
                 log.error("no token is accepted but http.token: %s", problem)
-            return _refused(stamp, problem, isinstance(error, DatabaseError))
-
-    def _remembered(self, body: bytes | None) -> _TokenState:
-        state = self._state(body)
+            return _refused(version, problem, is_away)
         if body is None and self.memory.has_guarded:
-            log.error("%s is gone: no stored token is accepted; add them again", self.where)
-        return self.memory.add(state)
+            log.error("the tokens in %s are gone: no stored token is accepted; add them again", self.place)
+        return _known(version, self.memory.add(state))
 
-    def _state(self, data: bytes | None) -> _TokenState:
-        """Raises TokenFileError for what does not count."""
-        if data is None:
-            return _TokenState()
-        if self._key_file is not None:
-            data = _unsealed(data, _key_in(self._key_file), self.where)
-        elif _SEALED.match(data):
-            raise _refusal(self.where, SEALED_WHY, SEALED_HINT)
-        try:
-            state = msgspec.json.decode(data, type=_TokenState)
-            all_digests = [token.digest for token in state.tokens] + [_digest_of(hash) for hash in state.revoked]
-        except (ValueError, RecursionError):
-            raise _refusal(self.where, "it is damaged") from None
-        if state.version != FILE_VERSION or any(len(digest) != sha256().digest_size for digest in all_digests):
-            raise _refusal(self.where, "it is damaged, or a newer version has written it")
-        return state
+    def _damaged(self) -> TokenStoreError:
+        return TokenStoreError(f"the tokens in {self.place} are damaged, or a newer version has written them")
 
     def _change(self, change: Callable[[_TokenState], _TokenState]) -> None:
         """Change it under its lock. After an error it is as it was, but for ChangeUnknownError."""
+        if self._problem is not None:
+            raise TokenStoreError(self._problem)
         try:
-            with self._lock, self._documents.locked(DOCUMENT, PATIENCE_S) as held:
-                before = self._state(held.load().body)
+            with self._lock, self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
+                before = read_tokens(held.load().body)
                 if (after := change(before)) == before:
                     return
                 data = msgspec.json.encode(after)
-                if self._key_file is not None:
-                    data = _sealed(data, _key_in(self._key_file, make=True))
-                if len(data) > LARGEST_FILE:
-                    raise TokenFileError(f"{self.where} is full: nothing was changed")
+                if len(data) > MAX_BYTES:
+                    raise TokenStoreError(f"{self.place} has too many tokens: nothing was changed")
+                if self._home is not None:
+                    make_marker(self._home)
                 held.write(data)
                 self.memory.add(after)
-        except UnsafeFileError as error:
-            raise _unsafe(self.where, error) from None
-        except OSError as error:
-            why = error.strerror or error
-            raise TokenFileError(f"{self.where} can't be written ({why}): nothing was changed") from None
+        except (ValueError, RecursionError):
+            raise self._damaged() from None
+        except (DatabaseAwayError, ChangeUnknownError):
+            raise
+        except (OSError, DatabaseError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise TokenStoreError(f"tokens can't be stored ({why}): nothing was changed") from error
+
+
+def read_tokens(body: bytes | None) -> _TokenState:
+    """Read the document. Raises ValueError, RecursionError for one that does not count."""
+    if body is None:
+        return _TokenState()
+    state = msgspec.json.decode(body, type=_TokenState)
+    digests = [token.digest for token in state.tokens] + [_digest_of(hash) for hash in state.revoked]
+    if state.version != FORMAT or any(len(digest) != sha256().digest_size for digest in digests):
+        raise ValueError
+    return state
+
+
+def join_revoked(body: bytes, other: bytes) -> bytes:
+    """Return a document with what was revoked in another one."""
+    return msgspec.json.encode(read_tokens(body).joining_revoked(read_tokens(other)))
+
+
+def join_tokens(body: bytes | None, other: bytes, *, force: bool = False) -> tuple[bytes, list[str]]:
+    """Return a document with the tokens of another one as well, and the names that two different tokens have.
+
+    What was revoked in one of them stays revoked. With `force`, the other's tokens take these names.
+    """
+    mine, theirs = read_tokens(body), read_tokens(other)
+    joined = mine.joining_revoked(theirs)
+    tokens = {token.name: token for token in joined.tokens}
+    conflicts: list[str] = []
+    for token in theirs.joining_revoked(joined).tokens:
+        if token.name in tokens and tokens[token.name] != token and not force:
+            conflicts.append(token.name)
+        else:
+            tokens[token.name] = token
+    return msgspec.json.encode(msgspec.structs.replace(joined, tokens=tuple(tokens.values()))), conflicts
+
+
+def make_marker(home: Path) -> None:
+    """Keep, outside of the database, that servers of this state folder need a credential. Raises OSError."""
+    if not os.path.lexists(home / MARKER):
+        make_home(home)
+        os.close(private(home / MARKER, os.O_WRONLY | os.O_CREAT))
+        sync_folder(home)
 
 
 # Tokens and their hashes
@@ -396,7 +386,7 @@ def token_digest(text: str | bytes) -> bytes:
 
 
 def token_hash(text: str) -> str:
-    """As the config and the file have it."""
+    """Return the hash as the config has it."""
     return HASH + token_digest(text).hex()
 
 
@@ -431,37 +421,3 @@ def _known(stamp: Version, state: _TokenState) -> TokenView:
 
 def _refused(stamp: Version, problem: str, is_away: bool = False) -> TokenView:
     return TokenView(stamp, _TokenState(), problem, {}, {}, is_away)
-
-
-def _refusal(place: str | Path, why: str, hint: str | None = None) -> TokenFileError:
-    return TokenFileError(f"{place} is not used, because {why}; {hint or 'remove it, and add the tokens again'}")
-
-
-def _unsafe(place: str | Path, error: UnsafeFileError) -> TokenFileError:
-    return _refusal(place, error.why, error.hint)
-
-
-# The seal: a line with the MAC before the rest
-
-
-_BOUND = b"tokens of a project:"
-
-
-def _sealed(data: bytes, key: bytes) -> bytes:
-    return hmac.digest(key, _BOUND + data, sha256).hex().encode() + b"\n" + data
-
-
-def _unsealed(data: bytes, key: bytes, place: str) -> bytes:
-    seal, _, rest = data.partition(b"\n")
-    with suppress(ValueError):
-        if key and hmac.compare_digest(bytes.fromhex(seal.decode("ascii")), hmac.digest(key, _BOUND + rest, sha256)):
-            return rest
-    raise _refusal(place, "it was not written by `onetool tokens` of this user on this machine")
-
-
-def _key_in(file: Path, make: bool = False) -> bytes:
-    """The key of the seal. With `make` there is one afterwards. Raises TokenFileError, OSError."""
-    try:
-        return key_in(file, make)
-    except UnsafeFileError as error:
-        raise _unsafe(file, error) from None

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import msgspec
 
-DOCUMENT = "sessions"  # its file is sessions.json
+DOCUMENT = "sessions"
 MOST_ENDED = 10_000  # ids that are remembered
 KEY_BYTES = 32
 

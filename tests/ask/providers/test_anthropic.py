@@ -99,7 +99,7 @@ def test_a_first_request() -> None:
 def test_headers() -> None:
     assert ANTHROPIC.headers("sk-1") == [("x-api-key", "sk-1"), ("anthropic-version", "2023-06-01")]
     assert ANTHROPIC.headers(None) == [("anthropic-version", "2023-06-01")]
-    assert (ANTHROPIC.base_url, ANTHROPIC.key) == ("https://api.anthropic.com", "ANTHROPIC_API_KEY")
+    assert ANTHROPIC.base_url == "https://api.anthropic.com"
 
 
 def test_settings(takes: Any) -> None:

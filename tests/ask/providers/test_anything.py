@@ -16,14 +16,16 @@ from onetool import ToolSpec
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, ModelPrompt, ModelReply, Result, TextDelta, ThoughtDelta, Toolset, User
 from onetool.ask.model_client import JsonLines
-from onetool.ask.providers import NAMES, Adapter, adapter
+from onetool.ask.providers import Adapter, adapter
+from onetool.core.model_providers import PROVIDERS
 from onetool.http.body import EventDecoder, event_value
 
 DATA = Path(__file__).parent / "data"
 REFUSALS = ("errors", "refusals")
 TOOLS = Toolset([ToolSpec(name="weather.now", description="The weather.", input_schema={"type": "object"})])
 PROMPT = ModelPrompt(model="m", messages=(User(text="How warm is it?"),), tools=TOOLS)
-EVERY = pytest.mark.parametrize("asked", [adapter(name) for name in NAMES], ids=NAMES)
+RECORDED = [name for name in PROVIDERS if (DATA / name).is_dir()]
+EVERY = pytest.mark.parametrize("asked", [adapter(name) for name in RECORDED], ids=RECORDED)
 STATUS = st.sampled_from([301, 400, 404, 429, 500])
 
 

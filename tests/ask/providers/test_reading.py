@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import ModelPrompt, ModelReply, User
-from onetool.ask.providers import NAMES, adapter, reading
-from onetool.ask.providers.openai_replies import JsonBalance
+from onetool.ask.providers import _reading, adapter
+from onetool.ask.providers._openai_replies import JsonBalance
+from onetool.core.model_providers import PROVIDERS
 
 MIB = 1024 * 1024
 PROMPT = ModelPrompt(model="m", messages=(User(text="?"),))
-EVERY = pytest.mark.parametrize("name", NAMES)
+EVERY = pytest.mark.parametrize("name", PROVIDERS)
 
 
 def openai(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -141,11 +142,11 @@ def test_also_of_a_whole_answer(name: str, body: Any) -> None:
 def test_a_name_that_comes_with_every_piece_is_no_reason_to_read_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
 
-    def counting(text: bytes, real: Any = reading.json_of) -> Any:
+    def counting(text: bytes, real: Any = _reading.json_of) -> Any:
         parsed.append(len(text))
         return real(text)
 
-    monkeypatch.setattr(reading, "json_of", counting)
+    monkeypatch.setattr(_reading, "json_of", counting)
     pieces = ['{"x": "', *"y" * 2000, '"}']
     reply = read("openai", *(openai(tool_calls=[call(piece)]) for piece in pieces))
     assert reply.calls[0].args == {"x": "y" * 2000}

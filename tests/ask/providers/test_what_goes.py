@@ -10,9 +10,10 @@ from ask.stand_in.server import WIRES
 
 from onetool import ToolSpec
 from onetool.ask.messages import Assistant, Call, File, Message, ModelPrompt, Result, Toolset, User
-from onetool.ask.providers import NAMES, Adapter, adapter
+from onetool.ask.providers import Adapter, adapter
+from onetool.core.model_providers import PROVIDERS
 
-EVERY = pytest.mark.parametrize("asked", [adapter(name) for name in NAMES], ids=NAMES)
+EVERY = pytest.mark.parametrize("asked", [adapter(name) for name in PROVIDERS], ids=PROVIDERS)
 TOOLS = Toolset([ToolSpec(name="time.now", description="The time.", input_schema={"type": "object"})])
 PICTURE = File(name="b.png", kind="image/png", data="aGk=")
 ASKED, NOTE = User(text="What time is it?"), User(text="(From the program: answer now.)")

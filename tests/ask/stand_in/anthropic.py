@@ -10,6 +10,7 @@ from ask.stand_in.seen import Seen
 from ask.stand_in.wire import About, compact, is_object, listed, one_of, twice
 
 STREAM = "text/event-stream; charset=utf-8"
+BASE = ""
 WORDS = {"length": "max_tokens", "refused": "refusal"}
 TYPES = {
     400: "invalid_request_error",
@@ -30,6 +31,10 @@ PARAMETERS = one_of(
 VERSIONS = {"2023-06-01": PARAMETERS | {"temperature", "top_k", "top_p"}, "2026-10-21": PARAMETERS}
 NO_VERSION = "anthropic-version: header is required"
 SIGNATURE = "c2lnbmVkIGJ5IHRoZSBzdGFuZC1pbg=="
+
+
+def is_own(path: str, headers: Mapping[str, str]) -> bool:
+    return path.startswith("/v1/messages") or "anthropic-version" in headers
 
 
 def is_chat(path: str) -> bool:

@@ -9,6 +9,7 @@ from ask.stand_in.seen import Seen
 from ask.stand_in.wire import About, compact, is_object, listed, one_of, twice
 
 STREAM = "text/event-stream"
+BASE = ""
 WORDS = {"length": "MAX_TOKENS", "refused": "SAFETY"}
 STATUS = {
     400: "INVALID_ARGUMENT",
@@ -50,6 +51,10 @@ FIELDS = {
         "responseModalities speechConfig mediaResolution"
     ),
 }
+
+
+def is_own(path: str, headers: Mapping[str, str]) -> bool:
+    return path.startswith("/v1beta") or "x-goog-api-key" in headers
 
 
 def is_chat(path: str) -> bool:

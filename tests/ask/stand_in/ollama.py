@@ -8,6 +8,7 @@ from ask.stand_in.seen import Seen
 from ask.stand_in.wire import About, compact, is_object, listed
 
 STREAM = "application/x-ndjson"
+BASE = ""
 WORDS = {"refused": "stop"}  # it knows no such thing
 AT = "2026-09-21T12:00:00.123456789Z"
 DETAILS = {
@@ -18,6 +19,10 @@ DETAILS = {
     "parameter_size": "8.0B",
     "quantization_level": "Q4_K_M",
 }
+
+
+def is_own(path: str, _headers: Mapping[str, str]) -> bool:
+    return path.startswith("/api") or path == "/"
 
 
 def is_chat(path: str) -> bool:

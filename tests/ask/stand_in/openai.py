@@ -10,6 +10,7 @@ from ask.stand_in.seen import Seen
 from ask.stand_in.wire import About, compact, is_object, listed, one_of
 
 STREAM = "text/event-stream; charset=utf-8"
+BASE = "/v1"
 WORDS = {"refused": "content_filter"}
 CREATED = 1_790_000_000
 PARAMETERS = one_of(
@@ -23,6 +24,10 @@ NO_KEY = (
     "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth "
     "(i.e. Authorization: Bearer YOUR_KEY)."
 )
+
+
+def is_own(_path: str, _headers: Mapping[str, str]) -> bool:
+    return False  # the server takes what nobody else does for OpenAI's
 
 
 def is_chat(path: str) -> bool:

@@ -3,18 +3,20 @@
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import count
 from typing import NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ask.stand_in import anthropic, gemini, ollama, openai
 from ask.stand_in.script import Act, Breaks, Fails, Hangs, Raw, Says
 from ask.stand_in.seen import Seen
 from ask.stand_in.wire import Wire, compact
 from upstream import CLOSE, Upstream
 from upstream import Seen as Bytes
 
-WIRES: dict[str, Wire] = {"openai": openai, "ollama": ollama, "gemini": gemini, "anthropic": anthropic}
+from onetool.core.model_providers import PROVIDERS
+
+WIRES: dict[str, Wire] = {name: import_module(f"ask.stand_in.{name}") for name in PROVIDERS}
 MODELS = ["stand-in", "stand-in-small"]
 JSON = {"Content-Type": "application/json"}
 
@@ -40,7 +42,7 @@ class StandIn:
         self._lock = threading.Lock()
         self._upstream = Upstream(self._answer)
         self.url = self._upstream.url
-        self.urls = {name: self.url + ("/v1" if name == "openai" else "") for name in WIRES}
+        self.urls = {name: self.url + wire.BASE for name, wire in WIRES.items()}
 
     def will(self, *acts: Act | Callable[[Seen], Act]) -> None:
         """One for each request, the last one for all that follow."""
@@ -114,7 +116,11 @@ class StandIn:
             case Raw():
                 yield _head(act.status, {**act.headers, "Content-Length": str(len(act.data))}) + act.data
             case Fails():
-                headers = {} if act.retry_after is None or wire is gemini else {"Retry-After": f"{act.retry_after:g}"}
+                headers = (
+                    {}
+                    if act.retry_after is None or wire is WIRES["gemini"]
+                    else {"Retry-After": f"{act.retry_after:g}"}
+                )
                 yield from self._act(Raw(act.status, {**JSON, **headers}, wire.error(act, seen)), seen, wire)
             case Breaks(after=None):
                 yield CLOSE
@@ -164,12 +170,6 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
 
 
 def _provider(raw: Bytes) -> str:
-    """Whose request it is. Three of them have their list of models in one place: the headers tell."""
+    """Return whose request it is. Three of them have their list of models in one place: the headers tell."""
     path = urlsplit(raw.target).path
-    if path.startswith("/v1beta") or "x-goog-api-key" in raw.headers:
-        return "gemini"
-    if path.startswith("/api") or path == "/":
-        return "ollama"
-    if path.startswith("/v1/messages") or "anthropic-version" in raw.headers:
-        return "anthropic"
-    return "openai"
+    return next((name for name, wire in WIRES.items() if wire.is_own(path, raw.headers)), "openai")

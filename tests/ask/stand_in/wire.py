@@ -21,6 +21,11 @@ class Wire(Protocol):
     """What each protocol's module has."""
 
     STREAM: str  # the content type of streams
+    BASE: str  # the path of its base URL
+
+    def is_own(self, path: str, headers: Mapping[str, str]) -> bool:
+        """Return whether a request is of this protocol. What nobody takes is OpenAI's."""
+        ...
 
     def is_chat(self, path: str) -> bool: ...
 

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from helpers import cli, start, trusted
 
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.state_folders import IGNORED
 
 KEY = "sk-live-0123456789"
@@ -20,28 +21,31 @@ def listed(folder, **env):
     return {row["name"]: row["source"] for row in json.loads(done.stdout)}
 
 
-@pytest.mark.parametrize(
-    ("provider", "name"),
-    [
-        ("openai", "OPENAI_API_KEY"),
-        ("gemini", "GEMINI_API_KEY"),
-        ("anthropic", "ANTHROPIC_API_KEY"),
-        ("ollama", "OLLAMA_API_KEY"),
-        ("BRAVE_API_KEY", "BRAVE_API_KEY"),
-    ],
-)
-def test_set_list_remove(tmp_path, own_home, provider, name):
-    done = cli("auth", "set", provider, cwd=tmp_path, stdin=f"{KEY}\n")
-    assert done.returncode == 0
-    assert KEY not in done.stdout + done.stderr
+NAMES = {
+    "openai": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "ollama": "OLLAMA_API_KEY",
+    "BRAVE_API_KEY": "BRAVE_API_KEY",
+}
+
+
+def test_set_list_remove(tmp_path, own_home):
     file = own_home / ".onetool" / "secrets.yaml"
-    assert f"A running server that uses {file} reads it by itself" in done.stderr
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert file.with_name(".gitignore").read_text() == IGNORED
-    assert listed(tmp_path)[name] == "file"
-    assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
-    assert not listed(tmp_path).get(name)
-    assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 1
+    for provider in NAMES:
+        done = cli("auth", "set", provider, cwd=tmp_path, stdin=f"{KEY}\n")
+        assert done.returncode == 0
+        assert KEY not in done.stdout + done.stderr
+        assert f"A running server that uses {file} reads it by itself" in done.stderr
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert file.with_name(".gitignore").read_text() == IGNORED
+    known = listed(tmp_path)
+    assert [known[name] for name in NAMES.values()] == ["file"] * len(NAMES)
+    for provider in NAMES:
+        assert cli("auth", "remove", provider, cwd=tmp_path).returncode == 0
+    known = listed(tmp_path)
+    assert not any(known.get(name) for name in NAMES.values())
+    assert cli("auth", "remove", "openai", cwd=tmp_path).returncode == 1
 
 
 def test_a_key_is_typed_without_echo(tmp_path, own_home):
@@ -105,6 +109,7 @@ def test_what_is_no_key_is_not_kept(tmp_path, own_home, value):
 def test_a_name_that_is_none(tmp_path):
     done = cli("auth", "set", "not a name", cwd=tmp_path, stdin=KEY)
     assert (done.returncode, "openai" in done.stderr) == (2, True)
+    assert cli("auth", "set", "not a name", "--secret", cwd=tmp_path, stdin=KEY).returncode == 2
 
 
 def test_a_file_that_others_can_read_is_refused(tmp_path, own_home):
@@ -177,7 +182,7 @@ def test_a_file_that_cannot_be_changed_by_lines_stays_as_it_is(tmp_path, own_hom
 
 @pytest.mark.parametrize("name", ["null", "true"])
 def test_names_that_yaml_reads_otherwise(tmp_path, own_home, name):
-    assert cli("auth", "set", name, cwd=tmp_path, stdin=KEY).returncode == 1
+    assert cli("auth", "set", name, "--secret", cwd=tmp_path, stdin=KEY).returncode == 1
     assert cli("tools", "list", cwd=tmp_path).returncode == 0
 
 
@@ -198,16 +203,37 @@ def test_a_linked_file_stays_a_link(tmp_path, own_home):
     assert KEY in real.read_text()
 
 
-def test_the_keys_are_those_that_ask_looks_for():
-    from onetool.ask.providers import NAMES, adapter
-    from onetool.interfaces.cli.auth import PROVIDERS
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("opnai", "did you mean openai?"),
+        ("acme", f"({', '.join(PROVIDERS)})."),
+        ("Acme", "auth set Acme --secret"),
+    ],
+)
+def test_an_unknown_provider_is_not_stored_as_another_secret(tmp_path, own_home, name, told):
+    done = cli("auth", "set", name, cwd=tmp_path, stdin=KEY)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert not (own_home / ".onetool" / "secrets.yaml").exists()
 
-    assert {name: adapter(name).key for name in NAMES} == PROVIDERS
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("acme", "--secret"), ("acme", "--host=acme.example"), ("openai", "--secret")]
+)
+def test_a_secret_may_have_any_name_on_purpose(tmp_path, name, option):
+    assert cli("auth", "set", name, option, cwd=tmp_path, stdin=KEY).returncode == 0
+    assert listed(tmp_path)[name] == "file"
+    if name == "acme":
+        assert cli("auth", "set", name, cwd=tmp_path, stdin=KEY[::-1]).returncode == 0  # another value
+        assert cli("auth", "remove", name, cwd=tmp_path).returncode == 0
 
 
-def test_a_provider_that_is_misspelled_is_no_other_secret(tmp_path):
-    done = cli("auth", "set", "opnai", cwd=tmp_path, stdin=KEY)
-    assert (done.returncode, "did you mean openai?" in done.stderr) == (2, True)
+def test_a_secret_that_the_config_uses_may_have_any_name(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("include: [more.yaml]\n")
+    (tmp_path / "more.yaml").write_text("http: {token: '${acme}'}\n")
+    done = cli("auth", "set", "acme", "--config", "onetool.yaml", cwd=tmp_path, stdin=KEY)
+    assert done.returncode == 0, done.stderr
+    assert cli("auth", "set", "acm", "--config", "onetool.yaml", cwd=tmp_path, stdin=KEY).returncode == 2
 
 
 def test_a_keyring_that_refuses_is_told(tmp_path):

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import cli, definition, start, trusted
+from helpers import BUILT_IN_PACKS, cli, definition, start, trusted
 
 
 def on_a_terminal(*args, cwd, rows=40, columns=100):
@@ -173,10 +173,9 @@ def test_your_own_tools_are_listed_first(configured):
     (configured / ".onetool" / "packs" / "dice.py").write_text("def roll() -> int:\n    'Roll.'\n    return 4\n")
     cli("trust", "--yes", cwd=configured)
     names = [tool["name"] for tool in json.loads(cli("tools", "list", cwd=configured).stdout)]
-    built_in = {"time", "tools", "shell", "fs", "ot"}
-    first = next(place for place, name in enumerate(names) if name.partition(".")[0] in built_in)
+    first = next(place for place, name in enumerate(names) if name.partition(".")[0] in BUILT_IN_PACKS)
     assert {"dice.roll", "weather", "login"} <= set(names[:first])
-    assert {name.partition(".")[0] for name in names[first:]} == built_in
+    assert {name.partition(".")[0] for name in names[first:]} == BUILT_IN_PACKS
     chosen = cli("tools", "list", "--tool-allow", "login,time.now", cwd=configured)
     assert [tool["name"] for tool in json.loads(chosen.stdout)] == ["time.now", "login"]
 
@@ -509,7 +508,7 @@ def test_every_outcome_is_one_structured_event(tmp_path):
         (["tolls"], "Did you mean 'tools'?"),
         (["tools", "lst"], "Did you mean 'list'?"),
         (["tools", "info", "time.nwo"], "did you mean time.now?"),
-        (["tools", "export", "--provider", "opnai"], "did you mean openai?"),
+        (["tools", "export", "--provider", "opnai"], "Did you mean openai?"),
         (["tools", "invoke"], "NAME"),
         (["tools", "list", "--tool-allow", " , "], "empty"),
         (["tools", "invoke", "time.now", "--timeout", "0"], "--timeout"),

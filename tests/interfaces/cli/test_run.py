@@ -131,10 +131,14 @@ def test_without_code_on_a_terminal_it_says_what_to_do(folder):
     assert status == 2
 
 
+class Shown(str):
+    """A text that the terminal shows before the next line is typed."""
+
+
 def terminal(args, cwd, lines):
     """Type lines at a real terminal, each when a prompt has come; what was shown, and the exit code.
 
-    A line that is a number is a time to wait, with no prompt before the next one.
+    A `Shown` among them is a text to wait for, instead of a prompt, before the next one.
     """
     leader, follower = pty.openpty()
     process = start(
@@ -155,12 +159,13 @@ def terminal(args, cwd, lines):
             shown += os.read(leader, 65536).decode()
         except OSError:
             break
-        if waiting and (now := shown.count(">>> ") + shown.count("... ")) > prompts:
+        now = shown.count(">>> ") + shown.count("... ")
+        if waiting and not isinstance(waiting[0], Shown) and now > prompts:
             prompts = now
             os.write(leader, waiting.pop(0).encode())
-            if waiting and isinstance(waiting[0], float):
-                time.sleep(waiting.pop(0))
-                os.write(leader, waiting.pop(0).encode())
+        if len(waiting) > 1 and isinstance(waiting[0], Shown) and waiting[0] in shown:
+            del waiting[0]
+            os.write(leader, waiting.pop(0).encode())
     os.close(leader)
     return shown, process.wait(timeout=10)
 
@@ -194,7 +199,8 @@ def test_the_history_is_kept(folder):
 
 
 def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
-    shown, status = terminal(["run", "-i"], folder, ["while True: pass\n", "\n", 1.5, "\x03", "1 + 1\n", "\x04"])
+    code = ["def f():\n", "print('be' 'gun')\n", "while True: pass\n", "\n", "f()\n"]
+    shown, status = terminal(["run", "-i"], folder, [*code, Shown("begun"), "\x03", "1 + 1\n", "\x04"])
     assert "Stopped." in shown
     assert "\r\n2\r\n" in shown
     assert status == 0
@@ -202,24 +208,27 @@ def test_ctrl_c_stops_what_runs_and_the_session_goes_on(folder):
 
 SLOW = """
 import asyncio
+import sys
 import time
 
 def blocks() -> str:
     'Takes long.'
+    print("begun", file=sys.stderr, flush=True)
     time.sleep(20)
 
 async def waits() -> str:
     'Takes long, too.'
+    print("begun", file=sys.stderr, flush=True)
     await asyncio.sleep(20)
 """
 
 
 @pytest.mark.parametrize(
-    "code", ["slow.blocks()", "slow.waits()", "import time; time.sleep(20)", "[await slow.waits()]"]
+    "code", ["slow.blocks()", "slow.waits()", "import time; print('be' 'gun'); time.sleep(20)", "[await slow.waits()]"]
 )
 def test_ctrl_c_while_the_code_waits_keeps_what_was_defined(folder, code):
     (folder / ".onetool" / "packs" / "slow.py").write_text(SLOW)
-    lines = ["x = 41\n", f"{code}\n", 2.0, "\x03", "x + 1\n", "\x04"]
+    lines = ["x = 41\n", f"{code}\n", Shown("begun"), "\x03", "x + 1\n", "\x04"]
     shown, status = terminal(["run", "-i"], folder, lines)
     assert "Stopped." in shown
     assert "Traceback" not in shown
@@ -229,8 +238,9 @@ def test_ctrl_c_while_the_code_waits_keeps_what_was_defined(folder, code):
 
 
 def test_code_that_catches_everything_is_stopped_all_the_same(folder):
-    code = ["x = 1\n", "import time\n", "while True:\n", "try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
-    shown, status = terminal(["run", "-i"], folder, [*code, 2.0, "\x03", "1 + 1\n", "\x04"])
+    code = ["x = 1\n", "import time\n", "while True:\n", "print('be' 'gun')\n"]
+    code += ["try: time.sleep(20)\n", "except BaseException: pass\n", "\n"]
+    shown, status = terminal(["run", "-i"], folder, [*code, Shown("begun"), "\x03", "1 + 1\n", "\x04"])
     assert "What was defined is gone" in shown
     assert "\r\n2\r\n" in shown
     assert status == 0
@@ -264,7 +274,7 @@ def test_what_brings_its_own_indentation_keeps_it(folder):
 
 
 def test_ctrl_c_at_the_prompt_takes_back_the_line_and_nothing_else(folder):
-    shown, status = terminal(["run", "-i"], folder, ["x = 40\n", "abc", 0.5, "\x03", "x + 2\n", "\x04"])
+    shown, status = terminal(["run", "-i"], folder, ["x = 40\n", "abc", Shown("abc"), "\x03", "x + 2\n", "\x04"])
     assert "\r\n42\r\n" in shown
     assert status == 0
 

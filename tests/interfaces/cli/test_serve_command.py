@@ -1,6 +1,8 @@
 """`onetool serve -- COMMAND` and `onetool mcp -- COMMAND`: one server without a config, beside those of the config."""
 
 import json
+import os
+import shlex
 import signal
 
 import pytest
@@ -8,9 +10,20 @@ from helpers import cli, until
 from interfaces.http.conftest import Served
 from interfaces.mcp.peers import StdioPeer
 from interfaces.mcp.servers import environment
+from sources.mcp_servers.harness import block_of
 
 CLOCK = ("--", "mcp-server-time", "--local-timezone", "UTC")
 NOW = "mcp_server_time.get_current_time(timezone='UTC')['timezone']"
+
+
+@pytest.fixture(autouse=True)
+def light_clock(tmp_path_factory, monkeypatch):
+    """What is called mcp-server-time here starts in a moment."""
+    folder = tmp_path_factory.mktemp("bin")
+    block = block_of("light_clock")
+    (folder / "mcp-server-time").write_text("#!/bin/sh\nexec " + shlex.join([block["command"], *block["args"]]) + "\n")
+    (folder / "mcp-server-time").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture

@@ -2,18 +2,20 @@
 
 import json
 import re
+import stat
 import subprocess
 import sys
 import time
 
 import pytest
+from document_places import in_home, stored_tokens
 from helpers import cli, trusted
 
-from onetool.app.access import token_store
+from onetool.app.access import open_token_store
 from onetool.config import load_config
 from onetool.config.find import find
 from onetool.core.principal import Rate
-from onetool.services.access_tokens import TokenStore, token_digest, token_hash
+from onetool.services.access_tokens import token_digest, token_hash
 
 CI = """http:
   tokens:
@@ -34,7 +36,7 @@ def tokens(folder, *args, **more):
 
 
 def stored(folder):
-    return TokenStore(folder / "access_tokens")
+    return stored_tokens(folder)
 
 
 def listed(folder):
@@ -49,7 +51,7 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
     assert (token.name, token.role, token.tools, token.rate) == ("ci", "edit", ("time.*", "web.get"), Rate(600, 60))
     assert token.expires is None
     assert done.stdout.strip() not in done.stderr
-    assert done.stdout.strip() not in (folder / "access_tokens" / "tokens.json").read_text()
+    assert done.stdout.strip().encode() not in (folder / "state.db").read_bytes()
     for part in ("not shown again", "accept it at once", "Authorization: Bearer $TOKEN", "http://127.0.0.1:8765/mcp"):
         assert part in done.stderr
     assert "change bundles" in done.stderr
@@ -64,7 +66,7 @@ def test_what_is_done_is_in_the_audit_log(folder):
 
 
 def test_a_token_that_could_not_be_stored_is_no_success_in_the_audit_log(folder):
-    (folder / "access_tokens" / ".lock").mkdir(parents=True)
+    in_home(folder, "tokens")._database.lock("tokens/tokens")._path.mkdir()
     assert tokens(folder, "add", "ci").returncode != 0
     (file,) = (folder / "audit").glob("*.jsonl")
     assert [json.loads(line)["outcome"] for line in file.read_text().splitlines()] == ["error"]
@@ -110,7 +112,7 @@ def test_print_stores_nothing_and_its_line_is_for_the_config(folder):
     options = ("--tools", "time.*,*", "--rate", "10/s", "--expires", "2099-01-01T12:00:00Z", "--role", "admin")
     done = tokens(folder, "add", "on", "--print", *options)
     text, line = done.stdout.splitlines()
-    assert not (folder / "access_tokens").exists()
+    assert not (folder / "state.db").exists()
     assert "Nothing was stored" in done.stderr
     assert "everything but make and revoke tokens" in done.stderr
     (folder / "onetool.yaml").write_text(f"http:\n  tokens:\n{line}\n")
@@ -130,7 +132,7 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
     ):
         done = tokens(folder, "add", *args)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
-    assert not (folder / "access_tokens").exists()
+    assert not (folder / "state.db").exists()
 
 
 def test_what_matches_nothing_or_has_expired_is_told(folder):
@@ -150,7 +152,6 @@ def test_revoked_and_then_the_name_is_for_the_same_holder(folder):
     done = tokens(folder, "revoke", "ci")
     assert (done.returncode, "also for servers that run" in done.stderr) == (0, True)
     assert "accepts no requests" in done.stderr
-    assert "tokens.json, and start the server again" in done.stderr
     assert stored(folder).is_revoked(token_digest(text))
     assert [(row["name"], row["state"]) for row in listed(folder)] == [("ci", "revoked")]
     assert "revoked before" in tokens(folder, "revoke", "ci").stderr
@@ -183,19 +184,19 @@ def test_tokens_of_the_config_are_listed_with_their_lines_and_can_be_revoked(fol
     assert listed(folder)[1]["state"] == "revoked"
 
 
-def test_a_file_that_others_can_read_is_told(folder):
+def test_a_database_that_others_can_write_is_told(folder):
     tokens(folder, "add", "ci")
-    (folder / "access_tokens" / "tokens.json").chmod(0o644)
+    (folder / "state.db").chmod(0o602)
     for args in (["list"], ["add", "x"], ["revoke", "ci"]):
         done = tokens(folder, *args)
-        assert (done.returncode, "others can read or write it" in done.stderr) == (1, True)
+        assert (done.returncode, "other users can write it" in done.stderr) == (1, True)
         assert "Traceback" not in done.stderr
 
 
 def test_a_folder_that_cant_be_written_is_told(folder):
-    (folder / "access_tokens").write_text("")  # where the folder would be
+    (folder / "state.db").mkdir()  # where the file would be
     done = tokens(folder, "add", "x")
-    assert (done.returncode, "nothing was changed" in done.stderr, done.stdout) == (1, True, "")
+    assert (done.returncode, "not a regular file" in done.stderr, done.stdout) == (1, True, "")
 
 
 def test_two_processes_that_add_at_once_both_do(folder):
@@ -206,22 +207,23 @@ def test_two_processes_that_add_at_once_both_do(folder):
     assert {token.name for token in stored(folder).list()} == {"a", "b"}
 
 
-def test_a_projects_tokens_are_sealed_with_the_persons_key(tmp_path, own_home, monkeypatch):
-    """What comes with a repository lets nobody in, whatever its mode is."""
+def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path, own_home):
     project = tmp_path / "project"
     (project / ".onetool").mkdir(parents=True)
     (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     trusted(project)
-    text = cli("tokens", "add", "ci", cwd=project).stdout.strip()
-    store = token_store(load_config(find(cwd=project)))
-    assert store.file == project / ".onetool" / "access_tokens" / "tokens.json"
-    assert store.find(token_digest(text))
-    theirs = TokenStore(tmp_path / "theirs")
-    evil = theirs.add("evil", "admin")
-    store.file.write_bytes(theirs.file.read_bytes())
-    assert store.find(token_digest(evil)) is None
-    told = cli("tokens", "list", cwd=project)
-    assert (told.returncode, "was not written by `onetool tokens` of this user" in told.stderr) == (1, True)
+    evil = stored_tokens(project / ".onetool").add("evil", "admin")
+    done = cli("tokens", "add", "ci", cwd=project)
+    (file,) = (own_home / ".onetool" / "project_state").glob("project-*/state.db")
+    assert str(file) in done.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    store = stored_tokens(file.parent)
+    assert (store.find(token_digest(done.stdout.strip())).name, store.find(token_digest(evil))) == ("ci", None)
+    moved = project.rename(tmp_path / "moved")
+    trusted(moved)
+    assert json.loads(cli("tokens", "list", "--json", cwd=moved).stdout) == []
+    with open_token_store(load_config(find(cwd=moved))) as left:
+        assert left.guards  # the marker lies in the project
 
 
 def test_completion_knows_names_roles_and_patterns(folder):

@@ -119,13 +119,9 @@ class Served:
 
     def log(self, wait_for=None):
         """The log's lines as data; waits until one of them has the text."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            text = self.log_file.read_text()
-            if wait_for is None or wait_for in text:
-                break
-            time.sleep(0.02)
-        return [json.loads(line) for line in text.splitlines()]
+        if wait_for is not None:
+            until(lambda: wait_for in self.log_file.read_text())
+        return [json.loads(line) for line in self.log_file.read_text().splitlines()]
 
     def wait_begun(self, count=1):
         """Wait until so many requests have come to the stand-in."""
@@ -179,7 +175,7 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
     """One that waits for no client for long; tests leave it as it was."""
-    limits = {"head_s": 0.5, "body_s": 1.0, "idle_s": 2, "stuck_s": 1.0}
+    limits = {"head_s": 0.2, "body_s": 0.4, "idle_s": 1.5, "stuck_s": 0.4}
     running = Served(tmp_path_factory.mktemp("hasty"), "--port", "0", limits=limits)
     yield running
     assert running.stop() == 0

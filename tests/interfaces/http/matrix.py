@@ -11,7 +11,7 @@ from onetool.interfaces.http.serve import build_app
 from onetool.interfaces.mcp.http import McpHttpApp
 from onetool.interfaces.rest import ASK_PATH, ROOTS
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
-from onetool.interfaces.rest.routing import ROUTES as REST_ROUTES
+from onetool.interfaces.rest.routing import API_ROUTES
 
 TOKEN, OTHER = "sesame-token-0123456789", "another-token-0123456789"
 HOST = "127.0.0.1:8765"
@@ -61,7 +61,7 @@ def address(template):
 
 
 def rest_cases():
-    for route in (*REST_ROUTES, *ASK_ROUTES.routes):
+    for route in (*API_ROUTES.resources, *ASK_ROUTES.resources):
         for method in (*route.methods, *(["HEAD"] if "GET" in route.methods else []), "OPTIONS"):
             yield address(route.path), method
 
@@ -83,6 +83,15 @@ def status_of(site, path, method, headers=(), sent_body=b"{}"):
     """The status, and the body. A stream is left as soon as it has begun."""
     status, _, body = asyncio.run(exchange(site, path, method, headers, sent_body))
     return status, body
+
+
+def statuses(site, tried, headers=()):
+    """The status and the body of each (path, method), asked one after the other in one loop."""
+
+    async def ask():
+        return {case: await exchange(site, *case, headers) for case in tried}
+
+    return {case: (status, body) for case, (status, _, body) in asyncio.run(ask()).items()}
 
 
 async def exchange(site, path, method, headers=(), sent_body=b"{}"):

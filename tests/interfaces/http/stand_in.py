@@ -6,7 +6,7 @@ echo (the default)   the size of the body, the principal
 wait=SECONDS         answers after that time
 file=NAME            answers when that file is there
 stream               events until it is told to stop, or the client leaves
-flood                writes without end
+flood                writes until the client leaves
 gone                 waits until the client leaves
 early                answers before it has read the body
 fail                 raises
@@ -39,17 +39,17 @@ class StandIn:
         if "early" in asked:
             await answer(send, {"early": True})
         elif "gone" in asked:
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await left(receive)
         elif "fail" in asked:
             raise RuntimeError("the stand-in failed with sesame-token in its message")
         elif "stream" in asked:
             await self.stream(send)
         elif "flood" in asked:
             await begin(send, b"application/octet-stream")
-            while not self.stopping.is_set():
+            gone = asyncio.ensure_future(left(receive))
+            while not gone.done():
                 await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
-                await asyncio.sleep(0.01)  # once the client has gone, `send` comes back at once
+                await asyncio.sleep(0)
         elif "late_fail" in asked:
             await begin(send, b"text/plain")
             await send({"type": "http.response.body", "body": b"half", "more_body": True})
@@ -87,6 +87,12 @@ class StandIn:
 
     async def reload(self):
         self.app.reload()
+
+
+async def left(receive):
+    """Wait until the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def begin(send, kind):

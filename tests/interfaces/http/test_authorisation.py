@@ -10,6 +10,7 @@ import time
 from hashlib import sha256
 
 import pytest
+from document_places import in_home
 from interfaces.http.matrix import (
     HOST,
     ID,
@@ -23,6 +24,7 @@ from interfaces.http.matrix import (
     cases,
     served,
     status_of,
+    statuses,
 )
 
 from onetool.interfaces.http.login_sessions import LIFETIME_S, LoginSessions
@@ -54,9 +56,7 @@ def unguarded(folder):
 
 def session(site, token=TOKEN, clock=time.time):
     """One that is signed with the key of the server."""
-    return LoginSessions(site.rules.credentials.sessions._documents.folder, clock).start(
-        sha256(token.encode()).digest()
-    )[0]
+    return LoginSessions(site.rules.credentials.sessions._documents, clock).start(sha256(token.encode()).digest())[0]
 
 
 def expired(site, _folder):
@@ -65,7 +65,7 @@ def expired(site, _folder):
 
 def forged(_site, folder):
     """By somebody who knows the token's digest and all code, and not the key."""
-    return LoginSessions(folder / "enemy").start(sha256(TOKEN.encode()).digest())[0]
+    return LoginSessions(in_home(folder / "enemy", "page_sessions")).start(sha256(TOKEN.encode()).digest())[0]
 
 
 def changed(site, _folder):
@@ -101,7 +101,7 @@ def headers_of(who, site, folder):
 @pytest.mark.parametrize("who", STRANGERS)
 def test_strangers_get_401_wherever_it_is_not_open(guarded, folder, who):
     headers = headers_of(who, guarded, folder)
-    found = {case: status_of(guarded, *case, headers) for case in cases(guarded)}
+    found = statuses(guarded, cases(guarded), headers)
     assert {case for case, (status, _) in found.items() if status != 401} == OPEN
     assert all(b"unauthorized" in body for status, body in found.values() if status == 401)
 
@@ -109,19 +109,17 @@ def test_strangers_get_401_wherever_it_is_not_open(guarded, folder, who):
 @pytest.mark.parametrize("who", KNOWN)
 def test_the_token_and_its_session_open_everything(guarded, folder, who):
     headers = headers_of(who, guarded, folder)
-    refused = []
-    for path, method in cases(guarded):
-        if (path, method) == ("/login", "DELETE"):
-            continue  # it ends the session: see test_login.py
-        status, _ = status_of(guarded, path, method, headers)
-        refused += [(path, method, status)] if status in (401, 403, 421, 429) or status >= 500 else []
-    assert refused == []
+    tried = [case for case in cases(guarded) if case != ("/login", "DELETE")]  # it ends the session: see test_login.py
+    found = statuses(guarded, tried, headers)
+    refused = {case: status for case, (status, _) in found.items() if status in (401, 403, 421, 429) or status >= 500}
+    assert refused == {}
 
 
 @pytest.mark.parametrize("who", EVERYBODY)
 def test_without_a_token_in_the_config_nobody_is_asked_for_one(unguarded, folder, who):
     headers = headers_of(who, unguarded, folder)
-    assert [case for case in cases(unguarded) if status_of(unguarded, *case, headers)[0] == 401] == []
+    found = statuses(unguarded, cases(unguarded), headers)
+    assert [case for case, (status, _) in found.items() if status == 401] == []
 
 
 FOREIGN = {
@@ -139,7 +137,7 @@ def test_pages_of_others_are_refused_everywhere_whatever_they_know(request, fold
     site = request.getfixturevalue(config)
     for who in ("anonymous", "right token", "right session"):
         headers = [FOREIGN[page], *headers_of(who, site, folder)]
-        found = {case: status_of(site, *case, headers) for case in cases(site)}
+        found = statuses(site, cases(site), headers)
         assert {case: status for case, (status, _) in found.items() if status != 403} == {}
         assert all(b"bad_origin" in body for _, body in found.values())
 
@@ -170,7 +168,7 @@ FOR_TOOLS = {(path, method) for path in _READING for method in READ} | {(f"{_A_T
 FOR_TOOLS |= {(path, "POST") for path in ("/call", "/call/nothing.here")}
 # What has no data, describes the API, or is for programs that speak MCP.
 FOR_TOOLS |= {case for case in OPEN if case != ("/login", "POST")}
-FOR_TOOLS |= {(path, method) for path in ("/docs", "/openapi.json") for method in READ}
+FOR_TOOLS |= {("/openapi.json", method) for method in READ}
 FOR_TOOLS |= {("/mcp", method) for method in OWN_METHODS["/mcp"]}
 
 
@@ -178,7 +176,7 @@ FOR_TOOLS |= {("/mcp", method) for method in OWN_METHODS["/mcp"]}
 def test_tools_find_and_call_tools_and_reach_nothing_else(request, folder, config):
     site = request.getfixturevalue(config)
     headers = [("OneTool-Call", "tool"), *headers_of("right token", site, folder)]
-    found = {case: status_of(site, *case, headers) for case in cases(site) if case[1] != "OPTIONS"}
+    found = statuses(site, [case for case in cases(site) if case[1] != "OPTIONS"], headers)
     closed = {case for case, (status, body) in found.items() if status == 403 and b"not_for_tools" in body}
     there = {case for case in found if case[0] != "/nothing"}
     assert there - closed == {case for case in FOR_TOOLS if case[1] != "OPTIONS"}

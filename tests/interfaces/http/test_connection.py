@@ -100,7 +100,7 @@ def test_a_second_head_that_comes_too_slowly(hasty):
 
 def test_a_slow_second_head_does_not_cost_the_first_its_answer(hasty):
     with hasty.connect() as client:
-        client.sendall(request(hasty, "/mcp?wait=1.2") + b"GET /hea")
+        client.sendall(request(hasty, "/mcp?wait=0.5") + b"GET /hea")
         said = rest_of(client)
     assert said.startswith(b"HTTP/1.1 200")
     assert b"connection: close" in said
@@ -108,17 +108,17 @@ def test_a_slow_second_head_does_not_cost_the_first_its_answer(hasty):
 
 def test_an_idle_connection_is_kept_for_a_while(hasty):
     with hasty.connect() as client:
-        for _ in range(3):
+        for _ in range(2):
             client.sendall(request(hasty, "/healthz"))
             assert hasty.read(client).status == 200
-            time.sleep(0.8)  # longer than a head may take, shorter than a pause
+            time.sleep(0.3)  # longer than a head may take, shorter than a pause
         said = rest_of(client)
     assert said == b""
 
 
 def test_a_long_answer_is_not_cut_by_any_of_it(hasty):
     with hasty.connect() as client:
-        client.sendall(request(hasty, "/mcp?wait=2.5"))
+        client.sendall(request(hasty, "/mcp?wait=1.7"))
         assert hasty.read(client).status == 200
 
 

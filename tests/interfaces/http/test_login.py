@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import time
@@ -11,12 +10,13 @@ from hashlib import sha256
 
 import httpx
 import pytest
+import warm
+from document_places import in_home
 from helpers import cli
 from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
 
 from onetool import App
-from onetool.core import flock
 from onetool.interfaces.asgi import HttpError, client_network
 from onetool.interfaces.http.login import LoginRequest, WrongTokens
 from onetool.interfaces.http.login_sessions import LoginSessions
@@ -76,7 +76,7 @@ def test_without_a_token_there_is_nothing_to_sign_in_to(server):
         reply = server.ask("/login", "POST", body=body)
         assert (reply.status, reply.json) == (200, {"session": None, "needed": False})
     assert server.ask("/login", "DELETE").status == 204
-    assert not (server.folder / "home" / "page_sessions").exists()
+    assert in_home(server.folder / "home", "page_sessions").keys() == []
 
 
 def test_a_wrong_token_is_told_in_words(serve):
@@ -156,26 +156,27 @@ def test_a_session_is_good_in_all_processes_of_the_state_and_after_a_start(serve
 
 def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "page_sessions").write_text("no folder")
+    (tmp_path / "state" / "state.db").mkdir()
     server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
     session = session_of(server)
     assert server.ask("/mcp", headers=bearer(session)).status == 200
     assert server.ask("/login", "DELETE", bearer(session)).status == 204
-    assert server.ask("/mcp", headers=bearer(session)).status == 401
+    assert server.ask("/mcp", headers=bearer(session)).status == 503  # nobody knows which tokens are stored
     assert any("sessions end with this process" in line["message"] for line in server.log())
 
 
 def test_who_signs_out_is_told_if_others_do_not_learn_of_it(serve, tmp_path):
-    server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
+    soon = {warm.CONSTANTS: '{"onetool.interfaces.http.login_sessions.PATIENCE_S": 0.1}'}
+    server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state"), **soon})
     session = session_of(server)
-    lock = os.open(tmp_path / "state" / "page_sessions" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    assert flock.take(lock)
+    lock = in_home(tmp_path / "state", "page_sessions")._database.lock("page_sessions/sessions")
+    assert lock.take()
     try:
         reply = server.ask("/login", "DELETE", bearer(session))
         assert (reply.status, reply.code) == (503, "not_ended")
         assert server.ask("/mcp", headers=bearer(session)).status == 401
     finally:
-        flock.give_back(lock)
+        lock.release()
 
 
 def test_nothing_but_the_header_carries_a_session(guarded):
@@ -222,12 +223,11 @@ def test_no_tool_reads_the_key(tmp_path, monkeypatch):
     (tmp_path / "onetool.yaml").write_text("fs: {roots: [.]}\n")
     (tmp_path / "mine.txt").write_text("mine")
     with App.open(tmp_path / "onetool.yaml") as app:
-        folder = app.config.home / "page_sessions"
-        LoginSessions(folder).start(b"x")
+        LoginSessions(app.runtime.documents("page_sessions")).start(b"x")
         assert asyncio.run(app.run("fs.read_file(path='mine.txt')")).data == "mine"
-        read = asyncio.run(app.run(f"fs.read_file(path={str(folder / 'sessions.json')!r})"))
-        assert folder.parent == tmp_path  # a place that tools may read otherwise
-        assert (read.ok, ".onetool-state" in str(read.error)) == (False, True)
+        assert app.config.home == tmp_path  # a place that tools may read otherwise
+        read = asyncio.run(app.run("fs.read_file(path='state.db')"))
+        assert (read.ok, read.error.reason) == (False, "denied")
 
 
 # Guesses

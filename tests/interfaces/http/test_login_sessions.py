@@ -3,16 +3,13 @@
 import base64
 import json
 import logging
-import os
-import stat
 from hashlib import sha256
 from threading import Thread
 
 import pytest
-from document_places import database, database_url, places, postgres
+from document_places import database, database_url, in_home, places, postgres
 from helpers import until
 
-from onetool.core.os_files import HAS_OWNERS
 from onetool.database import documents
 from onetool.interfaces.http import login_sessions
 from onetool.interfaces.http.login_sessions import (
@@ -61,12 +58,12 @@ def clock():
 
 @pytest.fixture
 def sessions(tmp_path, clock):
-    return LoginSessions(tmp_path / "login", clock)
+    return LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock)
 
 
 @pytest.fixture
 def two(places, clock):
-    """The sessions of a folder, then of a database, as two processes have them."""
+    """The sessions of SQLite, then of PostgreSQL, as two processes have them."""
     return tuple(LoginSessions(places("page_sessions", "at once"), clock) for _ in range(2))
 
 
@@ -117,7 +114,7 @@ def test_the_token_can_not_be_guessed_from_a_session(sessions, tmp_path):
     text, _ = sessions.start(TOKEN)
     digest = json.loads(base64.urlsafe_b64decode(text.removeprefix(PREFIX) + "==")[16:])["digest"]
     assert digest not in (TOKEN.hex(), sha256(b"token:" + TOKEN).hexdigest())
-    elsewhere, _ = LoginSessions(tmp_path / "elsewhere").start(TOKEN)
+    elsewhere, _ = LoginSessions(in_home(tmp_path / "elsewhere", "page_sessions")).start(TOKEN)
     assert digest.encode() not in base64.urlsafe_b64decode(elsewhere.removeprefix(PREFIX) + "==")
 
 
@@ -171,12 +168,8 @@ def _ends(sessions, session):
     return False
 
 
-def test_the_file_is_private_and_ignored(tmp_path, sessions):
-    sessions.start(TOKEN)
-    folder = tmp_path / "login"
-    assert stat.S_IMODE((folder / "sessions.json").stat().st_mode) == 0o600
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert (folder / ".gitignore").read_text() == "*\n"
+def kept(tmp_path):
+    return in_home(tmp_path / "login", "page_sessions")
 
 
 def test_nothing_is_written_before_somebody_signs_in(tmp_path, sessions):
@@ -184,79 +177,60 @@ def test_nothing_is_written_before_somebody_signs_in(tmp_path, sessions):
     assert not (tmp_path / "login").exists()
 
 
-def test_deleting_the_file_ends_all_sessions(tmp_path, sessions):
+def test_deleting_the_document_ends_all_sessions(tmp_path, sessions):
     text, _ = sessions.start(TOKEN)
-    (tmp_path / "login" / "sessions.json").unlink()
+    kept(tmp_path).delete("sessions")
     assert sessions.read(text, named(TOKEN)) is None
     again, session = sessions.start(TOKEN)
     assert (sessions.read(text, named(TOKEN)), sessions.read(again, named(TOKEN))) == (None, session)
 
 
-@pytest.mark.parametrize("spoil", ["open", "link", "garbage", "short key", "empty"])
-def test_a_file_that_others_could_have_read_or_made_does_not_count(tmp_path, sessions, clock, spoil):
+@pytest.mark.parametrize("body", [b"{", b"", b'{"key": "AAAA"}'])
+def test_a_damaged_document_does_not_count(tmp_path, sessions, clock, body):
     text, _ = sessions.start(TOKEN)
-    file = tmp_path / "login" / "sessions.json"
-    if spoil == "open":
-        file.chmod(0o644)
-    elif spoil == "link":
-        file.rename(tmp_path / "elsewhere.json")
-        file.symlink_to(tmp_path / "elsewhere.json")
-    else:
-        file.write_text({"garbage": "{", "empty": "", "short key": '{"key": "AAAA"}'}[spoil])
-    fresh = LoginSessions(tmp_path / "login", clock)
+    kept(tmp_path).write("sessions", body)
+    fresh = LoginSessions(kept(tmp_path), clock)
     assert fresh.read(text, named(TOKEN)) is None
     new, session = fresh.start(TOKEN)
     assert (fresh.read(new, named(TOKEN)), fresh.read(text, named(TOKEN))) == (session, None)
-    assert not file.is_symlink()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_where_nothing_can_be_written_they_live_in_memory(tmp_path, clock, caplog):
     (tmp_path / "login").write_text("no folder")
-    sessions = LoginSessions(tmp_path / "login", clock)
+    sessions = LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock)
     with caplog.at_level(logging.WARNING, "onetool.serve"):
         (first, one), (second, two) = sessions.start(TOKEN), sessions.start(TOKEN)
         assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (one, two)
         sessions.end(one)
     assert (sessions.read(first, named(TOKEN)), sessions.read(second, named(TOKEN))) == (None, two)
-    assert LoginSessions(tmp_path / "login", clock).read(second, named(TOKEN)) is None
+    assert LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).read(second, named(TOKEN)) is None
     (line,) = caplog.messages  # said once
     assert "sessions end with this process" in line
 
 
 def test_one_that_can_be_read_but_not_written_is_ended_here_nevertheless(tmp_path, sessions, monkeypatch):
     text, session = sessions.start(TOKEN)
-    monkeypatch.setattr(documents, "draft_of", refuse)
+    monkeypatch.setattr(documents, "write_row", refuse)
     with pytest.raises(SessionNotEndedError):
         sessions.end(session)
     assert sessions.read(text, named(TOKEN)) is None
     more, other = sessions.start(TOKEN)
     assert sessions.read(more, named(TOKEN)) == other
-    file = tmp_path / "login" / "sessions.json"
-    file.unlink()  # which ends what was made with its key, and nothing else has that key
+    kept(tmp_path).delete("sessions")  # which ends what was made with its key, and nothing else has that key
     assert (sessions.read(text, named(TOKEN)), sessions.read(more, named(TOKEN))) == (None, other)
 
 
 def test_what_was_in_memory_goes_when_the_file_can_be_written_again(tmp_path, sessions, clock, monkeypatch):
     text, session = sessions.start(TOKEN)
     with monkeypatch.context() as patched:
-        patched.setattr(documents, "draft_of", refuse)
+        patched.setattr(documents, "write_row", refuse)
         with pytest.raises(SessionNotEndedError):
             sessions.end(session)
         in_memory, _ = sessions.start(TOKEN)
     again, other = sessions.start(TOKEN)
     assert (sessions.read(in_memory, named(TOKEN)), sessions.read(again, named(TOKEN))) == (None, other)
-    assert LoginSessions(tmp_path / "login", clock).read(text, named(TOKEN)) is None
-    assert LoginSessions(tmp_path / "login", clock).read(again, named(TOKEN)) == other
-
-
-@pytest.mark.skipif(not HAS_OWNERS, reason="no modes and owners")
-def test_a_file_that_others_can_read_from_now_on_counts_no_more(tmp_path, sessions):
-    text, session = sessions.start(TOKEN)
-    assert sessions.read(text, named(TOKEN)) == session
-    file = tmp_path / "login" / "sessions.json"
-    file.chmod(0o644)
-    assert sessions.read(text, named(TOKEN)) is None
+    assert LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).read(text, named(TOKEN)) is None
+    assert LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock).read(again, named(TOKEN)) == other
 
 
 def test_one_of_a_clock_that_was_ahead_does_not_count(sessions, clock):
@@ -274,28 +248,21 @@ def test_sessions_of_a_token_that_was_replaced_do_not_come_back_with_it(
     text, _ = sessions.start(TOKEN)
     theirs, their_session = sessions.start(OTHER)
     if not can_write:
-        monkeypatch.setattr(documents, "draft_of", refuse)
+        monkeypatch.setattr(documents, "write_row", refuse)
     sessions.replace_token(TOKEN)
     assert (sessions.read(text, named(TOKEN)), sessions.read(theirs, named(OTHER))) == (None, their_session)
     again, session = sessions.start(TOKEN)
     assert sessions.read(again, named(TOKEN)) == session
     if can_write:
-        other = LoginSessions(tmp_path / "login", clock)
+        other = LoginSessions(in_home(tmp_path / "login", "page_sessions"), clock)
         assert (other.read(text, named(TOKEN)), other.read(again, named(TOKEN))) == (None, session)
 
 
 def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeypatch):
-    from onetool.core import flock
-
-    monkeypatch.setattr(login_sessions, "PATIENCE_S", 0.05)
-    (tmp_path / "login").mkdir(mode=0o700)
-    lock = os.open(tmp_path / "login" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    assert flock.take(lock)
-    try:
+    monkeypatch.setattr(login_sessions, "MAX_WAIT_S", 0.05)
+    with kept(tmp_path).locked("sessions", 1):
         text, session = sessions.start(TOKEN)
         assert sessions.read(text, named(TOKEN)) == session
-    finally:
-        flock.give_back(lock)
 
 
 def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monkeypatch, tmp_path):
@@ -309,12 +276,11 @@ def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monk
     living, session = sessions.start(TOKEN)
     assert [text for text in texts if sessions.read(text, named(TOKEN))] == []
     assert sessions.read(living, named(TOKEN)) == session
-    kept = json.loads((tmp_path / "login" / "sessions.json").read_text())
-    assert len(kept["ended"]) <= 5
+    assert len(json.loads(kept(tmp_path).read("sessions"))["ended"]) <= 5
     clock.now += LIFETIME_S + 1
     _, last = sessions.start(TOKEN)
     sessions.end(last)
-    assert list(json.loads((tmp_path / "login" / "sessions.json").read_text())["ended"]) == [last.id]
+    assert list(json.loads(kept(tmp_path).read("sessions"))["ended"]) == [last.id]
 
 
 def test_sessions_are_masked(sessions):

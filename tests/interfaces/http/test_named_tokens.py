@@ -1,6 +1,7 @@
 """`onetool tokens` and a server that runs: what the command says counts there with the next request."""
 
 import pytest
+from document_places import in_home
 from helpers import cli
 
 CONFIG = {"http": {"access_log": True}}
@@ -69,9 +70,9 @@ def test_a_rate_is_kept(server):
     assert asked(server, "/tools/tools", tokens(server, "add", "other")).status == 200
 
 
-def test_a_damaged_file_lets_nobody_in_and_the_log_says_so(server):
+def test_damaged_tokens_let_nobody_in_and_the_log_says_so(server):
     token = tokens(server, "add", "ci")
-    (server.folder / "home" / "access_tokens" / "tokens.json").chmod(0o644)
+    in_home(server.folder / "home", "tokens").write("tokens", b"{")
     assert asked(server, "/tools/tools", token).status == 401
     assert asked(server, "/tools/tools").status == 401
-    assert any("others can read or write it" in line["message"] for line in server.log("others can read"))
+    assert any("are damaged" in line["message"] for line in server.log("are damaged"))

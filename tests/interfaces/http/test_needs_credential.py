@@ -5,11 +5,12 @@ import json
 from collections import Counter
 
 import pytest
+from document_places import stored_tokens
 from interfaces.http.issuer import AUDIENCE, Issuer
 from interfaces.http.matrix import ADDRESS, served, status_of
 
 from onetool import App
-from onetool.app.access import KnownTokens, token_store
+from onetool.app.access import KnownTokens
 from onetool.app.allow_lists import AllowLists
 from onetool.interfaces.cli.clients.known import served_at
 from onetool.interfaces.http.app import HttpApp
@@ -39,7 +40,7 @@ def site(request, tmp_path):
     http, stored = KINDS[request.param]
     app, site = served(tmp_path / "it", {"http": http})
     if stored:
-        token_store(app.config).add(stored)
+        stored_tokens(app.config.home).add(stored)
     yield app, site, request.param != "none"
     app.close()
 
@@ -90,7 +91,7 @@ def counted(monkeypatch):
 @pytest.mark.parametrize("by_session", [False, True])
 def test_a_request_looks_at_the_file_of_tokens_once(tmp_path, counted, by_session):
     app, site = served(tmp_path / "it", {"http": {"tokens": NAMED}})
-    shown = token_store(app.config).add("anna")
+    shown = stored_tokens(app.config.home).add("anna")
     if by_session:
         _, body = status_of(site, "/login", "POST", sent_body=json.dumps({"token": shown}).encode())
         shown = json.loads(body)["session"]
@@ -115,7 +116,7 @@ def test_a_jwt_that_is_known_is_looked_up_once(tmp_path, counted):
 
 
 def test_the_table_of_tokens_is_made_anew_only_if_the_file_has_changed(tmp_path):
-    store = TokenStore(tmp_path)
+    store = stored_tokens(tmp_path)
     tokens = KnownTokens([], store)
     text = store.add("anna")
     table = tokens.table()

@@ -14,7 +14,7 @@ from helpers import until
 from interfaces.http.issuer import AUDIENCE, Issuer
 from interfaces.http.lasting import LastingRequest
 from interfaces.http.matrix import token_entry
-from interfaces.http.test_roles import MCP_METHODS, NEEDS, OT_TOOLS
+from interfaces.http.test_roles import MCP_METHODS, OT_TOOLS, RULES
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
 from interfaces.mcp.servers import CONFIG, PATIENCE, Server
 
@@ -384,7 +384,7 @@ SHARED = {
     "GET /tools/bundles/{bundleID}/tools/{toolSlug}/versions", "POST /tools/validate", "POST /tools/preview",
     "POST /tools/servers/{server}/approve", "POST /tools/trust", "POST /run/check", "GET /run/names", "GET /servers",
     "GET /servers/{server}", "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
-    "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json", "GET /docs",
+    "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json",
 }  # fmt: skip
 """Routes whose things are everybody's who may, or that make something new."""
 SHARED_METHODS = {
@@ -401,7 +401,7 @@ OF_ONE = ("{handle}", "{session}", "{question}", "{call}")
 @pytest.mark.parametrize(
     ("all_of_them", "owned", "shared"),
     [
-        (NEEDS, [*ONE, *LISTS, *OTHER_ROUTES], SHARED),
+        (RULES, [*ONE, *LISTS, *OTHER_ROUTES], SHARED),
         (MCP_METHODS, OWNED_METHODS, SHARED_METHODS),
         (OT_TOOLS, OWNED_TOOLS, SHARED_TOOLS),
     ],

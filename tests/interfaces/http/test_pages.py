@@ -5,18 +5,20 @@ from itertools import product
 import pytest
 from helpers import check_each
 
-from onetool.interfaces.rest.routing import ROOT, ROUTES
+from onetool.interfaces.rest.routing import API_ROUTES
 
 pytestmark = pytest.mark.attack("other origins")
 
 ID = "01890a5d-0000-7000-8000-000000000001"
-PLAIN = [place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h") for place in ROUTES]
+PLAIN = [
+    place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h")
+    for place in API_ROUTES.resources
+]
 ROUTES = [
     "/mcp",
     "/ask",
     "/call/time.now",
     "/openapi.json",
-    "/docs",
     "/healthz",
     "/login",
     "/assets/index.js",
@@ -63,9 +65,8 @@ def test_our_own_pages_and_what_a_person_typed_are_let_in(server):
 def test_a_link_on_another_page_leads_to_our_pages_and_nowhere_else(server):
     for path in ROUTES:
         for said in ("cross-site", "same-site"):
-            expected = 200 if path in ("/", "/docs") else 403
+            expected = 200 if path == "/" else 403
             assert server.ask(path, headers=[site(said), *NAVIGATION]).status == expected, path
-    assert server.ask("/docs/", headers=[site("cross-site"), *NAVIGATION]).status == 200
 
 
 @pytest.mark.parametrize(
@@ -81,14 +82,12 @@ def test_a_link_on_another_page_leads_to_our_pages_and_nowhere_else(server):
         [*NAVIGATION, ("Origin", "null")],
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_what_is_no_such_link_is_refused_there_too(server, path, more):
-    assert server.ask(path, headers=[site("cross-site"), *more]).status == 403
+def test_what_is_no_such_link_is_refused_there_too(server, more):
+    assert server.ask("/", headers=[site("cross-site"), *more]).status == 403
 
 
 def test_a_form_that_leads_to_our_pages_is_no_link(server):
-    for path in ("/", "/docs"):
-        assert server.ask(path, "POST", [site("cross-site"), *NAVIGATION, JSON]).status in (403, 405)
+    assert server.ask("/", "POST", [site("cross-site"), *NAVIGATION, JSON]).status in (403, 405)
 
 
 def test_a_page_of_the_config_may_whatever_its_browser_calls_it(guarded):
@@ -138,7 +137,7 @@ WRONG = ["", "text/plain", "text/plain;charset=UTF-8", "multipart/form-data; bou
          "text/plain; application/json", "application/json, text/plain", "text/plain, application/json"]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/ask", PLAIN[3]])
+@pytest.mark.parametrize("path", ["/mcp", "/ask", f"/tools/bundles/{ID}/tools/now/version/1/invoke"])
 @pytest.mark.parametrize("body", [b"", b"{}"])
 def test_a_post_says_that_it_is_json_or_is_not_taken(server, path, body):
     for kind in (None, *WRONG):
@@ -169,16 +168,21 @@ def test_no_route_takes_a_body_of_another_kind(server, method):
     check_each(ROUTES, is_refused)
 
 
+def test_docs_is_an_address_like_any_other_unknown_one(server):
+    known, unknown = server.ask("/docs"), server.ask("/nothing")
+    assert (known.status, known.code) == (unknown.status, unknown.code) == (404, "not_found")
+
+
 @pytest.mark.parametrize("method", CHANGING)
 def test_where_there_is_nothing_that_is_told_first(server, method):
     assert server.ask("/nothing", method, body=b"x", kind=None).status == 404
-    assert server.ask(f"{ROOT}/nothing", method, body=b"x", kind=None).status == 404
-    assert server.ask("/docs", method, body=b"x", kind=None).status == 405
-    assert server.ask(f"{ROOT}/bundles", method, body=b"x", kind=None).status == 405
+    assert server.ask("/tools/nothing", method, body=b"x", kind=None).status == 404
+    assert server.ask("/openapi.json", method, body=b"x", kind=None).status == 405
+    assert server.ask("/tools/bundles", method, body=b"x", kind=None).status == 405
 
 
 def test_what_has_no_body_needs_no_kind_unless_a_page_could_send_it_unasked(server):
-    path = f"{ROOT}/bundles/{ID}"
+    path = f"/tools/bundles/{ID}"
     assert server.ask(path, "DELETE").status == 404
     assert server.ask(path, "DELETE", body=b"x", kind=None).status == 415
     assert server.ask(path).status == 404

@@ -1,7 +1,8 @@
 """Who may what: every route, every method of MCP and every tool of `ot`, for each role and for who has none.
 
-The cases come from the routes and tables of the server. A new route, method or tool fails here until it is given a rule
-in NEEDS, MCP_METHODS or OT_TOOLS.
+The cases come from the routes and tables of the server. A route of the REST API has the rule of its method in DEFAULTS,
+unless NEEDS says otherwise. A POST may call a tool or change something, so a new one fails here until NEEDS has a rule
+for it, as a new method of MCP or a new tool does until it is in MCP_METHODS or OT_TOOLS.
 """
 
 import asyncio
@@ -15,33 +16,18 @@ from interfaces.mcp.peers import META, NAMES, NEW, TASKS
 from onetool import App
 from onetool.interfaces.mcp.methods import SESSION_METHODS, STATELESS_METHODS
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
-from onetool.interfaces.rest.routing import ROUTES
+from onetool.interfaces.rest.routing import API_ROUTES
 
 ROLES = ("call", "edit", "admin")
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 
+DEFAULTS = {"GET": "call", "PUT": "edit", "PATCH": "edit", "DELETE": "edit"}
 NEEDS = {
-    "GET /tools/bundles": "call",
-    "GET /tools/bundles/{bundleID}": "call",
-    "PUT /tools/bundles/{bundleID}": "edit",
-    "PATCH /tools/bundles/{bundleID}": "edit",
-    "DELETE /tools/bundles/{bundleID}": "edit",
-    "GET /tools/bundles/{bundleID}/export": "call",
-    f"GET {_TOOL}": "call",
-    f"PUT {_TOOL}": "edit",
-    f"PATCH {_TOOL}": "edit",
-    f"DELETE {_TOOL}": "edit",
     f"POST {_TOOL}/invoke": "call",
     f"POST {_TOOL}/validate": "call",
     f"POST {_TOOL}/preview": "call",
-    f"GET {_TOOL}/examples": "call",
-    f"PUT {_TOOL}/examples": "edit",
-    f"GET {_TOOL}/usage": "call",
     f"POST {_TOOL}/copy": "edit",
     f"POST {_TOOL}/rename": "edit",
-    "GET /tools/bundles/{bundleID}/tools/{toolSlug}/versions": "call",
-    "GET /tools/tools": "call",
-    "GET /tools/tools/search": "call",
     "POST /tools/validate": "edit",
     "POST /tools/preview": "edit",
     "POST /tools/imports/zip": "edit",
@@ -52,27 +38,17 @@ NEEDS = {
     "POST /tools/trust": "admin",
     "POST /run": "call",
     "POST /run/check": "call",
-    "GET /run/names": "call",
-    "GET /servers": "call",
-    "GET /servers/{server}": "call",
     "GET /servers/{server}/logs": "admin",
     "POST /servers/{server}/reconnect": "admin",
     "POST /servers/{server}/enable": "admin",
     "POST /servers/{server}/disable": "admin",
     "POST /servers/{server}/login": "admin",
-    "GET /results": "call",
-    "GET /results/{handle}": "call",
     "DELETE /results/{handle}": "call",
     "GET /check": "edit",
     "GET /trust": "edit",
-    "GET /stats": "call",
     "GET /audit": "admin",
-    "GET /ask/models": "call",
-    "GET /ask/sessions": "call",
-    "GET /ask/sessions/{session}": "call",
     "PATCH /ask/sessions/{session}": "call",
     "DELETE /ask/sessions/{session}": "call",
-    "GET /ask/sessions/{session}/export": "call",
     "POST /ask": "call",
     "POST /ask/calls": "call",
     "POST /ask/sessions/{session}/calls": "call",
@@ -88,8 +64,10 @@ NEEDS = {
     "GET /status": "call",
     "GET /events": "call",
     "GET /openapi.json": "call",
-    "GET /docs": "call",
 }
+TABLES = (*API_ROUTES.resources, *ASK_ROUTES.resources)
+REST = {f"{method} {one.path}": (address(one.path), method) for one in TABLES for method in one.methods}
+RULES = {name: DEFAULTS.get(method) for name, (_, method) in REST.items()} | NEEDS
 _INFO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
 MCP_METHODS = {
     "initialize": _INFO, "ping": {}, "tools/list": {}, "prompts/list": {}, "resources/list": {},
@@ -134,10 +112,7 @@ def bearer(name):
 
 def all_operations(site):
     """`GET /path/{name}` -> a path and a method. HEAD is a GET, and OPTIONS of a table tells what there is."""
-    found = {}
-    for route in (*ROUTES, *ASK_ROUTES.routes):
-        found |= {f"{method} {route.path}": (address(route.path), method) for method in route.methods}
-    tables = {f"/{route.segments[0]}" for route in (*ROUTES, *ASK_ROUTES.routes)}
+    found, tables = dict(REST), {f"/{one.segments[0]}" for one in TABLES}
     for path, route in site.routes.items():
         if path not in tables:
             methods = route.methods or OWN_METHODS[path]
@@ -154,7 +129,8 @@ def refusal_of(site, case, who):
 
 
 def test_every_route_has_a_rule(site):
-    assert set(all_operations(site)) == set(NEEDS)
+    assert set(all_operations(site)) == set(RULES)
+    assert {name for name, role in RULES.items() if role not in ROLES} == set()
 
 
 @pytest.mark.parametrize("who", [None, "wrong", "expired", "revoked"])
@@ -168,7 +144,7 @@ def test_a_role_may_what_its_rule_says_and_no_more(site, role):
     found = {name: refusal_of(site, case, role) for name, case in all_operations(site).items()}
     assert {name for name, (status, _) in found.items() if status == 401} == set()
     refused = {name for name, (_, code) in found.items() if code in REFUSED}
-    assert refused == {name for name, needed in NEEDS.items() if ROLES.index(needed) > ROLES.index(role)}
+    assert refused == {name for name, needed in RULES.items() if ROLES.index(needed) > ROLES.index(role)}
 
 
 def test_why_a_token_counts_no_more_is_told_to_who_holds_it(site):
@@ -281,6 +257,6 @@ def test_a_server_for_calls_caps_every_role(tmp_path):
     tokens = [token_entry("admin", role="admin")]
     app, site = served(tmp_path, {"http": {"tokens": tokens, "admin": False}})
     with app:
-        for name, needed in NEEDS.items():
+        for name, needed in RULES.items():
             case = all_operations(site)[name]
             assert (refusal_of(site, case, "admin")[1] in REFUSED) == (needed != "call"), name

@@ -40,7 +40,7 @@ def test_it_says_where_it_is_and_what_to_try(serve):
     assert server.greeting.startswith(f"OneTool listens on {url} with ")
     assert f"claude mcp add --transport http onetool {url}/mcp\n" in server.greeting
     assert f'{{"mcpServers": {{"onetool": {{"type": "http", "url": "{url}/mcp"}}}}}}' in server.greeting
-    assert f"  {url}/docs\n" in server.greeting
+    assert f"  {url}/openapi.json\n" in server.greeting
     assert f"The page for people:\n  {url}/\n" in server.greeting
     assert server.ask("/healthz").json["status"] == "ok"
 
@@ -370,7 +370,7 @@ def test_streams_are_told_to_end(serve):
 
 
 def test_what_takes_too_long_is_told_that_the_server_stops(serve):
-    server = serve(limits={"patience_s": 1})
+    server = serve(limits={"patience_s": 0.3})
     with asked(server, "/mcp?file=never") as client:
         assert stopped(server) == 0
         reply = server.read(client)
@@ -388,7 +388,7 @@ def test_who_asks_twice_does_not_have_to_wait(serve, number):
 
 
 def test_a_client_that_does_not_read_does_not_keep_it_from_stopping(serve):
-    server = serve(limits={"patience_s": 1})
+    server = serve(limits={"patience_s": 0.3})
     with asked(server, "/mcp?flood"):
         assert stopped(server) == 0
 

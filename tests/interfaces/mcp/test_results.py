@@ -218,9 +218,9 @@ def test_clients_from_before_there_were_links_are_told_in_words(http_peer, revis
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """A config with 2,300 tools."""
+    """A config with 1,300 tools."""
     folder = tmp_path_factory.mktemp("many")
-    tools = [definition(f"tool_{number}") for number in range(2300)]
+    tools = [definition(f"tool_{number}") for number in range(1300)]
     (folder / "onetool.yaml").write_text(json.dumps({"menu": "direct", "tools": tools}))
     return folder / "onetool.yaml"
 
@@ -235,13 +235,13 @@ def pages(peer):
             return found
 
 
-def test_thousands_of_tools_come_in_pages(many, stdio_peer, serve):
+def test_many_tools_come_in_pages(many, stdio_peer, serve):
     server = serve(config=many)
     for peer in (stdio_peer("old", config=many), HttpPeer(server, "new")):
         found = pages(peer)
-        assert [len(page) for page in found[:-1]] == [1000, 1000]
+        assert [len(page) for page in found[:-1]] == [1000]
         everything = [name for page in found for name in page]
-        assert [name for name in everything if name.startswith("tool_")] == [f"tool_{n}" for n in range(2300)]
+        assert [name for name in everything if name.startswith("tool_")] == [f"tool_{n}" for n in range(1300)]
         assert len(set(everything)) == len(everything)
         for cursor in ("0", "-1", "1000.0", "x", "", "9" * 30, "99999", "١٠"):
             refused = peer.error("tools/list", {"cursor": cursor})

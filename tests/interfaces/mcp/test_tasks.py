@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import warm
 from helpers import until
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
 from interfaces.mcp.servers import CONFIG
@@ -210,11 +211,14 @@ def test_tasks_do_not_keep_a_server_from_ending(stdio_peer, tmp_path):
 
 def test_code_that_takes_long_becomes_a_task(stdio_peer, tmp_path):
     config = tmp_path / "onetool.yaml"
-    config.write_text("run: {timeout_s: 20}\n")
-    peer = stdio_peer("new", config=config, capabilities={"extensions": {TASKS: {}}})
-    call = {"name": "run", "arguments": {"code": "import time\ntime.sleep(5.5)\n'rested'"}}
+    (tmp_path / "packs").symlink_to(CONFIG.parent / "packs")
+    config.write_text("run: {timeout_s: 60}\npacks: [packs]\n")
+    env = {warm.CONSTANTS: '{"onetool.interfaces.mcp.menus.RUN_TASK_AFTER": 0.1}'}
+    peer = stdio_peer("new", config=config, capabilities={"extensions": {TASKS: {}}}, env=env)
+    call = {"name": "run", "arguments": {"code": f"working.wait_for(path={str(tmp_path / 'it')!r})"}}
     begun = peer.result("tools/call", call)
     assert (begun["resultType"], begun["status"]) == ("task", "working")
+    (tmp_path / "it").touch()
     task = {"taskId": begun["taskId"]}
     done = until(lambda: (told := peer.result("tasks/get", task))["status"] == "completed" and told)
-    assert done["result"]["content"] == [{"type": "text", "text": "rested"}]
+    assert done["result"]["content"] == [{"type": "text", "text": "it came"}]

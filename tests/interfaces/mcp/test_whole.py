@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers import cli, until
+from helpers import check_each, cli, until
 from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.peers import HttpPeer, StdioPeer
 from interfaces.mcp.upstreams import Site, up
@@ -73,20 +73,25 @@ def test_the_tool_call_of_the_menu_search_takes_it_too(shared_peers):
     assert peer.text("call", {"name": "working.lines", "args": LARGE}, meta=WHOLE) == TEXT
 
 
-def test_more_than_4_mib_is_stored(peer):
+@pytest.mark.parametrize("way", ["http-old", "stdio-new"])
+def test_more_than_4_mib_is_stored(shared_peers, way):
+    peer = shared_peers(way)
     assert len(peer.text("working__lines", {"count": 350_000}, meta=WHOLE)) > 4_000_000
     assert is_stored(peer.call("working__lines", {"count": 400_000}, meta=WHOLE))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_what_a_server_sends_comes_whole(tmp_path, way):
+def test_what_a_server_sends_comes_whole(tmp_path):
+    text = "abc " * 15_000
     site = Site(tmp_path)
-    try:
-        site.config({"other": site.upstream()})
+    site.config({"other": site.upstream()})
+
+    def check(way):
         peer = site.peer(way)
         up(peer, "other")
-        text = "abc " * 15_000
         assert peer.call("other__echo", {"text": text}, meta=WHOLE)["content"] == [{"type": "text", "text": text}]
+
+    try:
+        check_each(WAYS, check)
     finally:
         site.close()
 

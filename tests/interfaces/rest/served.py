@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
+from document_places import stored_tokens
 from helpers import start, trusted
 
-from onetool.services.access_tokens import FOLDER, TokenStore
+from onetool.core.model_providers import PROVIDER_KEYS
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 60
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_KEY")
 TOKEN = "sesame-token-0123456789"
 
 
@@ -125,7 +125,7 @@ ECHO = {
 
 def sign_in_as_admin(api, home):
     """From now on the client shows a token of an admin, which is kept in the server's state."""
-    token = TokenStore(Path(home) / FOLDER).add("admin", role="admin")
+    token = stored_tokens(Path(home)).add("admin", role="admin")
     api.client.headers["Authorization"] = f"Bearer {token}"
 
 
@@ -135,7 +135,7 @@ def with_model(folder, model, **config):
     ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
     (folder / ".onetool" / "onetool.yaml").write_text(json.dumps({"ask": ask, **config}))
     trusted(folder)
-    return {**dict.fromkeys(KEYS, ""), "OLLAMA_HOST": model.urls["ollama"]}
+    return {**dict.fromkeys(PROVIDER_KEYS, ""), "OLLAMA_HOST": model.urls["ollama"]}
 
 
 def read_events(text):

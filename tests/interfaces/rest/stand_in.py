@@ -12,6 +12,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # of the tests, and not this folde
 
 
 def app_of(options):
+    from document_places import in_home
     from interfaces.rest.memory_store import MemoryStore, hush
 
     from onetool.app.access import KnownTokens, token_store
@@ -23,9 +24,9 @@ def app_of(options):
     http = HttpConfig(token=Secret(options["token"]) if "token" in options else None)
     store = MemoryStore()
     home = Path(__file__).with_name("no-home")  # nothing is stored
-    config = SimpleNamespace(http=http, home=home, path=None, whose="named")
+    config = SimpleNamespace(http=http, home=home, path=None, database=None)
     catalog = SimpleNamespace(registry=ToolRegistry())
-    tokens = KnownTokens(http.tokens, token_store(config))
+    tokens = KnownTokens(http.tokens, token_store(config, in_home(home, "tokens")))
     runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config)
     return SimpleNamespace(config=config, bundles=store, runtime=runtime, catalog=catalog, audit=audit)
 
@@ -37,7 +38,6 @@ def main(options):
     from onetool.interfaces.http.rules import AccessRules
     from onetool.interfaces.http.server import serve
     from onetool.interfaces.rest.app import RestApp
-    from onetool.interfaces.rest.docs import docs
     from onetool.interfaces.rest.openapi import openapi
     from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
     from onetool.interfaces.rest.routing import check_route
@@ -48,7 +48,6 @@ def main(options):
     routes = [
         Route("/tools", asgi_client, below=True, write_error=problem_body, error_type=PROBLEM_TYPE, check=check_route),
         Route("/openapi.json", openapi(app), methods=READ),
-        Route("/docs", docs(app), methods=READ, is_page=True),
     ]
     credentials = Credentials(app.config.http, calls_only=options.get("allowed") is not None)
     site = HttpApp(routes, AccessRules(app.config.http, place, credentials), 1024**2, app.runtime.redact)

@@ -7,22 +7,11 @@ import time
 
 import pytest
 from interfaces.rest.served import PATIENCE, TOKEN, Api, problem
+from sources.mcp_servers.harness import block_of
 
 KEY = {"Authorization": f"Bearer {TOKEN}"}
 COMMAND = {"mcpServers": {"clock": {"command": sys.executable, "args": ["-c", "pass"]}}}
 ADDRESS = {"mcpServers": {"docs": {"url": "http://127.0.0.1:9/mcp"}}}
-SERVER = """
-import sys
-from pathlib import Path
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("one")
-
-@server.tool(description=Path(sys.argv[1]).read_text())
-def one() -> int:
-    return 1
-
-server.run()
-"""
 
 
 def served(folder, **config):
@@ -120,9 +109,7 @@ def test_trusting_a_folder(guarded, tmp_path):
 def test_approving_a_servers_changes(guarded, start, tmp_path):
     words = tmp_path / "words"
     words.write_text("Gives one.")
-    script = tmp_path / "server.py"
-    script.write_text(SERVER)
-    block = {"command": sys.executable, "args": [str(script), str(words)], "pin": True}
+    block = block_of("described", words, pin=True)
     assert guarded.ask("POST", "/tools/imports/servers", {"mcpServers": {"s": block}}).status_code == 200
     first = guarded.ask("POST", "/tools/servers/s/approve?dryRun=true", {})
     assert first.status_code == 200, first.text
@@ -131,7 +118,7 @@ def test_approving_a_servers_changes(guarded, start, tmp_path):
     later = start(real=tmp_path, args=("--config", str(guarded.file)))
     later.client.headers.update(KEY)
     seen = later.ask("POST", "/tools/servers/s/approve?dryRun=true", {}).json()
-    assert [one["tool"] for one in seen["changes"]] == ["one"]
+    assert {one["tool"] for one in seen["changes"]} == {"one", "hidden"}
     problem(later.ask("POST", "/tools/servers/s/approve", {"digest": "0" * 32}), 409, "changed")
     assert (
         later.ask("POST", "/tools/servers/s/approve", {"digest": seen["digest"]}).json()["changes"] == seen["changes"]

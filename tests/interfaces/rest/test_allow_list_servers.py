@@ -5,23 +5,8 @@ import sys
 import pytest
 from helpers import until
 from interfaces.rest.test_admin import served
+from sources.mcp_servers.harness import block_of
 
-SERVER = """
-import sys
-from pathlib import Path
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("one")
-
-@server.tool(description=Path(sys.argv[1]).read_text())
-def one() -> int:
-    return 1
-
-@server.tool(description=Path(sys.argv[1]).read_text())
-def hidden() -> int:
-    return 2
-
-server.run()
-"""
 LOG_LINE = "no database at db.internal, password=LOGPW123"
 
 
@@ -29,14 +14,15 @@ LOG_LINE = "no database at db.internal, password=LOGPW123"
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("allowed")
     (folder / "words").write_text("As it was.")
-    (folder / "server.py").write_text(SERVER)
     return folder
 
 
 @pytest.fixture(scope="module")
 def servers(home):
-    command = {"command": sys.executable, "args": [str(home / "server.py"), str(home / "words")]}
-    return {"srv": command, "die": {"command": sys.executable, "args": ["-c", f"raise SystemExit({LOG_LINE!r})"]}}
+    return {
+        "srv": block_of("described", home / "words"),
+        "die": {"command": sys.executable, "args": ["-c", f"raise SystemExit({LOG_LINE!r})"]},
+    }
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import cli, until
 from interfaces.rest.served import Api, problem, sign_in_as_admin
+from sources.mcp_servers.harness import block_of
 
 from onetool.sources.bundles.derived import slug_of
 from onetool.sources.bundles.names import check_id, check_slug
@@ -22,7 +23,7 @@ def fail(why: str) -> str:
     raise ValueError(why)
 '''
 CLOCK = {"command": str(Path(sys.executable).with_name("mcp-server-time"))}
-LIGHT_CLOCK = {"command": sys.executable, "args": ["-S", str(Path(__file__).with_name("light_clock.py"))]}
+LIGHT_CLOCK = block_of("light_clock")
 GONE = {"command": "/nonexistent/server"}
 
 ALIKE = ("sky.a-b", "sky.a_b", "sky.a_b-c", "sky.a-b-c")
@@ -50,22 +51,33 @@ def begin(folder, *args, config="onetool.yaml"):
     return Api(real=folder, args=["--config", str(folder / config), *args])
 
 
-@pytest.fixture
-def clock():
-    """The server of the config: one that starts quickly, where it is not about the server."""
-    return LIGHT_CLOCK
-
-
-@pytest.fixture
-def home(tmp_path, clock):
+def make_home(folder, clock=LIGHT_CLOCK):
+    """Write a config with packs, tools and a server, and ask the server once for its tools."""
     tools = [declared(name) for name in ("weather", "sky.blue", *ALIKE)]
-    write_config(tmp_path, packs=["functions"], tools=tools, servers={"clock": clock})
-    assert cli("tools", "list", "--json", "--config", "onetool.yaml", cwd=tmp_path).returncode == 0  # asks the server
-    return tmp_path
+    write_config(folder, packs=["functions"], tools=tools, servers={"clock": clock})
+    assert cli("tools", "list", "--json", "--config", "onetool.yaml", cwd=folder, env=home_of(folder)).returncode == 0
+    return folder
+
+
+def home_of(folder):
+    return {"HOME": str(folder), "ONETOOL_HOME": str(folder)}
 
 
 @pytest.fixture
-def api(home):
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    """One for tests that leave it as it was, but for bundles of their own."""
+    running = begin(make_home(tmp_path_factory.mktemp("catalogue")))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def own(home):
     running = begin(home)
     yield running
     running.stop()
@@ -77,7 +89,9 @@ def bundles(api, query="?includeDisabled=true"):
 
 
 def tools(api, query="?includeDisabled=true"):
-    return {one["pythonImpl"]["func"]: one for one in api.get(f"/tools/tools{query}").json()["tools"]}
+    """Those that nobody has kept, by name."""
+    found = api.get(f"/tools/tools{query}").json()["tools"]
+    return {one["pythonImpl"]["func"]: one for one in found if one["isBuiltIn"]}
 
 
 def place(tool):
@@ -155,8 +169,8 @@ def test_they_are_listed_by_the_ids_of_bundles(api):
     assert set(tools(api, f"?bundleIDs={one['id']}")) == {"my_sums.add_two", "my_sums.fail"}
 
 
-@pytest.mark.parametrize("clock", [CLOCK], ids=["a real server"])
-def test_they_are_invoked(api):
+def test_they_are_invoked_also_those_of_a_real_server(tmp_path, start):
+    api = start(real=make_home(tmp_path, CLOCK), args=["--config", str(tmp_path / "onetool.yaml")])
     names = tools(api)
     assert invoke(api, names["my_sums.add_two"], a=3).json() == {"ok": True, "value": 4}
     assert invoke(api, names["weather"]).json() == {"ok": True, "value": {"of": "weather"}}
@@ -193,51 +207,51 @@ def test_a_switch_can_be_bound_to_what_was_seen(api):
     for status in (200, 412):
         reply = api.ask("PATCH", path, {"isEnabled": False}, headers={"If-Match": seen})
         assert reply.status_code == status, reply.text
+    assert api.ask("PATCH", path, {"isEnabled": True}).status_code == 200
 
 
 def listed(home, *more):
-    done = cli("tools", "list", "--json", "--config", "onetool.yaml", *more, cwd=home)
+    done = cli("tools", "list", "--json", "--config", "onetool.yaml", *more, cwd=home, env=home_of(home))
     return {one["name"] for one in json.loads(done.stdout)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "tool", "args"),
-    [
-        ("pack", "my_sums", "my_sums.add_two", {"a": 1}),
-        ("config", "config", "weather", {}),
-        ("server", "clock", "clock.get_current_time", {"timezone": "UTC"}),
-    ],
-)
-def test_a_switch_hides_its_tools_everywhere_and_stays(home, kind, name, tool, args):
-    code = f"ot.call({tool!r}, {args})"
-    api = begin(home)
-    try:
-        one, was = bundles(api)[kind, name], tools(api)[tool]
-        path = f"/tools/bundles/{one['id']}"
+SWITCHED = {
+    "my_sums.add_two": ("pack", "my_sums", {"a": 1}),
+    "weather": ("config", "config", {}),
+    "clock.get_current_time": ("server", "clock", {"timezone": "UTC"}),
+}
+
+
+def test_a_switch_hides_its_tools_everywhere_and_stays(home, start):
+    args = ["--config", str(home / "onetool.yaml")]
+    api = start(real=home, args=args)
+    known, was = bundles(api), tools(api)
+    for tool, (kind, name, given) in SWITCHED.items():
+        path = f"/tools/bundles/{known[kind, name]['id']}"
         assert api.ask("PATCH", path, {"isEnabled": False}).json()["isEnabled"] is False
-        problem(invoke(api, was), 403, "disabled")
+        problem(invoke(api, was[tool]), 403, "disabled")
         problem(api.ask("POST", f"/call/{tool}", {}), 403, "disabled")
         assert tool not in tools(api, "")
         assert tool in tools(api)
         assert (kind, name) not in bundles(api, "")
+        code = f"ot.call({tool!r}, {given})"
         menu = api.ask("POST", "/mcp", mcp("tools/call", name="run", arguments={"code": code}), **MCP)
         assert "switched off" in menu.text
-    finally:
-        api.stop()
-    assert tool not in listed(home)
-    done = cli("run", code, "--config", "onetool.yaml", cwd=home)
-    assert (done.returncode, "switched off" in done.stderr) == (1, True)
-    api = begin(home)
-    try:
-        assert bundles(api)[kind, name] == {**one, "isEnabled": False}
-        if kind == "server":
-            state = json.loads(cli("servers", "list", "--json", "--config", "onetool.yaml", cwd=home).stdout)
-            assert [server["state"] for server in state] != ["disabled"]
+    api.stop()
+    assert not listed(home) & SWITCHED.keys()
+    for tool, (_, _, given) in SWITCHED.items():
+        done = cli("run", f"ot.call({tool!r}, {given})", "--config", "onetool.yaml", cwd=home, env=home_of(home))
+        assert (done.returncode, "switched off" in done.stderr) == (1, True)
+    api = start(real=home, args=args)
+    state = json.loads(cli("servers", "list", "--json", "--config", "onetool.yaml", cwd=home, env=home_of(home)).stdout)
+    assert [server["state"] for server in state] != ["disabled"]
+    for tool, (kind, name, _) in SWITCHED.items():
+        assert bundles(api)[kind, name] == {**known[kind, name], "isEnabled": False}
+        path = f"/tools/bundles/{known[kind, name]['id']}"
         assert api.ask("PATCH", path, {"isEnabled": True}).json()["isEnabled"] is True
         assert tool in tools(api, "")
-    finally:
-        api.stop()
-    assert tool in listed(home)
+    api.stop()
+    assert listed(home) >= SWITCHED.keys()
 
 
 def test_a_function_that_was_just_switched_on_can_be_stood_for(api):
@@ -267,9 +281,9 @@ def mcp(method, **params):
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": about}}
 
 
-def test_one_tool_of_a_pack_is_switched_by_rest_and_by_the_command_line(home, api):
-    tool = tools(api)["my_sums.fail"]
-    assert api.ask("PATCH", place(tool), {"isEnabled": False}).status_code == 200
+def test_one_tool_of_a_pack_is_switched_by_rest_and_by_the_command_line(home, own):
+    tool = tools(own)["my_sums.fail"]
+    assert own.ask("PATCH", place(tool), {"isEnabled": False}).status_code == 200
     assert listed(home) & {"my_sums.fail", "my_sums.add_two"} == {"my_sums.add_two"}
     for words, there in (
         (("enable", "my-sums/fail"), True),
@@ -277,20 +291,20 @@ def test_one_tool_of_a_pack_is_switched_by_rest_and_by_the_command_line(home, ap
         (("enable", "my_sums.fail"), None),
         (("enable", "my-sums"), True),
     ):
-        done = cli("bundles", *words, "--config", "onetool.yaml", cwd=home)
+        done = cli("bundles", *words, "--config", "onetool.yaml", cwd=home, env=home_of(home))
         if there is None:
             assert "disabled" in done.stderr  # the bundle around it
             continue
         assert done.returncode == 0, done.stderr
         status = 424 if there else 403  # soon: what another process has written is looked for now and then
-        until(lambda: api.ask("POST", "/call/my_sums.fail", {"why": "x"}).status_code == status)  # noqa: B023
+        until(lambda: own.ask("POST", "/call/my_sums.fail", {"why": "x"}).status_code == status)  # noqa: B023
 
 
 def test_a_server_that_is_down_lists_what_is_remembered_and_says_why_it_does_not_answer(home):
     config = json.loads((home / "onetool.yaml").read_text())
     command = home / "clock-server"
-    command.symlink_to(CLOCK["command"])
-    config["servers"] = {"clock": {"command": str(command)}, "never": GONE}
+    command.symlink_to(sys.executable)
+    config["servers"] = {"clock": {**LIGHT_CLOCK, "command": str(command)}, "never": GONE}
     write_config(home, **config)
     assert "clock.get_current_time" in listed(home)
     command.unlink()
@@ -308,21 +322,21 @@ def test_a_server_that_is_down_lists_what_is_remembered_and_says_why_it_does_not
         api.stop()
 
 
-def test_another_config_of_the_same_folder_sees_nothing_of_it(home, api):
+def test_another_config_of_the_same_folder_sees_nothing_of_it(home, own):
     write_config(home, "other.yaml", tools=[declared("weather"), declared("moon")])
     other = begin(home, config="other.yaml")
     try:
         assert set(bundles(other)) == {("config", "config")}
         assert "my_sums.add_two" not in tools(other)
-        assert "moon" not in tools(api)
-        assert tools(other)["weather"]["id"] == tools(api)["weather"]["id"]
+        assert "moon" not in tools(own)
+        assert tools(other)["weather"]["id"] == tools(own)["weather"]["id"]
         shared = other.bundle(slug="shared")
-        assert api.get(shared).status_code == 200
-        assert {"my_sums.add_two", "sky.blue"} <= set(tools(api))
-        own = tools(api)["my_sums.fail"]
-        assert api.ask("PATCH", place(own), {"isEnabled": False}).status_code == 200
+        until(lambda: own.get(shared).status_code == 200)  # what another process has written is looked for now and then
+        assert {"my_sums.add_two", "sky.blue"} <= set(tools(own))
+        fail = tools(own)["my_sums.fail"]
+        assert own.ask("PATCH", place(fail), {"isEnabled": False}).status_code == 200
         assert set(bundles(other)) == {("config", "config")}
-        assert tools(api)["my_sums.fail"]["isEnabled"] is False
+        assert tools(own)["my_sums.fail"]["isEnabled"] is False
     finally:
         other.stop()
 
@@ -338,18 +352,20 @@ def test_under_an_allow_list_only_what_is_allowed_is_seen(home):
         api.stop()
 
 
-def test_tools_that_come_with_a_reload_are_there(home, api):
+def test_tools_that_come_with_a_reload_are_there(home, own):
     (home / "functions" / "late.py").write_text('def one() -> int:\n    """One."""\n    return 1\n')
-    sign_in_as_admin(api, home)
-    assert api.ask("POST", "/call/ot.reload", {}).status_code == 200
-    assert invoke(api, tools(api)["late.one"]).json() == {"ok": True, "value": 1}
-    assert [one["slug"] for one in api.get("/tools/tools/search?q=one").json()["tools"]][:1] == ["one"]
+    sign_in_as_admin(own, home)
+    assert own.ask("POST", "/call/ot.reload", {}).status_code == 200
+    assert invoke(own, tools(own)["late.one"]).json() == {"ok": True, "value": 1}
+    assert [one["slug"] for one in own.get("/tools/tools/search?q=one").json()["tools"]][:1] == ["one"]
 
 
 def test_a_bundle_of_the_same_slug_comes_first_on_the_command_line(home):
-    done = cli("bundles", "create", "my-sums", "--config", "onetool.yaml", cwd=home)
+    done = cli("bundles", "create", "my-sums", "--config", "onetool.yaml", cwd=home, env=home_of(home))
     assert done.returncode == 0, done.stderr
-    shown = json.loads(cli("bundles", "show", "my-sums", "--json", "--config", "onetool.yaml", cwd=home).stdout)
+    shown = json.loads(
+        cli("bundles", "show", "my-sums", "--json", "--config", "onetool.yaml", cwd=home, env=home_of(home)).stdout
+    )
     assert shown["isBuiltIn"] is False
 
 

@@ -6,12 +6,11 @@ from base64 import b64encode
 from email import message_from_bytes
 
 import pytest
+from document_places import stored_tokens
 from helpers import cli, trusted
 from interfaces.rest.served import Api
 from mcp.client import Client
 from upstream import Reply, Upstream
-
-from onetool.services.access_tokens import FOLDER, TokenStore
 
 SECRET = "app-secret-0123456789"
 OTHER_SECRET = "gehëimnisÜber99"
@@ -51,7 +50,7 @@ class Site:
         self.tool(bundle, "upload", upload, title=FILE, file=FILE)
         self.tool(bundle, "put", {"method": "PUT", "bodyFile": "${file}"}, file=FILE)
         self.tool(bundle, "fetch", {"method": "GET"}, {"encoding": "binary"})
-        self.tokens = TokenStore(folder / FOLDER)
+        self.tokens = stored_tokens(folder)
 
     def tool(self, bundle, slug, request, response=None, **properties):
         request = {"method": "POST", "urlTemplate": f"{self.upstream.url}/{slug}", **request}
@@ -92,9 +91,19 @@ class Site:
         }
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """One for tests that leave it as it was, but for bundles of their own."""
+    yield from running(tmp_path_factory.mktemp("site"))
+
+
 @pytest.fixture
-def site(tmp_path):
-    site = Site(tmp_path)
+def own_site(tmp_path):
+    yield from running(tmp_path)
+
+
+def running(folder):
+    site = Site(folder)
     yield site
     site.api.stop()
     site.upstream.__exit__()
@@ -145,28 +154,28 @@ def test_an_mcp_client_sends_files(site):
 
 
 @pytest.mark.attack("files")
-def test_only_those_who_may_read_files_give_a_path(site):
-    only = site.tokens.add("only", tools=("mine.*",))
-    both = site.tokens.add("both", tools=("mine.*", "fs.read_file"))
-    told = site.failure("mine.upload", only, file="cat.png")
+def test_only_those_who_may_read_files_give_a_path(own_site):
+    only = own_site.tokens.add("only", tools=("mine.*",))
+    both = own_site.tokens.add("both", tools=("mine.*", "fs.read_file"))
+    told = own_site.failure("mine.upload", only, file="cat.png")
     assert "the argument `file` is a path, and only callers who may call fs.read_file can give one" in told
     assert "data: URL" in told
-    assert site.call("mine.upload", only, file="data:,x").json() == {"ok": True}
-    assert site.call("mine.upload", both, file="cat.png").json() == {"ok": True}
-    handle = site.call("mine.fetch", both).json()["handle"]
-    assert "Handle not found" in site.failure("mine.upload", only, file=handle)
-    assert site.call("mine.upload", both, file=handle).json() == {"ok": True}
-    for path in ("./cat.png", str(site.folder / "files" / "cat.png"), "missing.png"):
-        assert "is a path" in site.failure("mine.put", only, file=path)
+    assert own_site.call("mine.upload", only, file="data:,x").json() == {"ok": True}
+    assert own_site.call("mine.upload", both, file="cat.png").json() == {"ok": True}
+    handle = own_site.call("mine.fetch", both).json()["handle"]
+    assert "Handle not found" in own_site.failure("mine.upload", only, file=handle)
+    assert own_site.call("mine.upload", both, file=handle).json() == {"ok": True}
+    for path in ("./cat.png", str(own_site.folder / "files" / "cat.png"), "missing.png"):
+        assert "is a path" in own_site.failure("mine.put", only, file=path)
 
 
 @pytest.mark.attack("files")
-def test_fs_read_file_that_is_switched_off_reads_for_nobody(site):
-    bundles = site.api.get("/tools/bundles?pageSize=100").json()["bundles"]
+def test_fs_read_file_that_is_switched_off_reads_for_nobody(own_site):
+    bundles = own_site.api.get("/tools/bundles?pageSize=100").json()["bundles"]
     fs = next(one for one in bundles if one["slug"] == "fs")
-    done = site.api.ask("PATCH", f"/tools/bundles/{fs['id']}/tools/read-file/version/1", {"isEnabled": False})
+    done = own_site.api.ask("PATCH", f"/tools/bundles/{fs['id']}/tools/read-file/version/1", {"isEnabled": False})
     assert done.status_code == 200, done.text
-    assert "fs.read_file" in site.failure("mine.put", file="cat.png")
+    assert "fs.read_file" in own_site.failure("mine.put", file="cat.png")
 
 
 @pytest.mark.attack("files")
@@ -286,18 +295,18 @@ def test_no_step_uses_the_file_of_another_as_a_text(site):
 
 
 @pytest.mark.attack("templates")
-def test_a_call_that_adds_a_field_of_the_template_is_wrong(site):
+def test_a_call_that_adds_a_field_of_the_template_is_wrong(own_site):
     """Refused like arguments that the schema refuses: by every interface."""
-    bundle = site.api.bundle(slug="form")
+    bundle = own_site.api.bundle(slug="form")
     form = {
         "headers": {"Content-Type": "application/x-www-form-urlencoded"},
         "body": {"amount": "${amount}", "more": "${more}"},
         "bodyEncoding": {"more": {"style": "form"}},
     }
-    site.tool(bundle, "pay", form, amount={"type": "integer", "maximum": 10}, more={"type": "object"})
+    own_site.tool(bundle, "pay", form, amount={"type": "integer", "maximum": 10}, more={"type": "object"})
     for more in ("{'amount': 1000}", "{'x': {'[' * 20_000: [1] * 3_000}}"):
-        assert site.call("form.pay", more=eval(more)).status_code == 400
-        assert "the argument `more`" in site.api.ask("POST", "/run", {"code": f"form.pay(more={more})"}).text
-    assert site.upstream.seen == []
-    assert site.call("form.pay", amount=5, more={"note": "x"}).json() == {"ok": True}
-    assert site.upstream.seen[-1].body == b"amount=5&note=x"
+        assert own_site.call("form.pay", more=eval(more)).status_code == 400
+        assert "the argument `more`" in own_site.api.ask("POST", "/run", {"code": f"form.pay(more={more})"}).text
+    assert own_site.upstream.seen == []
+    assert own_site.call("form.pay", amount=5, more={"note": "x"}).json() == {"ok": True}
+    assert own_site.upstream.seen[-1].body == b"amount=5&note=x"

@@ -26,23 +26,29 @@ paths: {/plants: {get: {operationId: plants, responses: {"200": {description: Al
 """
 
 
-@pytest.fixture
-def api(tmp_path):
-    (tmp_path / ".onetool").mkdir()
-    (tmp_path / ".onetool" / "onetool.yaml").write_text("menu: run\n")
-    running = Api(real=tmp_path, args=("--config", str(tmp_path / ".onetool" / "onetool.yaml")))
-    running.folder = tmp_path
+@pytest.fixture(scope="module")
+def api(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("imports")
+    (folder / ".onetool").mkdir()
+    (folder / ".onetool" / "onetool.yaml").write_text("menu: run\n")
+    running = Api(real=folder, args=("--config", str(folder / ".onetool" / "onetool.yaml")))
+    running.folder = folder
     yield running
     running.stop()
 
 
 @pytest.fixture
 def archive(api):
-    path = api.bundle(slug="shop", description="Things.")
+    return export(api)
+
+
+def export(api):
+    """Make a bundle. Returns its path, and the reply with its archive."""
+    path = api.bundle(slug="store", description="Things.")
     assert api.ask("PUT", f"{path}/tools/a/version/1", TOOL).status_code == 201
     reply = api.get(f"{path}/export")
     assert reply.headers["content-type"] == "application/zip"
-    assert "shop.zip" in reply.headers["content-disposition"]
+    assert "store.zip" in reply.headers["content-disposition"]
     return path, reply
 
 
@@ -78,19 +84,20 @@ def test_the_same_archive_again_changes_nothing(api, archive):
     assert state(api) == before
 
 
-def test_a_deleted_bundle_that_comes_back_beside_another_of_its_name_is_told_before(api, archive):
-    path, reply = archive
+def test_a_deleted_bundle_that_comes_back_beside_another_of_its_name_is_told_before(start, tmp_path):
+    api = start(real=tmp_path)
+    path, reply = export(api)
     assert api.ask("DELETE", f"{path}/tools/a/version/1").status_code == 204
     assert api.ask("DELETE", path).status_code == 204
     alone = send(api, "/tools/imports/zip?dryRun=true", reply.content, **ZIP).json()
     assert alone["warnings"] == []
-    newer = api.bundle(slug="shop")
+    newer = api.bundle(slug="store")
     (told,) = send(api, "/tools/imports/zip?dryRun=true", reply.content, **ZIP).json()["warnings"]
-    assert told["about"] == "shop"
+    assert told["about"] == "store"
     assert "was deleted here, and comes back" in told["why"]
     assert newer.rpartition("/")[2] in told["why"]
     assert "in code that means it, as the older one" in told["why"]
-    assert send(api, "/tools/imports/zip?as=old-shop&dryRun=true", reply.content, **ZIP).json()["warnings"] == []
+    assert send(api, "/tools/imports/zip?as=old-store&dryRun=true", reply.content, **ZIP).json()["warnings"] == []
 
 
 def test_an_archive_in_base64(api, archive):
@@ -221,7 +228,7 @@ def test_with_an_allow_list_nothing_comes_in(start, tmp_path):
 
 def test_a_part_of_a_document(api):
     paths = {f"/{name}": {"get": {"operationId": name, "tags": [f"{name}, or not"]}} for name in ("apples", "pears")}
-    data = json.dumps({**DOCUMENT, "paths": paths})
+    data = json.dumps({**DOCUMENT, "info": {"title": "Fruit", "version": "1"}, "paths": paths})
     for part in (
         "only=/app*",
         "tag=apples,%20or%20not",

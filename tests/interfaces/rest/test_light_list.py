@@ -7,7 +7,7 @@ import pytest
 from interfaces.rest.served import problem
 
 LISTS = ["/tools/bundles", "/tools/tools", "/tools/tools/search"]
-ROWS, MOST_BYTES = 10_000, 300_000
+ROWS, MAX_BYTES = 2_000, 60_000
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_change_has_another_etag(api):
     assert after.headers["etag"] != before
 
 
-def test_ten_thousand_rows_weigh_little(start, tmp_path):
+def test_thousands_of_rows_weigh_little(start, tmp_path):
     _write_rows(tmp_path / "bundles")
     api = start(real=tmp_path)
     fields = "fields=slug,version,displayName,isEnabled"
@@ -100,7 +100,7 @@ def test_ten_thousand_rows_weigh_little(start, tmp_path):
         page = json.loads(gzip.decompress(raw))
         rows, size, token = rows + len(page["tools"]), size + len(raw), page["nextPageToken"]
     assert rows > ROWS
-    assert size < MOST_BYTES
+    assert size < MAX_BYTES
 
 
 def _write_rows(folder):

@@ -1,9 +1,13 @@
 """What the API says of itself is so."""
 
 import ast
+import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated
 
+import httpx
 import jsonschema_rs
 import msgspec
 import pytest
@@ -11,13 +15,16 @@ from interfaces.rest.served import BUILT_IN, problem
 
 from onetool.interfaces import rest
 from onetool.interfaces.rest import ASK_PATH as ASK
-from onetool.interfaces.rest import ROOTS, openapi_schemas
-from onetool.interfaces.rest.ask_app import ASK_ROUTES
+from onetool.interfaces.rest import ROOTS
+from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON
-from onetool.interfaces.rest.openapi import CALL
-from onetool.interfaces.rest.openapi_insight import OUTSIDE
+from onetool.interfaces.rest.openapi import TABLES, describe_routes
+from onetool.interfaces.rest.openapi_schemas import NAMED, PUBLIC_NAMES
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
-from onetool.interfaces.rest.routing import ROUTES
+from onetool.interfaces.rest.query import DAYS
+from onetool.interfaces.rest.request import RestResponse
+from onetool.interfaces.rest.route import BUNDLE, TOOL, Route
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
 CAN_MISS = (ASK, f"{ASK}/calls")  # their bodies name something that may not be there
@@ -36,6 +43,10 @@ def checker(document, name):
     return jsonschema_rs.Draft202012Validator(schema, offline=True)
 
 
+def example(document, path, method):
+    return document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"]
+
+
 def references(part):
     if isinstance(part, dict):
         yield from [part["$ref"]] if "$ref" in part else []
@@ -46,23 +57,63 @@ def references(part):
             yield from references(one)
 
 
-def test_every_route_and_method_is_described_and_no_other(document):
-    routes = (*ROUTES, *ASK_ROUTES.routes)
-    served = {(place.path, method.lower()) for place in routes for method in place.methods}
-    served |= {(CALL, "post")}
-    served |= {(path, method.lower()) for path, method in OUTSIDE}
-    told = {(path, method) for path, item in document["paths"].items() for method in item if method != "parameters"}
-    assert served == told
+class Greeting(msgspec.Struct):
+    """A greeting."""
+
+    text: Annotated[str, msgspec.Meta(description="What to say.")]
+
+
+def test_a_route_is_declared_at_its_handler_and_nowhere_else():
+    @Route("GET", "/tools/greetings/{handle}", "Greetings", role="edit", query=(DAYS,), gives=Greeting, errors=(404,))
+    async def get_greeting(request):
+        """Get a greeting.
+
+        A friendly one.
+        """
+        return RestResponse(200, msgspec.json.encode(Greeting(f"{request.path[0]} {request.query['days']}")))
+
+    @Route("GET", "/tools/greetings/best", "Greetings")
+    async def get_best_greeting(request):
+        """Get the best greeting."""
+        return RestResponse(204)
+
+    class GreetingApp(RestApp):
+        routes = RouteTable([get_greeting, get_best_greeting])
+
+    async def ask():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(GreetingApp(app)), base_url="http://x") as client:
+            return await client.get("/tools/greetings/hello?days=3")
+
+    app = SimpleNamespace(audit=SimpleNamespace(), runtime=SimpleNamespace(), catalog=SimpleNamespace())
+    assert asyncio.run(ask()).json() == {"text": "hello 3"}
+    assert GreetingApp.routes.match(b"/tools/greetings/best", "GET").route is get_best_greeting
+    tags, paths, schemas = describe_routes((*TABLES, GreetingApp.routes))
+    told = paths["/tools/greetings/{handle}"]
+    assert ("Greetings" in tags, [one["name"] for one in told["parameters"]]) == (True, ["handle"])
+    operation = told["get"]
+    assert (operation["operationId"], operation["summary"]) == ("getGreeting", "Get a greeting")
+    assert operation["description"] == "A friendly one. It needs the role edit."
+    assert [one["name"] for one in operation["parameters"]] == ["days"]
+    assert operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Greeting")
+    assert {"400", "401", "403", "404", "503"} <= set(operation["responses"])
+    assert schemas["Greeting"]["properties"]["text"] == {"type": "string", "description": "What to say."}
+
+
+def test_every_operation_is_described(document):
+    operations = [one for item in document["paths"].values() for key, one in item.items() if key != "parameters"]
     assert document["openapi"] == "3.1.0"
+    assert len({one["operationId"] for one in operations}) == len(operations)
+    assert all(re.fullmatch(r"[A-Z][^\n]+[^.]", one["summary"]) for one in operations)
+    assert {name for one in operations for name in one["tags"]} == {tag["name"] for tag in document["tags"]}
 
 
 def test_every_parameter_is_described(document):
-    for place in (*ROUTES, *ASK_ROUTES.routes):
+    for place in (place for table in TABLES for place in table.resources):
         item = document["paths"][place.path]
-        assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.template)
-        for method, way in place.methods.items():
+        assert [one["name"] for one in item["parameters"]] == re.findall(r"{(\w+)}", place.path)
+        for method, route in place.methods.items():
             told = [one["name"] for one in item[method.lower()]["parameters"] if one["in"] == "query"]
-            assert told == list(way.parameters)
+            assert told == [one.name for one in route.query]
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one(document):
@@ -118,11 +169,14 @@ def test_every_status_that_handlers_raise_is_described(document):
 def test_every_component_has_the_properties_of_what_is_encoded(document):
     """Only what the store alone knows, or what a switch over kinds splits up, differs."""
     schemas = document["components"]["schemas"]
-    _, encoded = msgspec.json.schema_components(openapi_schemas._SHAPES, ref_template="{name}")
+    routes = [route for table in TABLES for place in table.resources for route in place.methods.values()]
+    shapes = {shape for one in routes for shape in (one.takes, one.gives, one.problem)} - {None}
+    types = [*NAMED, *(shape for shape in shapes if not isinstance(shape, str))]
+    _, encoded = msgspec.json.schema_components(types, ref_template="{name}")
     added = {"BundleContent": KEPT - {"bundleID"}, "Tool": SHOWN}
     dropped = {"Bundle": {"schemaVersion"}, "ToolCall": {"timeout"}}
     for struct, schema in encoded.items():
-        name = openapi_schemas._component_name(struct)
+        name = PUBLIC_NAMES.get(struct, struct)
         alternatives = schemas[name].get("oneOf") or [schemas[name]]
         shapes = [schemas[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in alternatives]
         told = {key for one in shapes for key in one.get("properties", ())}
@@ -137,7 +191,7 @@ def test_every_reason_why_a_model_gives_no_answer_has_its_status_there(document)
         schema = told[str(status)]["content"]["application/problem+json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/AskProblem"}
     assert list(told["200"]["content"]) == ["application/json", "text/event-stream"]
-    assert checker(document, "Question").is_valid(openapi_schemas.EXAMPLE_QUESTION)
+    assert checker(document, "Question").is_valid(example(document, ASK, "post"))
 
 
 def test_a_question_that_is_wrong_is_wrong_by_its_schema_too(document):
@@ -154,8 +208,8 @@ def test_a_question_that_is_wrong_is_wrong_by_its_schema_too(document):
         {"files": [{"name": "a", "data": "aaaa"}]},
         {"files": [{"name": "a", "data": "a", "kind": "image/png"}]},
     ):
-        assert not question.is_valid({**openapi_schemas.EXAMPLE_QUESTION, **change}), change
-    assert question.is_valid({**openapi_schemas.EXAMPLE_QUESTION, "files": [{"name": "a", "text": ""}]})
+        assert not question.is_valid({**example(document, ASK, "post"), **change}), change
+    assert question.is_valid({**example(document, ASK, "post"), "files": [{"name": "a", "text": ""}]})
 
 
 def test_a_key_is_described_by_the_shape_that_it_stands_in(document):
@@ -177,13 +231,13 @@ def test_it_can_be_taken_in_as_tools_by_ourselves(document):
 
 
 def test_its_examples_work(api, document):
-    bundle = f"/tools/bundles/{openapi_schemas.EXAMPLE_BUNDLE_ID}"
-    tool = f"{bundle}/tools/{openapi_schemas.EXAMPLE_TOOL_SLUG}/version/{openapi_schemas.EXAMPLE_TOOL_VERSION}"
-    assert checker(document, "BundleContent").is_valid(openapi_schemas.EXAMPLE_BUNDLE)
-    assert checker(document, "ToolContent").is_valid(openapi_schemas.EXAMPLE_TOOL)
-    assert api.ask("PUT", bundle, openapi_schemas.EXAMPLE_BUNDLE).status_code == 201
-    assert api.ask("PUT", tool, openapi_schemas.EXAMPLE_TOOL).status_code == 201
-    assert api.ask("PATCH", tool, openapi_schemas.EXAMPLE_SWITCH).status_code == 200
+    names = {one["name"]: one["example"] for one in document["paths"][TOOL]["parameters"]}
+    bundle, tool = BUNDLE.format(**names), TOOL.format(**names)
+    assert checker(document, "BundleContent").is_valid(example(document, BUNDLE, "put"))
+    assert checker(document, "ToolContent").is_valid(example(document, TOOL, "put"))
+    assert api.ask("PUT", bundle, example(document, BUNDLE, "put")).status_code == 201
+    assert api.ask("PUT", tool, example(document, TOOL, "put")).status_code == 201
+    assert api.ask("PATCH", tool, example(document, TOOL, "patch")).status_code == 200
     shown = api.get(tool).json()
     assert checker(document, "Tool").is_valid(shown)
     assert checker(document, "ToolContent").is_valid(shown)  # what was got may be put elsewhere
@@ -214,39 +268,7 @@ def test_what_is_wrong_is_wrong_by_its_schema_too(document):
         {"unknown": 1},
         {"httpImpl": {"request": {"urlTemplate": "ftp://example.com"}}},
     ):
-        assert not content.is_valid({**openapi_schemas.EXAMPLE_TOOL, **change}), change
-
-
-def test_docs_are_one_page_that_loads_nothing(api, document):
-    reply = api.get("/docs")
-    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    policy = reply.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "frame-ancestors 'none'" in policy
-    text = reply.text
-    assert not re.findall(r"<(script|link|img|iframe|object|embed)\b|url\(|@import", text)
-    assert "prefers-color-scheme: dark" in text
-    ids = set(re.findall(r'id="([^"]+)"', text))
-    for target in re.findall(r'href="#([^"]+)"', text):
-        assert target in ids
-    for item in document["paths"].values():
-        for method, one in item.items():
-            if method != "parameters":
-                assert one["operationId"] in ids
-    for name in document["components"]["schemas"]:
-        assert f"schema-{name}" in ids
-    assert text.count("curl") >= 13
-    contents = text.partition("<nav")[2].partition("</nav>")[0]
-    for heading in contents.split("<h2>")[1:]:
-        assert "<li>" in heading  # no heading without entries
-    for name in document["components"]["schemas"]:
-        assert f'href="#schema-{name}"' in contents
-
-
-def test_docs_show_examples_for_this_server_and_nothing_of_an_enemys(api):
-    text = api.get("/docs").text
-    assert f"curl &#x27;{api.url}/tools/bundles&#x27;" in text
-    assert "<script>" not in api.raw("GET", "/docs", headers=[("X", "<script>")]).text
+        assert not content.is_valid({**example(document, TOOL, "put"), **change}), change
 
 
 def test_the_built_in_id_is_one(api):
@@ -254,4 +276,4 @@ def test_the_built_in_id_is_one(api):
 
 
 def test_the_addresses_are_those_of_the_routes():
-    assert list(dict.fromkeys(f"/{route.segments[0]}" for route in ROUTES)) == list(ROOTS)
+    assert {f"/{place.segments[0]}" for place in API_ROUTES.resources} == set(ROOTS)

@@ -6,10 +6,9 @@ from contextlib import ExitStack, closing, suppress
 
 import httpx
 import pytest
+from document_places import stored_tokens
 from helpers import until
 from interfaces.rest.served import Api
-
-from onetool.services.access_tokens import FOLDER, TokenStore
 
 pytestmark = pytest.mark.attack("other callers")
 SLOTS = 8  # of the sandbox, and runs of one caller that REST takes at once
@@ -21,7 +20,7 @@ class Callers:
     def __init__(self, home, **config):
         self.home = home
         (home / "onetool.yaml").write_text(json.dumps(config))
-        tokens = TokenStore(home / FOLDER)
+        tokens = stored_tokens(home)
         made = {
             "guest": tokens.add("guest", role="call", tools=("time.*",)),
             "admin": tokens.add("admin", role="admin"),

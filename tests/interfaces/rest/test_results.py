@@ -106,8 +106,8 @@ def test_they_are_their_owners_alone(tmp_path, start):
     api.client.headers["Authorization"] = f"Bearer {TOKEN}"
     handle = stored(api)
     assert api.get(f"/results/{handle}?limit=1").json()["lines"] == ["- line 0"]
-    (tmp_path / "onetool.yaml").write_text(json.dumps({**config, "http": {"token": f"other-{TOKEN}"}}))
-    other = Api(real=tmp_path, args=args)
+    (tmp_path / "other.yaml").write_text(json.dumps({**config, "http": {"token": f"other-{TOKEN}"}}))
+    other = Api(real=tmp_path, args=["--config", str(tmp_path / "other.yaml")])
     other.client.headers["Authorization"] = f"Bearer other-{TOKEN}"
     try:
         problem(other.get(f"/results/{handle}"), 404, "not_found")

@@ -326,8 +326,8 @@ def unread(api, code):
 
 
 def test_clients_that_do_not_read_hold_no_place_when_their_runs_are_over(real, tmp_path):
-    code = f"slow.wait_for(mark={str(tmp_path / 'go')!r})\ns = 'y' * 4000\n"
-    code += "for i in range(1000):\n    tools.echo(message=s)\n'z' * 900000"
+    code = f"slow.wait_for(mark={str(tmp_path / 'go')!r})\ns = 'y' * 50_000\n"
+    code += "for i in range(100):\n    print(s)\n'z' * 900_000"
     clients = [unread(real, code) for _ in range(handlers.MOST_RUNS)]
 
     def refused():

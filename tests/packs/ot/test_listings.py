@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers import calls
+from helpers import BUILT_IN_PACKS, calls
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import SeenValues
@@ -47,7 +47,7 @@ def test_names_are_what_code_writes(app):
     assert shown == [names.spelling(one) for one in app.catalog.registry]
     assert "_12306_mcp.get_date" in shown
     assert all(names.tool(name) is not None for name in shown)
-    called = [name for name in shown if name.partition(".")[0] not in {"ot", "time", "tools", "shell", "fs"}]
+    called = [name for name in shown if name.partition(".")[0] not in BUILT_IN_PACKS]
     assert sorted(app.run_sync(f"[{', '.join(f'{name}()' for name in called)}]").data) == sorted(odd)
 
 

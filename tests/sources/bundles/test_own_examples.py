@@ -1,10 +1,9 @@
 """Examples of one owner: kept apart, bounded, private."""
 
-import stat
 from threading import Thread
 
 import pytest
-from document_places import database, database_url, places, postgres
+from document_places import database, database_url, in_home, places, postgres
 
 from onetool.sources.bundles import editing
 from onetool.sources.bundles.editing import OwnExamples, examples_tag, read_own_examples, shown_examples
@@ -18,13 +17,13 @@ HI = ToolExample(name="hi", args={"message": "hi"})
 
 @pytest.fixture
 def kept(places):
-    """In a folder, then in a database."""
+    """In SQLite, then in PostgreSQL."""
     return OwnExamples(places("own_examples"))
 
 
 @pytest.fixture
-def in_files(tmp_path):
-    return OwnExamples(tmp_path / "own_examples")
+def in_sqlite(tmp_path):
+    return OwnExamples(in_home(tmp_path, "own_examples"))
 
 
 def put(kept, owner, *examples, tool="t1", check=lambda before: None):
@@ -51,11 +50,9 @@ def test_all_that_is_put_at_once_is_kept(kept, places):
     assert [kept.of("ada", f"t{number}") for number in range(8)] == [(HI,)] * 8
 
 
-def test_a_file_is_private_and_does_not_tell_its_owner(in_files, tmp_path):
-    put(in_files, "ada", HI)
-    (file,) = (tmp_path / "own_examples").glob("*.json")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert "ada" not in file.name
+def test_the_database_does_not_tell_the_owner(in_sqlite, tmp_path):
+    put(in_sqlite, "ada", HI)
+    assert not any(b"ada" in file.read_bytes() for file in tmp_path.glob("state.db*"))
 
 
 def test_the_list_of_before_is_looked_at_and_may_refuse(kept):
@@ -83,16 +80,12 @@ def test_they_are_bounded(kept, monkeypatch):
     put(kept, "ada")
 
 
-def test_a_link_or_a_damaged_file_is_said_and_not_followed(in_files, tmp_path):
-    kept = in_files
-    put(kept, "ada", HI)
-    (file,) = (tmp_path / "own_examples").glob("*.json")
-    file.write_text("{")
+def test_damaged_ones_are_told(in_sqlite):
+    put(in_sqlite, "ada", HI)
+    (key,) = in_sqlite._documents.keys()
+    in_sqlite._documents.write(key, b"{")
     with pytest.raises(UnavailableError, match="damaged"):
-        kept.of("ada", "t1")
-    (tmp_path / "link").symlink_to(tmp_path / "own_examples")
-    with pytest.raises(UnavailableError, match="link"):
-        put(OwnExamples(tmp_path / "link"), "bob", HI)
+        in_sqlite.of("ada", "t1")
 
 
 def test_ones_own_takes_the_place_of_one_of_the_same_name():

@@ -1,4 +1,4 @@
-"""A process of its own that calls a tool of the protected server, when it is told to: URL FOLDER."""
+"""A process of its own that calls a tool of the protected server, when it is told to: URL DATABASE."""
 
 import asyncio
 import sys
@@ -8,11 +8,13 @@ import httpx2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from onetool.database.documents import Documents
+from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.mcp_servers.oauth import http_auth
 
 
-async def main(url: str, folder: str) -> None:
-    auth = http_auth("vault", url, "oauth", Path(folder))
+async def main(url: str, file: str) -> None:
+    auth = http_auth("vault", url, "oauth", Documents(SqliteDatabase(Path(file)), "logins"))
     print("ready", flush=True)
     sys.stdin.readline()
     async with httpx2.AsyncClient(auth=auth) as http, Client(streamable_http_client(url, http_client=http)) as client:

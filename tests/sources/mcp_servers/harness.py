@@ -18,6 +18,12 @@ BIN = Path(sys.executable).parent
 PYTHON = [sys.executable, "-S", "-X", "utf8"]  # the scripts need nothing but the standard library
 
 
+def block_of(script, *args, **settings):
+    """The block of a server that is one of the scripts in `nasty`."""
+    command, *before = PYTHON
+    return {"command": command, "args": [*before, str(SCRIPTS / f"{script}.py"), *map(str, args)], **settings}
+
+
 class Harness:
     def __init__(self, folder):
         self.folder = folder
@@ -25,9 +31,7 @@ class Harness:
 
     def nasty(self, script, *args, env=None, **settings):
         """The block of a server that is one of the scripts."""
-        command, *before = PYTHON
-        args = [*before, str(SCRIPTS / f"{script}.py"), *map(str, args)]
-        return {"command": command, "args": args, "env": {"PIDS": str(self._pids), **(env or {})}, **settings}
+        return block_of(script, *args, env={"PIDS": str(self._pids), **(env or {})}, **settings)
 
     def config(self, servers, **more):
         file = self.folder / "onetool.yaml"

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from document_places import in_home
 from sources.mcp_servers.harness import call, is_fine, settle
 
 from onetool.config.load import load_config
@@ -47,10 +48,11 @@ def test_what_was_approved_outlives_a_mistake(harness):
     block = harness.nasty("ok")
     with harness.app({"good": block}) as app:
         settle(app)
-    remembered = (harness.folder / "servers" / "good.json").read_text()
+    kept = in_home(harness.folder, "servers")
+    remembered = {key: kept.read(key) for key in kept.keys()}  # noqa: SIM118 - no dict
     with harness.app({"good": {**block, "timeout": "soon"}}) as app:
         settle(app)
-    assert (harness.folder / "servers" / "good.json").read_text() == remembered
+    assert {key: kept.read(key) for key in kept.keys()} == remembered  # noqa: SIM118 - no dict
 
 
 def test_other_mistakes_still_end_it(harness):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import httpcore2
 import pytest
+from document_places import in_home
 from upstream import Reply, Upstream
 
 from onetool.core.errors import OneToolError, ToolFailure
@@ -97,7 +98,7 @@ def test_metadata_lead_to_public_addresses_only(network, tmp_path, near, step):
     with Upstream() as upstream:
         upstream.say(answers(upstream.port, near, step))
         with pytest.raises(OneToolError, match="not a public address"):
-            logged_in(f"http://mcp.example.com:{upstream.port}/mcp", tmp_path)
+            logged_in(f"http://mcp.example.com:{upstream.port}/mcp", in_home(tmp_path, "logins"))
     assert set(network) == {PUBLIC}
 
 
@@ -105,7 +106,7 @@ def test_a_redirect_of_metadata_leads_nowhere(network, tmp_path):
     with Upstream() as upstream:
         upstream.say(answers(upstream.port, "127.0.0.1", "redirect"))
         with pytest.raises(OneToolError):
-            logged_in(f"http://mcp.example.com:{upstream.port}/mcp", tmp_path)
+            logged_in(f"http://mcp.example.com:{upstream.port}/mcp", in_home(tmp_path, "logins"))
     assert set(network) == {PUBLIC}
 
 
@@ -119,7 +120,7 @@ def test_the_same_name_leads_nowhere_else_later(network, tmp_path, monkeypatch):
 
         upstream.say(answer)
         with pytest.raises(OneToolError, match="not a public address"):
-            logged_in(f"http://mcp.example.com:{upstream.port}/mcp", tmp_path)
+            logged_in(f"http://mcp.example.com:{upstream.port}/mcp", in_home(tmp_path, "logins"))
     assert network == [PUBLIC]
 
 
@@ -136,7 +137,11 @@ def test_connections_in_the_background_hold_to_it(network, tmp_path, step):
     from mcp.client import ClientSession
 
     async def main(url):
-        async with asyncio.timeout(10), connected(url, tmp_path) as streams, ClientSession(*streams) as session:
+        async with (
+            asyncio.timeout(10),
+            connected(url, in_home(tmp_path, "logins")) as streams,
+            ClientSession(*streams) as session,
+        ):
             await session.initialize()
 
     with Upstream() as upstream:
@@ -153,5 +158,5 @@ def test_a_private_server_may_have_a_private_login(network, tmp_path):
         named = f'Bearer resource_metadata="http://127.0.0.1:{login_server.port}/resource"'
         upstream.say(lambda seen: Reply(401, {"WWW-Authenticate": named}))
         with pytest.raises(OneToolError):
-            logged_in(f"http://127.0.0.1:{upstream.port}/mcp", tmp_path)
+            logged_in(f"http://127.0.0.1:{upstream.port}/mcp", in_home(tmp_path, "logins"))
         assert login_server.seen[0].target == "/resource"

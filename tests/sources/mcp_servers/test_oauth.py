@@ -15,14 +15,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from document_places import KeptLogin, in_home
 from helpers import start, until
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from sources.mcp_servers.authority import PROGRAM, Authority, browser, stored, visit
 
-from onetool.core.state_folders import MARKER
-from onetool.http.login import forget, login_documents
+from onetool.http.login import forget
 from onetool.sources.mcp_servers.oauth import http_auth, login
 from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, auth_error_in, watching_auth
 
@@ -37,7 +37,8 @@ def authority():
 
 @pytest.fixture
 def folder(tmp_path):
-    return tmp_path / "servers"
+    """Where logins are kept, as this process has them."""
+    return in_home(tmp_path / "home", "logins")
 
 
 @asynccontextmanager
@@ -67,7 +68,11 @@ def log_in(authority, folder, auth="oauth", browse=browser, said=None, **more):
 
 
 def file_of(folder):
-    return folder / "vault.auth.json"
+    return KeptLogin(folder, "vault")
+
+
+def lock_of(folder):
+    return folder._database.lock("logins/vault")._path
 
 
 class TestLogin:
@@ -78,11 +83,10 @@ class TestLogin:
         assert asyncio.run(peek(authority, folder)) == "gold"
 
     def test_what_is_kept_is_for_its_owner_alone(self, authority, folder):
-        folder.mkdir(mode=0o755)
         log_in(authority, folder)
-        modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
-        assert modes.pop("servers") == 0o700
-        assert modes == dict.fromkeys((".gitignore", MARKER, "vault.auth.json", ".vault.auth.json.lock"), 0o600)
+        home = Path(folder.place).parent
+        assert home.stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in home.iterdir()} == {0o600}
 
     def test_the_page_at_the_end_is_friendly_and_safe(self, authority, folder):
         pages = []
@@ -196,10 +200,13 @@ class TestLogin:
         code = f"""
 import asyncio
 from pathlib import Path
+from onetool.database.documents import Documents
+from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.mcp_servers.oauth import login
+logins = Documents(SqliteDatabase(Path({folder.place!r})), "logins")
 show = lambda url: print(url, flush=True)
 try:
-    asyncio.run(login("vault", {authority.url!r}, "oauth", Path({str(folder)!r}), lambda text: None, browse=show))
+    asyncio.run(login("vault", {authority.url!r}, "oauth", logins, lambda text: None, browse=show))
 except KeyboardInterrupt:
     print("left")
 """
@@ -213,8 +220,8 @@ except KeyboardInterrupt:
 
     def test_logging_out_forgets(self, authority, folder):
         log_in(authority, folder)
-        assert forget(login_documents(folder), "vault")
-        assert not forget(login_documents(folder), "vault")
+        assert forget(folder, "vault")
+        assert not forget(folder, "vault")
         with pytest.raises(LoginRequiredError, match="the server vault wants a login: onetool servers login vault"):
             asyncio.run(peek(authority, folder))
 
@@ -225,7 +232,7 @@ class TestBackground:
             asyncio.run(peek(authority, folder))
         assert str(caught.value) == "the server vault wants a login: onetool servers login vault"
         assert authority.requests == []
-        assert not folder.exists()
+        assert not Path(folder.place).exists()
 
     def test_a_login_is_offered_where_the_config_says_nothing(self, authority, folder):
         with pytest.raises(LoginRequiredError, match="wants a login: onetool"):
@@ -333,7 +340,7 @@ class TestBackground:
             asyncio.run(status())
         log_in(authority, folder)
         assert asyncio.run(status()) != 401
-        forget(login_documents(folder), "vault")
+        forget(folder, "vault")
         with pytest.raises(LoginRequiredError):
             asyncio.run(status())
 
@@ -391,9 +398,9 @@ class TestBackground:
     def test_nothing_can_be_kept(self, authority, folder):
         log_in(authority, folder)
         authority.expire_everything()
-        file_of(folder).with_name(".vault.auth.json.lock").unlink()
-        (folder / ".vault.auth.json.lock").mkdir()
-        with pytest.raises(AuthError, match=r"the login can't be kept in .*vault\.auth\.json: Is a directory"):
+        lock_of(folder).unlink()
+        lock_of(folder).mkdir()
+        with pytest.raises(AuthError, match=r"the login can't be kept in logins/vault in .*: Is a directory"):
             asyncio.run(peek(authority, folder))
 
 
@@ -403,7 +410,7 @@ class TestSeveralProcesses:
         authority.expire_everything()
         authority.slow = 0.5
         visitor, pipes = HERE / "authority_visitor.py", {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        children = [start(authority.url, str(folder), script=visitor, **pipes) for _ in range(3)]
+        children = [start(authority.url, folder.place, script=visitor, **pipes) for _ in range(3)]
         try:
             for child in children:
                 assert child.stdout.readline() == b"ready\n"
@@ -422,7 +429,7 @@ class TestSeveralProcesses:
     def test_one_that_died_with_the_lock_keeps_nobody_waiting(self, authority, folder):
         log_in(authority, folder)
         authority.expire_everything()
-        lock = folder / ".vault.auth.json.lock"
+        lock = lock_of(folder)
         code = (
             f"import fcntl, time; f = open({str(lock)!r}); fcntl.flock(f, 2); print('held', flush=True); time.sleep(60)"
         )
@@ -437,9 +444,9 @@ class TestSeveralProcesses:
         monkeypatch.setattr("onetool.http.login.PATIENCE", 0.3)
         log_in(authority, folder)
         authority.expire_everything()
-        with open(folder / ".vault.auth.json.lock") as lock:
+        with open(lock_of(folder)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(AuthError, match=r"another process holds .*vault\.auth\.json"):
+            with pytest.raises(AuthError, match=r"another process holds logins/vault in"):
                 asyncio.run(peek(authority, folder))
 
 
@@ -490,7 +497,7 @@ class TestBearer:
         token = authority._grant("x", ["read"], authority.url).access_token
         auth = shape.format(token) if isinstance(shape, str) else {**shape, "token": token}
         assert asyncio.run(peek(authority, folder, auth)) == "gold"
-        assert not folder.exists()
+        assert not Path(folder.place).exists()
 
     def test_one_that_is_not_taken(self, authority, folder):
         with pytest.raises(AuthError, match="does not take the token in its `auth`") as caught:

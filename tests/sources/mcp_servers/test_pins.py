@@ -5,10 +5,12 @@ import json
 
 import httpx
 import pytest
+from document_places import in_home
 from helpers import until
 from sources.mcp_servers.harness import call, ran, settle
 
 from onetool import provider_tools
+from onetool.database import DatabaseError
 from onetool.sources.mcp_servers.upstream import ServerListing
 
 PAY = {
@@ -308,17 +310,17 @@ def test_tools_of_a_server_that_look_alike_are_told(harness, shop):
         assert (told.key, told.severity) == ("servers.shop", "warning")
 
 
-@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"junk")])
+@pytest.mark.parametrize("damage", [lambda kept, key: kept.delete(key), lambda kept, key: kept.write(key, b"junk")])
 def test_what_was_approved_stays_so_when_somebody_deletes_or_damages_it(harness, shop, damage):
     first_use(harness, shop(pin=True))
     with harness.app(shop(pin=True)) as app:
         assert call(app, "shop.pay").data == "pay"
         proxy = app.servers.proxy("shop")
-        approved, file = proxy.cached.approved, proxy._cache._documents.file(proxy._cache._key)
-        damage(file)
+        approved, kept, key = proxy.cached.approved, in_home(harness.folder, "servers"), proxy._cache._key
+        damage(kept, key)
         proxy.follow()  # as one does that another process runs
         assert (proxy.cached.approved, proxy.is_listed) == (approved, True)
-        damage(file)
+        damage(kept, key)
         app.servers.reread_approvals()
         assert proxy._cache.read().approved == approved
 
@@ -329,18 +331,19 @@ def test_what_cannot_be_read_now_is_not_written_over(harness, shop, monkeypatch)
     with harness.app(shop(pin=True)) as app:
         assert call(app, "shop.pay").data == "pay"
         proxy = app.servers.proxy("shop")
-        approved, file = proxy.cached.approved, proxy._cache._documents.file(proxy._cache._key)
-        file.write_bytes(file.read_bytes() + b" ")  # by another process
-        stands_there = file.read_bytes()
+        approved, kept, key = proxy.cached.approved, in_home(harness.folder, "servers"), proxy._cache._key
+        stands_there = kept.read(key) + b" "
+        kept.write(key, stands_there)  # by another process
 
         def refuse(key):
-            raise OSError(5, "no disk")
+            raise DatabaseError("no disk")
 
         monkeypatch.setattr(type(proxy._cache._documents), "load", lambda self, key: refuse(key))
         proxy.follow()
         app.servers.reread_approvals()
         assert proxy.cached.approved == approved
-    assert file.read_bytes() == stands_there
+        monkeypatch.undo()
+    assert kept.read(key) == stands_there
 
 
 # Pins of a version that did not pin all parts yet
@@ -348,11 +351,12 @@ def test_what_cannot_be_read_now_is_not_written_over(harness, shop, monkeypatch)
 
 def forget_metadata(harness):
     """Store what was approved as versions did that did not pin `_meta`."""
-    file = harness.folder / "servers" / "shop.json"
-    stored = json.loads(file.read_text())
+    kept = in_home(harness.folder, "servers")
+    (key,) = kept.keys()
+    stored = json.loads(kept.read(key))
     for parts in stored["approved"].values():
         parts.pop("metadata", None)
-    file.write_text(json.dumps(stored))
+    kept.write(key, json.dumps(stored).encode())
 
 
 def test_an_upgrade_is_not_a_change(harness, shop):

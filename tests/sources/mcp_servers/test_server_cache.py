@@ -1,11 +1,8 @@
-"""What is remembered of a server: what counts as a change, names of files, and files that are not as they should be."""
-
-import os
-import stat
+"""What is remembered of a server: what counts as a change, names, and documents that are not as they should be."""
 
 import msgspec
 import pytest
-from document_places import database, database_url, places, postgres
+from document_places import database, database_url, in_home, places, postgres
 from helpers import until
 
 from onetool.sources.mcp_servers.server_cache import (
@@ -28,7 +25,7 @@ COMMAND = ServerSettings(command="x", args=("y",))
 
 @pytest.fixture
 def store(tmp_path):
-    return ServerCache(tmp_path / "servers", "one", COMMAND)
+    return ServerCache(in_home(tmp_path, "servers"), "one", COMMAND)
 
 
 def test_what_is_written_is_read_by_all(places):
@@ -47,20 +44,10 @@ def test_what_is_written_is_read_by_all(places):
     assert ServerCache(places("servers"), "two", COMMAND).read().tools is None
 
 
-def test_files_are_private(store, tmp_path):
-    assert store.version() is None
-    store.write(msgspec.structs.replace(store.read(), tools=(TOOL,)))
-    assert {file.name for file in (tmp_path / "servers").iterdir()} == {"one.json", ".gitignore", ".onetool-state"}
-    if os.name == "posix":
-        assert stat.S_IMODE((tmp_path / "servers" / "one.json").stat().st_mode) == 0o600
-        assert stat.S_IMODE((tmp_path / "servers").stat().st_mode) == 0o700
-
-
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"tools": 1}', b"\xff\xfe", b"[" * 100_000, b'{"approved": []}'])
-def test_a_file_that_makes_no_sense_counts_as_none(store, tmp_path, text):
+def test_a_document_that_makes_no_sense_counts_as_none(store, tmp_path, text):
     empty = store.read()
-    (tmp_path / "servers").mkdir()
-    (tmp_path / "servers" / "one.json").write_bytes(text)
+    in_home(tmp_path, "servers").write(store._key, text)
     assert store.read() == empty
     store.write(msgspec.structs.replace(empty, tools=(TOOL,)))
     assert store.read().tools == (TOOL,)
@@ -77,18 +64,18 @@ def test_a_file_that_makes_no_sense_counts_as_none(store, tmp_path, text):
 )
 def test_another_command_or_url_has_nothing_to_do_with_it(store, tmp_path, other):
     store.write(msgspec.structs.replace(store.read(), tools=(TOOL,)))
-    assert ServerCache(tmp_path / "servers", "one", other).read().tools is None
+    assert ServerCache(in_home(tmp_path, "servers"), "one", other).read().tools is None
 
 
 def test_other_settings_are_no_other_server(store, tmp_path):
     store.write(msgspec.structs.replace(store.read(), tools=(TOOL,)))
     same = ServerSettings(command="x", args=("y",), timeout=3, pin=True, tools=("a",), env={"A": "b"})
-    assert ServerCache(tmp_path / "servers", "one", same).read().tools == (TOOL,)
+    assert ServerCache(in_home(tmp_path, "servers"), "one", same).read().tools == (TOOL,)
 
 
 def test_what_can_not_be_written_is_not_remembered(tmp_path):
-    (tmp_path / "servers").write_text("a file where a folder should be")
-    store = ServerCache(tmp_path / "servers", "one", COMMAND)
+    (tmp_path / "home").write_text("a file where a folder should be")
+    store = ServerCache(in_home(tmp_path / "home", "servers"), "one", COMMAND)
     store.write(store.read())
     assert store.read().tools is None
 

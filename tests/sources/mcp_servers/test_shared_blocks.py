@@ -1,7 +1,7 @@
 """Which blocks of a config are the same server for several processes: those say the same, wherever they lie."""
 
 import pytest
-from document_places import database, database_url, places, postgres
+from document_places import database, database_url, in_home, places, postgres
 from helpers import until
 from msgspec.structs import replace
 
@@ -82,10 +82,10 @@ def remembered(place, settings):
     cache.write(replace(cache.read(), tools=(TOOL,)))
 
 
-def test_what_is_known_of_it_is_found_from_another_folder_if_they_share_a_database(server, places, request):
+def test_what_is_known_of_it_is_found_from_another_folder_if_they_share_a_database(server, places):
     one, two = server("a", "command: x"), server("b", "command: x")
     remembered(places("servers"), one)
-    is_shared = "postgres" in request.node.name
+    is_shared = places("servers").is_shared
     assert (ServerCache(places("servers"), "ok", two).read().tools is not None) == is_shared
     assert ServerCache(places("servers"), "ok", one).read().tools == (TOOL,)
 
@@ -103,20 +103,19 @@ def test_each_block_has_a_memory_of_its_own_in_a_database(server, database, requ
     assert cache.read().tools == ()
 
 
-def test_what_was_moved_to_a_database_and_back_is_found(server, database, tmp_path):
+def test_what_was_moved_to_postgresql_and_back_is_found(server, database, tmp_path):
     from onetool.database.documents import Documents
-    from onetool.sources.mcp_servers.server_cache import server_documents
 
-    files, rows = server_documents(tmp_path / "servers"), Documents(database, "servers")
+    here, there = in_home(tmp_path, "servers"), Documents(database, "servers")
     settings = server("a", "command: x")
-    remembered(files, settings)
-    move(files, rows)
-    moved = ServerCache(rows, "ok", settings)
+    remembered(here, settings)
+    move(here, there)
+    moved = ServerCache(there, "ok", settings)
     assert moved.read().tools == (TOOL,)
     moved.write(replace(moved.read(), tools=(TOOL, TOOL)))
-    until(lambda: len(ServerCache(rows, "ok", settings).read().tools) == 2)
-    back = server_documents(tmp_path / "back")
-    move(rows, back)
+    until(lambda: len(ServerCache(there, "ok", settings).read().tools) == 2)
+    back = in_home(tmp_path / "back", "servers")
+    move(there, back)
     assert len(ServerCache(back, "ok", settings).read().tools) == 2
 
 

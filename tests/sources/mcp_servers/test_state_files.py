@@ -1,9 +1,9 @@
-"""What stands in the file of a server: of any shape it stops nobody, and what another process writes is noticed."""
+"""What is stored of a server: of any shape it stops nobody, and what another process writes is noticed."""
 
 import json
-from time import sleep
 
 import pytest
+from document_places import in_home
 from helpers import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -66,18 +66,16 @@ memories = some(
 
 @pytest.fixture
 def remembered(harness):
-    """Have this stand in the file of the server `one`, and open the app."""
+    """Have this stored of the server `one`, and open the app."""
     harness.config({"one": harness.nasty("ok", pin=True)})
     config = harness.folder / "onetool.yaml"
     with App.open(config) as app:
         shelf = app.servers.proxy("one")._cache
-        file = app.config.home / "servers" / "one.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
 
     def opened(memory):
         if isinstance(memory, dict):
             memory = {"server": shelf.nothing().server, **memory}
-        file.write_text(json.dumps(memory))
+        in_home(harness.folder, "servers").write(shelf._key, json.dumps(memory).encode())
         return App.open(config)
 
     return opened
@@ -94,7 +92,7 @@ def look_around(app):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_file_of_a_shape_that_can_not_be_stops_nobody(remembered, shape):
+def test_a_document_of_a_shape_that_can_not_be_stops_nobody(remembered, shape):
     with remembered(SHAPES[shape]) as app:
         look_around(app)
 
@@ -109,7 +107,7 @@ def test_and_its_server_can_be_used(harness, remembered, shape):
 
 @settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(memory=memories | values)
-def test_a_file_of_any_shape_stops_nobody(remembered, memory):
+def test_a_document_of_any_shape_stops_nobody(remembered, memory):
     with remembered(memory) as app:
         look_around(app)
 
@@ -125,7 +123,6 @@ def proxy(harness):
 
 
 def by_another(shelf, memory):
-    sleep(0.02)  # clocks of file systems tick slowly
     shelf.write(replace(memory, version="by another"))
 
 

@@ -9,9 +9,10 @@ from threading import Thread
 
 import pytest
 from mcp import Client, StdioServerParameters
-from sources.mcp_servers.harness import BIN, Harness, call, ran, settle
+from sources.mcp_servers.harness import BIN, Harness, block_of, call, ran, settle
 
 CLOCK = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
+LIGHT_CLOCK = block_of("light_clock")  # where it is not about the server
 GIT = {"command": str(BIN / "mcp-server-git")}
 FETCH = {"command": str(BIN / "mcp-server-fetch"), "args": ["--ignore-robots-txt", "--allow-private-ips"]}
 
@@ -113,7 +114,7 @@ def test_the_server_refuses_wrong_arguments_and_we_add_what_we_know(app):
 
 
 def test_a_server_called_like_a_built_in_pack_gives_its_tools_beside(harness):
-    with harness.app({"time": CLOCK}) as app:
+    with harness.app({"time": LIGHT_CLOCK}) as app:
         assert call(app, "time.get_current_time", timezone="UTC").data["timezone"] == "UTC"
         assert "iso" in call(app, "time.now").data
 
@@ -122,10 +123,11 @@ def test_from_the_command_line(harness):
     harness.config({"clock": CLOCK})
     done = harness.cli("run", "clock.get_current_time(timezone='UTC')['timezone']")
     assert (done.stdout.strip(), done.returncode) == ("UTC", 0)
+    harness.config({"clock": LIGHT_CLOCK})
     done = harness.cli("tools", "invoke", "clock.get_current_time", "--args", '{"timezone": "UTC"}')
     assert (json.loads(done.stdout)["result"]["data"]["timezone"], done.returncode) == ("UTC", 0)
     listed = json.loads(harness.cli("tools", "list").stdout)
-    assert {"clock.get_current_time", "clock.convert_time"} <= {tool["name"] for tool in listed}
+    assert "clock.get_current_time" in {tool["name"] for tool in listed}
 
 
 def test_through_our_own_mcp_server(harness):

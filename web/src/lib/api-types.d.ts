@@ -35,82 +35,22 @@ export interface paths {
         get: operations["getBundle"];
         /**
          * Create or replace a bundle
-         * @description Of a bundle that was deleted, and is not removed yet, this is the way back.
+         * @description This also restores a bundle that was deleted and not removed yet.
          */
         put: operations["putBundle"];
         post?: never;
         /**
          * Delete a bundle
-         * @description Refused while it has tools. It is removed after two days; until then, PUT brings it back.
+         * @description Refused while it has tools. It is removed after two days; until then, PUT restores it.
          */
         delete: operations["deleteBundle"];
         options?: never;
         head?: never;
         /**
-         * Switch a bundle on or off
-         * @description The only change that a built-in bundle takes.
+         * Enable or disable a bundle
+         * @description A built-in bundle takes no other change.
          */
         patch: operations["patchBundle"];
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        /** Get a tool */
-        get: operations["getTool"];
-        /**
-         * Create a tool
-         * @description A version that is there is never replaced (409): put another version, or delete this one first.
-         */
-        put: operations["putTool"];
-        post?: never;
-        /**
-         * Delete a tool
-         * @description For good.
-         */
-        delete: operations["deleteTool"];
-        options?: never;
-        head?: never;
-        /** Switch a tool on or off */
-        patch: operations["patchTool"];
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/invoke": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Call a tool
-         * @description Arguments that the argSchema does not allow are refused with 400 before anything runs. With `Accept: text/event-stream` the answer is a stream of events: `progress` {progress, total, message}, `chunk` {data}, and at the end `result`, which is the envelope. A client that leaves cancels the call.
-         */
-        post: operations["invokeTool"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
         trace?: never;
     };
     "/tools/tools": {
@@ -139,7 +79,7 @@ export interface paths {
         };
         /**
          * Search tools
-         * @description Beginnings of words come before whole words, these before similar ones; then the newest first.
+         * @description Prefixes of names come before whole words, and these before similar words; then the newest first.
          */
         get: operations["searchTools"];
         put?: never;
@@ -148,6 +88,36 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        /** Get a tool */
+        get: operations["getTool"];
+        /**
+         * Create a tool
+         * @description An existing version is never replaced (409): put another version, or delete this one first.
+         */
+        put: operations["putTool"];
+        post?: never;
+        /** Delete a tool for good */
+        delete: operations["deleteTool"];
+        options?: never;
+        head?: never;
+        /** Enable or disable a tool */
+        patch: operations["patchTool"];
         trace?: never;
     };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/versions": {
@@ -162,7 +132,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List the versions of a tool */
+        /** List the versions of a tool, newest first */
         get: operations["listVersions"];
         put?: never;
         post?: never;
@@ -172,27 +142,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/tools/validate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check a tool or a bundle before it is stored
-         * @description Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also checked whether it could be put there. Only where bundles may be changed.
-         */
-        post: operations["validateDraft"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/validate": {
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/invoke": {
         parameters: {
             query?: never;
             header?: never;
@@ -209,112 +159,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Check arguments before a call
-         * @description Nothing is called, but for the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
+         * Call a tool
+         * @description Arguments that the argSchema doesn't allow are refused with 400 before anything runs. With `Accept: text/event-stream` the response is a stream of events: `progress` {progress, total, message}, `chunk` {data}, and at the end `result`, which is the envelope. A client that disconnects cancels the call.
          */
-        post: operations["validateArgs"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * See what a tool would send, before it is stored
-         * @description Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`. Only where bundles may be changed.
-         */
-        post: operations["previewDraft"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * See what a call would send
-         * @description Nothing is sent or called, but for the pre-processors of the tool; secrets are `***`. Pointers of errors lead into the arguments.
-         */
-        post: operations["previewCall"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/examples": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        /** Get the examples of a tool */
-        get: operations["getExamples"];
-        /**
-         * Replace the examples of a tool
-         * @description Also of tools that are read-only else. A caller with a name (a named token, a JWT) replaces the examples of their own, which nobody else sees; examples of the tool that are in the list stay what they are. Help shows them to people and models. An example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the tool stays, and `modifiedAt`, too.
-         */
-        put: operations["putExamples"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/usage": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        /**
-         * How often a tool was called, and how that went
-         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call. Who does not have the role admin sees the calls of their own; an admin those of all callers.
-         */
-        get: operations["getUsage"];
-        put?: never;
-        post?: never;
+        post: operations["invokeTool"];
         delete?: never;
         options?: never;
         head?: never;
@@ -339,7 +187,7 @@ export interface paths {
         put?: never;
         /**
          * Copy a tool, or edit it as a new version
-         * @description `changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of its own, and its usage begins at 0. Built-in tools can be copied into a bundle that is not.
+         * @description `changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of its own, and its usage begins at 0. Built-in tools can be copied into a bundle that is not. Conditions are about the tool that is copied: `If-Match` copies what the client has seen. It needs the role edit.
          */
         post: operations["copyTool"];
         delete?: never;
@@ -366,9 +214,194 @@ export interface paths {
         put?: never;
         /**
          * Give a tool another slug or version
-         * @description It is the same tool after that, with its id, its usage and its switch.
+         * @description It stays the same tool: with its id, its usage and whether it is enabled. It needs the role edit.
          */
         post: operations["renameTool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Get the examples of a tool
+         * @description Their ETag is that of the tool, unless the caller has examples of their own.
+         */
+        get: operations["getExamples"];
+        /**
+         * Replace the examples of a tool
+         * @description Also of read-only tools. A caller with a name (a named token, a JWT) replaces examples of their own, which nobody else sees; examples of the tool that are in the list stay as they are. Help shows them to people and models. An example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the tool and `modifiedAt` stay.
+         */
+        put: operations["putExamples"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check a tool or a bundle before it is stored
+         * @description Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also checked whether it could be put there. It needs the role edit.
+         */
+        post: operations["validateDraft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check arguments before a call
+         * @description Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
+         */
+        post: operations["validateArgs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview what a call would send
+         * @description Nothing is sent or called, except the pre-processors of the tool; secrets are `***`. Pointers of errors lead into the arguments.
+         */
+        post: operations["previewCall"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview what a tool would send, before it is stored
+         * @description Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`. It needs the role edit.
+         */
+        post: operations["previewDraft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/zip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import a ZIP archive of a bundle
+         * @description As `onetool bundles import` does: all of it, or nothing. It needs the role edit.
+         */
+        post: operations["importZip"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/openapi": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make tools of an OpenAPI 3 document
+         * @description Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing. It needs the role edit.
+         */
+        post: operations["importOpenapi"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/curl": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a tool of a curl command
+         * @description The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file of the server, and only their names into the tool. It needs the role edit.
+         */
+        post: operations["importCurl"];
         delete?: never;
         options?: never;
         head?: never;
@@ -390,192 +423,6 @@ export interface paths {
          * @description Secrets are not in it: tools have only their names.
          */
         get: operations["exportBundle"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/zip": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Take in a ZIP archive of a bundle
-         * @description As `onetool bundles import`. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
-         */
-        post: operations["importZip"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/curl": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Make a tool of a curl command
-         * @description The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file of the server, and only their names into the tool. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
-         */
-        post: operations["importCurl"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/openapi": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Make tools of an OpenAPI 3 document
-         * @description A tool for each operation; what can't be one is in `skipped`. The document is the body, in JSON or YAML, or at `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
-         */
-        post: operations["importOpenapi"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/imports/servers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Add MCP servers to the config
-         * @description Blocks as other clients have them, by their names. Secrets go into the secrets file. It needs the role admin. No tool can reach it. All of it, or nothing. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
-         */
-        post: operations["importServers"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/servers/{server}/approve": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Trust a server's tools as they are now
-         * @description With `digest` of a dry run, what has changed since is refused with 409. It needs the role admin. No tool can reach it. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
-         */
-        post: operations["approveServer"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tools/trust": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Trust the folder of a project
-         * @description With `digest` of a dry run, what has changed since is refused with 409. It needs the role admin. No tool can reach it. With `dryRun=true` nothing is changed, and the answer is what the real one would be.
-         */
-        post: operations["trustFolder"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/run": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Run code over all tools
-         * @description In the sandbox. A value that is too large to send is stored, and its beginning sent. With `Accept: text/event-stream` the answer is a stream of events: `started` {id}, `call` {id, name, args, at} and `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that leaves stops the run. At most 16 run at once; others get 503.
-         */
-        post: operations["runCode"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/run/check": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check code before it runs
-         * @description Nothing runs. Calls are checked against the tools that there are and their schemas, as before every run.
-         */
-        post: operations["checkCode"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/run/names": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * What code can say
-         * @description For editors that complete code: packs and their tools with parameters, functions, builtins, modules, snippets and aliases. Under an allow-list only what may be called.
-         */
-        get: operations["listNames"];
         put?: never;
         post?: never;
         delete?: never;
@@ -639,7 +486,7 @@ export interface paths {
         };
         /**
          * Read the log of a server
-         * @description What it writes to standard error, and when it was started and lost. With `after`, what came after that. It needs the role admin.
+         * @description What it writes to standard error, and when it was started and lost: at most the last 1,000 lines. With `after`, what came after that. It needs the role admin.
          */
         get: operations["readServerLog"];
         put?: never;
@@ -692,8 +539,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Switch a server on
-         * @description In the config file. It needs the role admin.
+         * Enable a server in the config file
+         * @description It needs the role admin.
          */
         post: operations["enableServer"];
         delete?: never;
@@ -718,8 +565,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Switch a server off
-         * @description In the config file. It needs the role admin.
+         * Disable a server in the config file
+         * @description It needs the role admin.
          */
         post: operations["disableServer"];
         delete?: never;
@@ -754,6 +601,239 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tools/servers/{server}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Trust a server's tools as they are now
+         * @description With `digest` of a dry run, what has changed since is refused with 409. No tool can call this. It needs the role admin.
+         */
+        post: operations["approveServer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/imports/servers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add MCP servers to the config
+         * @description Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No tool can call this. It needs the role admin.
+         */
+        post: operations["importServers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what is wrong with the config and the tools
+         * @description What `onetool check` says, and what keeps a changed config from being used. It needs the role edit.
+         */
+        get: operations["getCheck"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trust": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get whether the project's folder is trusted, and what it reaches
+         * @description It needs the role edit.
+         */
+        get: operations["getTrust"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/trust": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Trust the folder of a project
+         * @description With `digest` of a dry run, what has changed since is refused with 409. No tool can call this. It needs the role admin.
+         */
+        post: operations["trustFolder"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run code over all tools
+         * @description In the sandbox. A value that is too large to send is stored, and its beginning sent. With `Accept: text/event-stream` the response is a stream of events: `started` {id}, `call` {id, name, args, at} and `called` {id, ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data}, `print` {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code, reason, hints, calls, line, column, endLine, endColumn}. A client that disconnects stops the run. At most 16 run at once; others get 503.
+         */
+        post: operations["runCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check code before it runs
+         * @description Nothing runs. Calls are checked against the tools and their schemas, as before every run.
+         */
+        post: operations["checkCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/run/names": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the names that code can use
+         * @description For editors that complete code: packs and their tools with parameters, functions, builtins, modules, snippets and aliases. Under an allow-list only what may be called.
+         */
+        get: operations["listNames"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Get how often a tool was called, and how that went
+         * @description As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two days, else days, also those without a call. Only admins see the calls of other callers.
+         */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get how often tools were called, and how that went
+         * @description As `getUsage`, over all tools; under an allow-list, over those that lists show.
+         */
+        get: operations["getStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who called what, and how it went, newest first
+         * @description `tool` may be a pattern such as `web.*`. A page may have fewer lines than were asked for, and still not be the last. It needs the role admin.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/results": {
         parameters: {
             query?: never;
@@ -762,7 +842,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List stored results
+         * List stored results, newest first
          * @description Only those of this client, whichever process of this state folder has stored them.
          */
         get: operations["listResults"];
@@ -797,148 +877,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/check": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * What is wrong with the config and the tools
-         * @description Also what keeps a changed config from being used. It needs the role edit.
-         */
-        get: operations["getCheck"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/trust": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Whether the project's folder is trusted
-         * @description It needs the role edit.
-         */
-        get: operations["getTrust"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/stats": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * How often tools were called, and how that went
-         * @description As far as calls are kept (`stats` in the config). Nothing of arguments and values is. Of two days or less the series has hours, else days, also those without a call. Who does not have the role admin sees the calls of their own; an admin those of all callers.
-         */
-        get: operations["getStats"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/audit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Who called what, and how it went
-         * @description It needs the role admin. `tool` may be a pattern such as `web.*`.
-         */
-        get: operations["listAudit"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/call/{name}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Call a tool by its name
-         * @description The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser
-         *     asks. The answer is the value itself. Refusals, limits and streams are those of `invokeTool`; but a tool that ran and
-         *     failed is 424. A stream ends with `result`, which is the envelope.
-         */
-        post: operations["callTool"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read what happens, as it happens
-         * @description Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source, at} when a call has ended, or {dropped} where a client was too slow for so many. Calls of other callers are told to admins only. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.
-         */
-        get: operations["readEvents"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/status": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** What this server is, and how it does */
-        get: operations["getStatus"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/ask": {
         parameters: {
             query?: never;
@@ -950,12 +888,7 @@ export interface paths {
         put?: never;
         /**
          * Ask a model that has these tools
-         * @description A model answers, and may use the tools of this server. It is the one of the server's config, unless `provider` or
-         *     `model` names another; its key is the server's. Whoever may ask sees all sessions. With `Accept: text/event-stream` the
-         *     answer is a stream of events: `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run,
-         *     `notice`, and at the end `answer`, or `error` {reason, message, hints, answer}. A client that leaves ends it; what was
-         *     said and done by then stays in the session. With `approve: ask`, which needs a stream, `approval` {question, call, name,
-         *     args, warnings, expiresAt, expiresInSeconds} tells of a call that waits for `approveCall`.
+         * @description A model answers, and may use the tools of this server. It is the one of the server's config, unless `provider` or `model` names another; its key is the server's. With `Accept: text/event-stream` the response is a stream of events: `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run, `notice`, and at the end `answer`, or `error` {reason, message, hints, answer}. A client that disconnects ends it; what was said and done by then stays in the session. With `approve: ask`, which needs a stream, `approval` {question, call, name, args, warnings, expiresAt, expiresInSeconds} tells of a call that waits for `approveCall`.
          */
         post: operations["ask"];
         delete?: never;
@@ -972,8 +905,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Which models can be asked
-         * @description No hosted provider is asked for its list, so that others of its models can be named as well.
+         * List the models that can be asked
+         * @description No hosted provider is asked for its list, so other models of it can be named as well.
          */
         get: operations["listModels"];
         put?: never;
@@ -991,10 +924,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * List conversations
-         * @description Those of this caller.
-         */
+        /** List the caller's conversations, newest first */
         get: operations["listSessions"];
         put?: never;
         post?: never;
@@ -1010,27 +940,27 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
             };
             cookie?: never;
         };
-        /** Read a conversation */
+        /** Read a conversation, with long results cut */
         get: operations["getSession"];
         put?: never;
         post?: never;
         /**
-         * Delete a conversation
-         * @description For good. On a server that is for calls only, this needs a caller with a name.
+         * Delete a conversation for good
+         * @description On a server that is for calls only, this needs a caller with a name.
          */
         delete: operations["deleteSession"];
         options?: never;
         head?: never;
         /**
          * Rename a conversation
-         * @description That is no use of it: `modifiedAt` stays. A title is one line of at most 80 characters. On a server that is for calls only, this needs a caller with a name.
+         * @description `modifiedAt` stays. A title is one line of at most 80 characters. On a server that is for calls only, this needs a caller with a name.
          */
         patch: operations["renameSession"];
         trace?: never;
@@ -1041,14 +971,14 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
             };
             cookie?: never;
         };
-        /** Export a conversation */
+        /** Export all of a conversation */
         get: operations["exportSession"];
         put?: never;
         post?: never;
@@ -1064,7 +994,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
@@ -1093,11 +1023,39 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Begin a conversation with a call of a tool
-         * @description As `callInSession`.
-         */
+        /** Begin a conversation with a call of a tool, as `callInSession` */
         post: operations["callInNewSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ask/{question}/approvals/{call}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description From the events of its stream.
+                 * @example 0123456789abcdef0123456789abcdef
+                 */
+                question: string;
+                /**
+                 * @description From the event `approval`.
+                 * @example call_1
+                 */
+                call: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a call of the model run, or refuse it
+         * @description For questions with `approve: ask`. Only for the client that asked; to all others there is no such question. Five minutes without an answer are a no.
+         */
+        post: operations["approveCall"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1110,7 +1068,7 @@ export interface paths {
             header?: never;
             path: {
                 /**
-                 * @description As the events `started` and `approval` of its stream tell it.
+                 * @description From the events of its stream.
                  * @example 0123456789abcdef0123456789abcdef
                  */
                 question: string;
@@ -1122,7 +1080,7 @@ export interface paths {
         post?: never;
         /**
          * Cancel a question that is being answered
-         * @description Only for the client that asked; to all others there is no such question.
+         * @description Nothing more is approved, and its stream ends with `error` (interrupted). Only for the client that asked; to all others there is no such question.
          */
         delete: operations["cancelQuestion"];
         options?: never;
@@ -1130,31 +1088,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/ask/{question}/approvals/{call}": {
+    "/call/{name}": {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                /**
-                 * @description As the events `started` and `approval` of its stream tell it.
-                 * @example 0123456789abcdef0123456789abcdef
-                 */
-                question: string;
-                /**
-                 * @description As the event `approval` tells it.
-                 * @example call_1
-                 */
-                call: string;
+                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
+                name: string;
             };
             cookie?: never;
         };
         get?: never;
         put?: never;
         /**
-         * Let a call of the model run, or not
-         * @description For questions with `approve: ask`. Only for the client that asked; to all others there is no such question. Five minutes without an answer are a no.
+         * Call a tool by its name
+         * @description The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser asks. The response is the value itself. Errors, limits and streams are those of `invokeTool`; but a tool that ran and failed is 424. A stream ends with `result`, which is the envelope.
          */
-        post: operations["approveCall"];
+        post: operations["callTool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what happens, as it happens
+         * @description Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source, at} when a call has ended, or {dropped} if a client was too slow for so many. Only admins are told of calls of other callers. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.
+         */
+        get: operations["readEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get what this server is, and how it does */
+        get: operations["getStatus"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1165,8 +1152,71 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description The body of every error response (RFC 9457). */
+        Problem: {
+            type: string;
+            title: string;
+            status: number;
+            detail: string;
+            /** @description Why, for programs: one word that stays the same, whatever `detail` says. */
+            code: string;
+            /** @description The part that is wrong. */
+            in?: ("body" | "header" | "path" | "query") | null;
+            /** @description JSON pointer (RFC 6901) into what `in` names. */
+            pointer?: string | null;
+            /**
+             * @description Where several things are wrong: each of them.
+             * @default []
+             */
+            errors?: components["schemas"]["Fault"][];
+            /** @description Why a tool failed. */
+            reason?: string | null;
+            /**
+             * @description What could be done about it.
+             * @default []
+             */
+            hints?: string[];
+        };
+        /** @description One of several errors in a request. */
+        Fault: {
+            /** @description JSON pointer (RFC 6901) into what `in` of the problem names. */
+            pointer: string;
+            message: string;
+        };
+        Bundle: {
+            /** @description Letters, digits, dashes, in NFC. */
+            slug: string;
+            /** @description What people see. No part of any name. */
+            displayName: string;
+            /** @description What it is good for, for people and models. */
+            description: string;
+            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+            isEnabled: boolean;
+            /** @description A UUIDv7 in lower case. */
+            readonly id: string;
+            /** @description Only isEnabled can be changed. */
+            readonly isBuiltIn: boolean;
+            /** Format: date-time */
+            readonly createdAt: string;
+            /**
+             * Format: date-time
+             * @description The last change of its content; enabling it is not a change.
+             */
+            readonly modifiedAt: string;
+            /** Format: date-time */
+            readonly softDeletedAt: string | null;
+            /** @description Only of a read-only bundle. */
+            readonly source?: components["schemas"]["BundleSource"];
+        };
+        /** @description Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server. */
+        BundleSource: {
+            /** @enum {unknown} */
+            kind: "config" | "pack" | "server";
+            /** @description The pack, the server, or the prefix of declared tools. */
+            name: string;
+        };
         BundleContent: {
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
+            /** @description Letters, digits, dashes, in NFC. */
             slug: string;
             /**
              * @description What people see. No part of any name.
@@ -1179,77 +1229,26 @@ export interface components {
              */
             description?: string;
             /**
-             * @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside.
+             * @description What is disabled can't be called; a disabled bundle can't be changed.
              * @default true
              */
             isEnabled?: boolean;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly createdAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly digest?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly isBuiltIn?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly modifiedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly schemaVersion?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly softDeletedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
-        };
-        Bundle: {
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
-            slug: string;
-            /** @description What people see. No part of any name. */
-            displayName: string;
-            /** @description What it is good for, for people and models. */
-            description: string;
-            /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
-            isEnabled: boolean;
-            /** @description A UUIDv7 in lower case. */
-            readonly id: string;
-            /** @description Part of OneTool, or what `source` says: only isEnabled can change. */
-            readonly isBuiltIn: boolean;
-            /** Format: date-time */
-            readonly createdAt: string;
-            /**
-             * Format: date-time
-             * @description The last change of its content, also by an edit of its file; switching it on or off is none.
-             */
-            readonly modifiedAt: string;
-            /** Format: date-time */
-            readonly softDeletedAt: string | null;
-            /** @description Only of what is no bundle of its own: the pack, config or MCP server that it comes from. */
-            readonly source?: components["schemas"]["BundleSource"];
-        };
-        /** @description Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server. */
-        BundleSource: {
-            /** @enum {unknown} */
-            kind: "config" | "pack" | "server";
-            /** @description Of the pack or the server; of declared tools what is before the dot, or `config`. */
-            name: string;
-        };
-        /** @description Code that changes the arguments before they are validated, in the sandbox and without calling tools. It finds them as `args`; its last value is the new ones. */
-        PreProcessor: {
-            /** @enum {unknown} */
-            type: "script";
-            /** @description In the language of `run`, without tools. It finds `args`; its last value replaces them. */
-            code: string;
-        };
-        /** @description Arguments that the tool can be called with, for people and models to go by. */
-        ToolExample: {
-            /** @description What people see. */
-            name: string;
-            /** @description The arguments of the call. */
-            args: Record<string, never>;
-            /**
-             * @description What it is good for, for people and models.
-             * @default
-             */
-            description?: string;
         };
         Tool: {
             /** @enum {unknown} */
@@ -1260,11 +1259,11 @@ export interface components {
             description: string;
             /** @description Words to find it by, and to list by. */
             tags: string[];
-            /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
+            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
             isEnabled: boolean;
-            /** @description Whether its calls may run beside others that a model makes in one step. Else they run in order. */
+            /** @description Whether calls of one step of a model may run together. */
             parallel?: boolean;
-            /** @description JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise. */
+            /** @description JSON Schema (2020-12) of the arguments. */
             argSchema: Record<string, never>;
             /** @description JSON Schema of the value; empty: any. */
             outputSchema: Record<string, never>;
@@ -1273,40 +1272,40 @@ export interface components {
             goImpl?: components["schemas"]["FunctionImpl"];
             scriptImpl?: components["schemas"]["ScriptImpl"];
             limits: Record<string, never>;
-            /** @description They change the arguments before validation, one after the other; a failure is `invalid_args`. */
+            /** @description They change the arguments before validation. */
             preProcessors?: components["schemas"]["PreProcessor"][];
-            /** @description Arguments to go by. Changing them is no change of the tool. */
+            /** @description Changing them is not a change of the tool. */
             examples?: components["schemas"]["ToolExample"][];
             /** @description A UUIDv7 in lower case. */
             readonly id: string;
             /** @description A UUIDv7 in lower case. */
             readonly bundleID: string;
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
+            /** @description Letters, digits, dashes, in NFC. */
             slug: string;
-            /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
+            /** @description Letters, digits, dashes, dots, in NFC. */
             version: string;
-            /** @description Part of OneTool, or what `source` says: only isEnabled can change. */
+            /** @description Only isEnabled can be changed. */
             readonly isBuiltIn: boolean;
             /** Format: date-time */
             readonly createdAt: string;
             /**
              * Format: date-time
-             * @description The last change of its content, also by an edit of its file; switching it on or off is none.
+             * @description The last change of its content; enabling it is not a change.
              */
             readonly modifiedAt: string;
             readonly schemaVersion: string;
-            /** @description Only of what is no bundle of its own: the pack, config or MCP server that it comes from. */
+            /** @description Only of a read-only bundle. */
             readonly source?: components["schemas"]["BundleSource"];
             readonly bundleSlug?: string | null;
             readonly callCount?: number;
-            /** @description Why it can't be called though it is switched on: its function is gone. It may come back. */
+            /** @description Why it can't be called though it is enabled. */
             readonly disabledReason?: string;
             /**
-             * @description `off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+             * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
              * @enum {unknown}
              */
             readonly health?: "ok" | "off" | "down" | "changed";
-            /** @description What a tool of type `python` or `go` leaves empty, and has from its function. */
+            /** @description What it has from its function. */
             readonly inherited?: {
                 argSchema?: Record<string, never>;
                 outputSchema?: Record<string, never>;
@@ -1317,14 +1316,849 @@ export interface components {
             /** @description Its name in code and for `/call`; null where another bundle has that. */
             readonly name?: string | null;
             /**
-             * @description Where it comes from; `bundle`: it is kept here, and can be changed.
+             * @description `bundle`: can be changed.
              * @enum {unknown}
              */
             readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
             /** @description Only of a single tool: how code calls it. */
             readonly signature?: string;
-            /** @description Only in the answer to PUT: it is kept, but can't be called as the config is now. */
+            /** @description Only in the response to PUT: it is stored, but can't be called with this config. */
             readonly warnings?: string[];
+        };
+        /** @description Code that changes the arguments before they are validated, in the sandbox and without calling tools. It finds them as `args`; its last value is the new ones. */
+        PreProcessor: {
+            /** @enum {unknown} */
+            type: "script";
+            /** @description Code in the language of `run`. */
+            code: string;
+        };
+        /** @description Arguments that the tool can be called with, for people and models to go by. */
+        ToolExample: {
+            /** @description What people see. */
+            name: string;
+            /** @description The arguments of the call. */
+            args: Record<string, never>;
+            /** @default  */
+            description?: string;
+        };
+        ToolContent: components["schemas"]["PythonTool"] | components["schemas"]["GoTool"] | components["schemas"]["HttpTool"] | components["schemas"]["ScriptTool"];
+        /** @description The examples of a tool as somebody sees them: those of the tool first, then one's own. */
+        ShownExamples: {
+            examples: components["schemas"]["ToolExample"][];
+            /** @description Names of the caller's own examples. */
+            own?: string[];
+        };
+        /** @description All examples of a tool. */
+        ExampleList: {
+            examples: components["schemas"]["ToolExample"][];
+        };
+        /** @description Whether it would be taken. Warnings do not keep it from being stored. */
+        DraftReport: {
+            /** @description Whether it would be taken. */
+            ok: boolean;
+            errors: components["schemas"]["DraftFault"][];
+            /** @description What keeps it from being called for now. */
+            warnings: components["schemas"]["DraftFault"][];
+        };
+        /** @description What is wrong with a draft, or with arguments, and where. */
+        DraftFault: {
+            /** @description JSON pointer (RFC 6901) to what is wrong. */
+            pointer: string;
+            message: string;
+        };
+        /** @description Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments. */
+        PreviewReport: {
+            /** @description Empty if something is wrong. */
+            requests?: components["schemas"]["PreviewRequest"][];
+            /** @description Of a script: what would run. */
+            code?: string;
+            /** @description Of any other tool: the call, as code writes it. */
+            call?: string;
+            errors?: components["schemas"]["DraftFault"][];
+        };
+        /** @description One request as it would be sent, without secrets. */
+        PreviewRequest: {
+            method: string;
+            url: string;
+            headers: {
+                [key: string]: string;
+            };
+            /** @description As text; null where there is none, or where it is no text. */
+            body: string | null;
+            /**
+             * @description Its name, where a tool sends several.
+             * @default
+             */
+            step?: string;
+            /**
+             * @description What is not known yet, or would keep it from being sent.
+             * @default []
+             */
+            notes?: string[];
+        };
+        /** @description A tool as PUT takes it, and arguments for it. */
+        PreviewDraft: {
+            tool: Record<string, never>;
+            bundleID?: string | null;
+            /** @default {} */
+            args?: Record<string, never>;
+        };
+        /** @description A ZIP archive in Base64, for clients that send nothing but JSON. */
+        ArchiveRequest: {
+            archive: string;
+        };
+        /** @description A curl command, and the tool that is made of it. */
+        CurlRequest: {
+            /** @description As it is typed: `curl https://…`. */
+            command: string;
+            /** @description A slug or an id; a missing bundle is created. */
+            bundle: string;
+            /** @description Letters, digits, dashes, in NFC. */
+            tool: string;
+            /**
+             * @description Letters, digits, dashes, dots, in NFC.
+             * @default 1
+             */
+            version?: string;
+            /** @description What it does. */
+            description?: string | null;
+        };
+        /** @description The MCP servers of the config. */
+        ServerList: {
+            servers: components["schemas"]["ServerEntry"][];
+        };
+        /** @description How a server is doing. `command` or `url` is how it is reached. */
+        ServerEntry: {
+            name: string;
+            /** @description connected, connecting, disconnected, idle (not used yet) or disabled. */
+            state: string;
+            isEnabled: boolean;
+            tools: number;
+            transport: string;
+            /** @description How many of its tools are not as they were approved. */
+            changed: number;
+            /** @description A person has to log in: POST `login`. */
+            needsLogin: boolean;
+            /** @description Whether its tools can't be called because of that. */
+            refused: boolean;
+            /** @description When its state last changed. */
+            since: string | null;
+            version?: string;
+            error?: string;
+            /** @description Commands that help. */
+            hints?: string[];
+            /** @description For the role edit. Secrets are masked. */
+            command?: string;
+            /** @description For the role edit. Secrets are masked. */
+            url?: string;
+            /** @description The replica that runs it for all replicas. */
+            runsIn?: string;
+            /** @description Only of a single server. */
+            changes?: components["schemas"]["ServerChange"][];
+            /** @description For `approve`: approve only what was seen. */
+            digest?: string;
+        };
+        /** @description A tool that is not as it was approved: all that has changed, line by line. */
+        ServerChange: {
+            name: string;
+            lines: string[];
+        };
+        /** @description Lines of a log. `next` is what `after` takes for what comes later. */
+        ServerLogPage: {
+            lines: string[];
+            /** @description `after` of the next request. */
+            next: string;
+        };
+        /** @description Nothing: the address says it all. */
+        NoOptions: Record<string, never>;
+        /** @description Where a person logs in, in a browser on the machine of the server. */
+        LoginPage: {
+            /** @description For a browser on the machine of the server, which then connects again. */
+            url: string;
+        };
+        /** @description `digest` is that of a dry run: what has changed since is not approved. */
+        SeenDigest: {
+            /** @description That of a dry run. */
+            digest?: string | null;
+        };
+        /** @description What is wrong with the config and the tools. `ok`: nothing is that has to be repaired. */
+        CheckReport: {
+            ok: boolean;
+            findings: components["schemas"]["CheckFinding"][];
+            /** @description Only where the config has one. */
+            database?: components["schemas"]["DatabaseReport"];
+            /** @description Only if several processes serve. */
+            replicas?: components["schemas"]["ReplicaReport"][];
+        };
+        /** @description One thing that is wrong. `where` is a file with its line, or what it is about. */
+        CheckFinding: {
+            /** @enum {unknown} */
+            level: "error" | "hint" | "warning";
+            /** @description A file with its line, or the tool or key that it is about. */
+            where: string;
+            message: string;
+            /** @description What to do: a command or a text to copy. */
+            fix?: string;
+        };
+        /** @description Whether the database is reached; if not, `why`. */
+        DatabaseReport: {
+            reached: boolean;
+            /** @description Tables that are missing: `onetool db migrate`. */
+            missingMigrations: string[];
+            why: string | null;
+        };
+        /** @description One of the processes that serve: a replica, or a worker of one machine. */
+        ReplicaReport: {
+            id: string;
+            /** @description Where the other ones reach it. */
+            address: string;
+            version: string;
+            since: string;
+            /** @description It stops in a moment, and balancers send it nothing new. */
+            isDraining: boolean;
+            /** @description It is the one that answers. */
+            isThis: boolean;
+        };
+        /** @description The folder of the project that was found where the server runs; null where there is none. */
+        TrustState: {
+            folder: string | null;
+            /** @description Whether its config, packs, bundles and servers are used. */
+            trusted: boolean;
+            /** @description What it runs, dials and reads, and which secrets it names. */
+            reaches: string[];
+            message: string | null;
+            /** @description The command that changes it. */
+            command: string | null;
+            /** @description For `POST /tools/trust`: trust only what was seen. */
+            digest: string | null;
+        };
+        /** @description The folder of a project, or its `.onetool`. */
+        TrustRequest: {
+            /** @description Its absolute path. */
+            folder: string;
+            /** @description That of a dry run. */
+            digest?: string | null;
+        };
+        /** @description Code, and the names that it finds bound. */
+        RunRequest: {
+            /** @description Python, as `run` takes it. */
+            code: string;
+            /**
+             * @description Names that the code finds bound, and their values.
+             * @default {}
+             */
+            variables?: Record<string, never>;
+        };
+        /** @description How a run went. Of a value that is stored, `value` is its beginning as text. */
+        RunAnswer: {
+            ok: boolean;
+            /** @description What the code has printed. */
+            prints?: string;
+            /** @description At most 1,000, in order; in a stream, how many. */
+            calls: components["schemas"]["RunCall"][] | number;
+            durationMs: number;
+            /** @description Of the last expression; its beginning as text, if it is stored. */
+            value?: unknown;
+            /** @description The type of the value in JSON. */
+            type?: string;
+            /** @description Bytes of the value. */
+            size?: number;
+            /** @description The handle of a large value: see `/results`. */
+            stored?: string;
+            error?: components["schemas"]["RunFault"];
+        };
+        /** @description A call that the code has made. Without `ok`: it had not ended. */
+        RunCall: {
+            id: string;
+            name: string;
+            /** @description Without secrets; what is long is cut. */
+            args: Record<string, never>;
+            at: string;
+            ok?: boolean;
+            durationMs?: number;
+            /** @description The beginning of what it gave, as text. */
+            preview?: string;
+            error?: string;
+        };
+        /** @description Why a run has failed, and where in its code, if that is known. */
+        RunFault: {
+            message: string;
+            /** @description One of three. The finer cause is in `reason`. */
+            code: string;
+            /** @description check, syntax, timeout, memory … */
+            reason?: string | null;
+            /** @default [] */
+            hints?: string[];
+            /** @description How many calls had been made. */
+            calls?: number;
+            /** @description In the text that was sent, from 1. */
+            line?: number;
+            column?: number;
+            endLine?: number;
+            endColumn?: number;
+        };
+        /** @description What was counted of one tool. Nothing of arguments and values is. */
+        ToolUsage: {
+            /**
+             * @description false: nothing is counted (`stats.enabled` in the config).
+             * @default true
+             */
+            enabled?: boolean;
+            /** @default 0 */
+            calls?: number;
+            /** @default 0 */
+            errors?: number;
+            lastCalledAt?: string | null;
+            /**
+             * @default {
+             *       "p50": null,
+             *       "p95": null,
+             *       "p99": null
+             *     }
+             */
+            latency?: components["schemas"]["UsageLatency"];
+            /** @default [] */
+            series?: components["schemas"]["UsageBucket"][];
+            /**
+             * @description The newest first, at most 20.
+             * @default []
+             */
+            lastErrors?: components["schemas"]["UsageFailure"][];
+            /**
+             * @description The newest first, at most 20.
+             * @default []
+             */
+            recent?: components["schemas"]["UsageCall"][];
+        };
+        /** @description Milliseconds; null where there was no call. */
+        UsageLatency: {
+            p50?: number | null;
+            p95?: number | null;
+            p99?: number | null;
+        };
+        /** @description An hour or a day. `at` is its beginning. */
+        UsageBucket: {
+            at: string;
+            calls: number;
+            errors: number;
+            p50: number | null;
+            p95: number | null;
+        };
+        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
+        UsageFailure: {
+            at: string;
+            code: string;
+            /** @description The finer cause in a word, or the code again. */
+            message: string;
+            client: string | null;
+            caller: string | null;
+        };
+        UsageCall: {
+            at: string;
+            ok: boolean;
+            durationMs: number;
+            /** @description How it was called: rest, mcp, run, cli … */
+            source: string;
+            client: string | null;
+            /** @description The name of a token, or `iss|sub`; null if it has none. */
+            caller: string | null;
+        };
+        /** @description What was counted. Nothing of arguments and values is. */
+        StatsOverview: {
+            /**
+             * @description false: nothing is counted (`stats.enabled` in the config).
+             * @default true
+             */
+            enabled?: boolean;
+            /** @default 0 */
+            calls?: number;
+            /** @default 0 */
+            errors?: number;
+            /**
+             * @default {
+             *       "p50": null,
+             *       "p95": null,
+             *       "p99": null
+             *     }
+             */
+            latency?: components["schemas"]["UsageLatency"];
+            /** @description By runs and menus; null where calls are filtered. */
+            tokensSaved?: number | null;
+            /** @default [] */
+            series?: components["schemas"]["UsageBucket"][];
+            /** @default [] */
+            tools?: components["schemas"]["CountedTool"][];
+            /**
+             * @description Interfaces: rest, mcp, run, cli …
+             * @default []
+             */
+            sources?: components["schemas"]["CountedCalls"][];
+            /** @default [] */
+            clients?: components["schemas"]["CountedCalls"][];
+            /**
+             * @description Names of tokens, and `iss|sub`.
+             * @default []
+             */
+            callers?: components["schemas"]["CountedCalls"][];
+            /**
+             * @description How often and why tools failed.
+             * @default []
+             */
+            failures?: components["schemas"]["CountedFailure"][];
+        };
+        /** @description A tool. Times are in milliseconds. */
+        CountedTool: {
+            name: string;
+            calls: number;
+            errors: number;
+            p50: number | null;
+            p95: number | null;
+            p99: number | null;
+        };
+        /** @description How many calls came through an interface, or from a client or a caller. */
+        CountedCalls: {
+            name: string;
+            calls: number;
+        };
+        /** @description How often a tool has failed in one way. What callers were told is not kept. */
+        CountedFailure: {
+            name: string;
+            code: string;
+            /** @description The finer cause in a word, or the code again. */
+            message: string;
+            count: number;
+            lastAt: string;
+        };
+        /** @description A page of the audit log. */
+        AuditList: {
+            /** @description Whether there is an audit log: `audit` in the config. */
+            enabled: boolean;
+            /**
+             * @description The newest first.
+             * @default []
+             */
+            records?: components["schemas"]["AuditRecord"][];
+            /** @description Null on the last page; others may be short, too. */
+            nextPageToken?: string | null;
+            /**
+             * @description Lines that can't be read.
+             * @default 0
+             */
+            skipped?: number;
+            /**
+             * @description Lines that this server could not write, and has lost.
+             * @default 0
+             */
+            lost?: number;
+            /** @description Why it can't be written at the moment. */
+            problem?: string | null;
+        };
+        /** @description One line. What is empty is left out. */
+        AuditRecord: {
+            /** @description UTC, with milliseconds. */
+            time: string;
+            /** @enum {unknown} */
+            kind: "admin" | "approval" | "call" | "change" | "gap" | "login" | "refusal";
+            /** @description The tool, or a request: PUT /tools/bundles/… */
+            what: string;
+            /** @description ok, approved, declined, begun (see a later line), or the error's code. */
+            outcome: string;
+            /**
+             * @description The finer cause of an error.
+             * @default
+             */
+            reason?: string;
+            /** @description The HTTP status of a request. */
+            status?: number | null;
+            /**
+             * @description The principal; empty for the person who runs the process.
+             * @default
+             */
+            who?: string;
+            /**
+             * @description Whose things are meant, if not those of `who`.
+             * @default
+             */
+            owner?: string;
+            /** @default  */
+            role?: string;
+            /**
+             * @description The address of the client.
+             * @default
+             */
+            from?: string;
+            /**
+             * @description The interface: mcp, rest, ask, run, http, cli.
+             * @default
+             */
+            via?: string;
+            /**
+             * @description The program, as it calls itself.
+             * @default
+             */
+            client?: string;
+            ms?: number | null;
+            /**
+             * @description A keyed hash of the arguments: equal ones have equal hashes.
+             * @default
+             */
+            args?: string;
+            /**
+             * @description The id of the call.
+             * @default
+             */
+            id?: string;
+            /**
+             * @description The run whose code called.
+             * @default
+             */
+            run?: string;
+        };
+        /** @description Stored results, the newest first. */
+        ResultList: {
+            results: components["schemas"]["ResultEntry"][];
+            nextPageToken: string | null;
+        };
+        /** @description A result that is stored. */
+        ResultEntry: {
+            handle: string;
+            /** @description The tool that it came from, where it was one. */
+            name?: string;
+            createdAt: string;
+            expiresAt: string;
+            /** @description Bytes of UTF-8. */
+            size: number;
+            lines: number;
+            type: string;
+            /** @description How it begins. */
+            head: string;
+        };
+        /** @description Some lines of a result, or of those that match. */
+        ResultLines: {
+            lines: string[];
+            /** @description How many lines the result has. */
+            total: number;
+            /** @description The first line, or match of a search. */
+            from: number;
+            returned: number;
+            hasMore: boolean;
+            /** @description Of a search: the numbers of these lines. */
+            numbers?: number[];
+            /** @description Where the first line begins, if not at 1. */
+            column?: number;
+            /** @description Where a page goes on that was too large. */
+            next?: {
+                [key: string]: number;
+            };
+        };
+        /** @description What is asked, and how it is to be answered. What is not said is as the server's config has it. */
+        Question: {
+            prompt: string;
+            /** @description An id, or `last`; null: a new one. */
+            session?: string | null;
+            /**
+             * @description Refuse a session that exists already.
+             * @default false
+             */
+            newSession?: boolean;
+            /** @description false: no tool can run. */
+            withTools?: boolean;
+            toolAllow?: string[] | null;
+            provider?: ("anthropic" | "gemini" | "ollama" | "openai") | null;
+            /** @description As the provider calls it. */
+            model?: string | null;
+            /** @description Replaces the server's system prompt. */
+            system?: string | null;
+            temperature?: number | null;
+            maxSteps?: number | null;
+            menu?: ("direct" | "run") | null;
+            /**
+             * @description For tools that change something; `ask` needs a stream.
+             * @default never
+             * @enum {unknown}
+             */
+            approve?: "always" | "ask" | "never";
+            /**
+             * @description Attached to the question.
+             * @default []
+             */
+            files?: components["schemas"]["QuestionFile"][];
+        };
+        QuestionFile: components["schemas"]["QuestionText"] | components["schemas"]["QuestionPicture"];
+        /** @description What came of one question. The members are always all there. */
+        Answer: {
+            /** @description null where there is none. */
+            answer: string | null;
+            /** @description What the model has called, in order. */
+            toolCalls: components["schemas"]["ToolCall"][];
+            /** @description The calls with their results, in order. */
+            toolResults: components["schemas"]["Executed"][];
+            /** @description The first call that failed. */
+            toolError: components["schemas"]["ToolProblem"] | null;
+            /** @description Whether the session has new tool results. */
+            sessionContextUpdated: boolean;
+            /** @description For the next question. */
+            sessionId: string | null;
+            provider: string | null;
+            model: string | null;
+            usage: components["schemas"]["Usage"];
+            /** @description How often the model was asked. */
+            steps: number;
+            /** @description Why the model stopped: end, length, refused, other. */
+            stop: string | null;
+            /** @description maxSteps was reached. */
+            limitReached: boolean;
+            /** @description Tools that were not let run. */
+            denied: string[];
+            /** @description What to do about that. */
+            hints: string[];
+            /** @description Why there is no answer. */
+            error: Record<string, never> | null;
+        };
+        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set. */
+        ToolCall: {
+            id: string;
+            name: string;
+            args: Record<string, never>;
+            source: string;
+        };
+        Executed: {
+            call: components["schemas"]["ToolCall"];
+            result: components["schemas"]["ToolResult"];
+        };
+        /** @description The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms. */
+        ToolResult: {
+            ok: boolean;
+            data: unknown;
+            error: components["schemas"]["ToolError"] | null;
+            meta: Record<string, never>;
+        };
+        /** @description Why a call failed. `code` is one of three; a finer cause goes into `reason`. */
+        ToolError: {
+            /**
+             * @description One of three. The finer cause is in `reason`.
+             * @enum {unknown}
+             */
+            code: "execution_error" | "invalid_args" | "tool_not_found";
+            message: string;
+            /** @description timeout, denied, rate_limited … or the tool's own. */
+            reason?: string | null;
+            /**
+             * @description What could be done about it.
+             * @default []
+             */
+            hints?: string[];
+            /**
+             * @description Of `invalid_args`: each wrong argument.
+             * @default []
+             */
+            details?: components["schemas"]["WrongArgument"][];
+        };
+        /** @description One wrong argument: where it is, what was expected, what came, and what may have been meant. */
+        WrongArgument: {
+            /** @description As a person writes it: `options.limit[0]`. */
+            path: string;
+            expected: string;
+            got: string;
+            hint?: string | null;
+            /**
+             * @description JSON pointer into the arguments: `/options/limit/0`.
+             * @default
+             */
+            pointer?: string;
+        };
+        /** @description The first call that failed. */
+        ToolProblem: {
+            tool: string;
+            code: string;
+            message: string;
+        };
+        /** @description Tokens, as the provider counts them. `cached` are those of the input that it had at hand. */
+        Usage: {
+            input: number;
+            output: number;
+            cached: number;
+        };
+        /** @description A problem with what to do about it, and the answer as far as it had come. */
+        AskProblem: {
+            type: string;
+            title: string;
+            status: number;
+            detail: string;
+            /** @description Why, for programs: one word that stays the same, whatever `detail` says. */
+            code: string;
+            /** @description The part that is wrong. */
+            in?: ("body" | "header" | "path" | "query") | null;
+            /** @description JSON pointer (RFC 6901) into what `in` names. */
+            pointer?: string | null;
+            /**
+             * @description Where several things are wrong: each of them.
+             * @default []
+             */
+            errors?: components["schemas"]["Fault"][];
+            /** @description Why a tool failed. */
+            reason?: string | null;
+            /**
+             * @description What could be done about it.
+             * @default []
+             */
+            hints?: string[];
+            /** @description What was done before it failed: tools may have run. */
+            answer?: components["schemas"]["Answer"] | null;
+        };
+        /** @description `provider` and `model` answer where a question names none; null: there is none. */
+        ModelOverview: {
+            /** @description The default; null: none is configured. */
+            provider: string | null;
+            model: string | null;
+            providers: components["schemas"]["KnownProvider"][];
+            /** @description About how many tokens the list of tools costs in each request. */
+            toolTokens: number;
+        };
+        /** @description A provider. `missing` is what has to be set before it can be asked. */
+        KnownProvider: {
+            id: string;
+            /** @description The known ones; others can be named as well. */
+            models: string[];
+            /** @description Whether it can be asked: its key is there, or its server. */
+            isConfigured: boolean;
+            /** @description What has to be set first. */
+            missing?: string;
+        };
+        /** @description Sessions, the newest first. The token is null on the last page. */
+        SessionPage: {
+            sessions: components["schemas"]["SessionSummary"][];
+            nextPageToken: string | null;
+        };
+        /** @description A session in a list. */
+        SessionSummary: {
+            id: string;
+            /** @description The first words of the first question, or what it was renamed to. */
+            title: string;
+            createdAt: string | null;
+            modifiedAt: string | null;
+            /** @description Questions. */
+            turns: number;
+            /** @description Of the last turn that came to its end, as `provider`. */
+            model: string;
+            provider: string;
+        };
+        /** @description A whole conversation. */
+        SessionDocument: {
+            id: string;
+            /** @description The first words of the first question, or what it was renamed to. */
+            title: string;
+            createdAt: string | null;
+            modifiedAt: string | null;
+            /** @description Questions. */
+            turns: number;
+            /** @description Of the last turn that came to its end, as `provider`. */
+            model: string;
+            provider: string;
+            /** @description Tokens of all turns that came to their end. */
+            usage: components["schemas"]["Usage"];
+            /** @description Lines of its file that can't be read, and are not here. */
+            damaged: number;
+            messages: components["schemas"]["SessionEntry"][];
+        };
+        /** @description What somebody said. A call in a message of the user is one that the person made. */
+        SessionEntry: {
+            /** @enum {unknown} */
+            role: "assistant" | "user";
+            at: string | null;
+            text: string;
+            /** @default [] */
+            files?: components["schemas"]["SessionFile"][];
+            /**
+             * @description In a message of the user: a call of the person.
+             * @default []
+             */
+            calls?: components["schemas"]["SessionCall"][];
+            /**
+             * @description It was not let finish.
+             * @default false
+             */
+            brokenOff?: boolean;
+            /** @description Tokens of the turn, in its last message. */
+            usage?: components["schemas"]["Usage"];
+            provider?: string;
+            model?: string;
+            /**
+             * @description How the turn ended, in its last message.
+             * @enum {unknown}
+             */
+            end?: "answered" | "failed" | "stopped";
+            /** @description Why the turn failed. */
+            why?: string;
+        };
+        /** @description A file that was attached: its name. An export as JSON has its content. */
+        SessionFile: {
+            name: string;
+            kind: string;
+            /** @description In an export, of a text. */
+            text?: string | null;
+            /** @description In an export, of a picture: base64. */
+            data?: string | null;
+        };
+        /** @description A call, and what came of it. */
+        SessionCall: {
+            id: string | null;
+            name: string;
+            /** @description null where they are too large or not an object: see `argsText`. */
+            args: unknown;
+            /**
+             * @description `not_run`: not approved.
+             * @enum {unknown}
+             */
+            state: "failed" | "not_run" | "ok" | "running";
+            /** @description As the model read it; its beginning, where `isCut`. */
+            result: string;
+            argsText?: string;
+            /** @default false */
+            isCut?: boolean;
+        };
+        /** @description The title of a session. */
+        SessionTitle: {
+            title: string;
+        };
+        /** @description A tool that the person calls. */
+        UserCallRequest: {
+            /** @description As code says it: `time.now`, or an alias. */
+            name: string;
+            /** @default {} */
+            args?: Record<string, never>;
+        };
+        /** @description What came of a tool that the person called. */
+        UserCallResult: {
+            /** @description For the next call or question. */
+            sessionId: string;
+            ok: boolean;
+            value?: unknown;
+            error?: components["schemas"]["ToolError"];
+        };
+        /** @description Whether the call may run. */
+        ApprovalAnswer: {
+            /** @description true: this one call runs, as the event told it. false: it does not. */
+            approve: boolean;
+        };
+        /** @description What a server is, and what this client may do here. */
+        StatusReport: {
+            version: string;
+            url: string;
+            /** @description Whether requests need a credential: a token, a session or a JWT. */
+            needsToken: boolean;
+            /** @description Whether this client has the role edit or admin. */
+            canChange: boolean;
+            /** @description Whether this client has the role admin. */
+            isAdmin: boolean;
+            /** @description Whether the server allows calls only, and the token allows more. */
+            isCapped: boolean;
+            /** @description How many there are. */
+            tools: number;
+            /** @description As `onetool health` has it. */
+            health: Record<string, never>;
+            /** @description The file in force; null: the defaults. */
+            config: string | null;
         };
         /** @description One request, `request` with its `response`; or several, `requests`. */
         HttpImpl: {
@@ -1332,14 +2166,14 @@ export interface components {
             response?: components["schemas"]["Response"] | null;
             requests?: null;
         } | {
-            /** @description Several requests, in this order. The value of the last one that was sent is the tool's. */
+            /** @description The tool's value is that of the last one. */
             requests: components["schemas"]["RequestStep"][];
             request?: null;
             response?: null;
         };
         /** @description The request, with `${name}` for arguments and secrets. */
         Request: {
-            /** @description http or https, with `${name}` for arguments and secrets; its host must be in allowedHosts. */
+            /** @description With `${name}` for arguments and secrets; an allowed host. */
             urlTemplate: string;
             /**
              * @default GET
@@ -1347,12 +2181,12 @@ export interface components {
              */
             method?: "DELETE" | "GET" | "HEAD" | "OPTIONS" | "PATCH" | "POST" | "PUT";
             /**
-             * @description Pairs that are added to the URL's own; a list repeats its name.
+             * @description Added to the URL's own; a list repeats its name.
              * @default {}
              */
             query?: Record<string, never>;
             /**
-             * @description By the names of `query`: how lists and objects are written.
+             * @description How lists and objects are written.
              * @default {}
              */
             queryEncoding?: {
@@ -1365,14 +2199,14 @@ export interface components {
             headers?: {
                 [key: string]: string;
             };
-            /** @description JSON with `${name}` in its texts, or a text. One that is just a placeholder keeps the value's type. */
+            /** @description JSON or a text; a text that is just `${name}` keeps the type. */
             body?: unknown;
-            /** @description Fields of multipart/form-data, in place of `body`; a file is `{"file": "${name}"}`. */
+            /** @description Fields; a file is `{"file": "${name}"}`. */
             multipart?: Record<string, never> | null;
-            /** @description `${name}`, in place of `body`: the file that the argument names. */
+            /** @description `${name}`: the body is the file it names. */
             bodyFile?: string | null;
             /**
-             * @description The same for the fields of a form or of `multipart`.
+             * @description The same for a form or `multipart`.
              * @default {}
              */
             bodyEncoding?: {
@@ -1385,16 +2219,16 @@ export interface components {
              */
             timeoutMs?: number;
             /**
-             * @description Further tries after a network error, 429 or 5xx, with growing pauses.
+             * @description Further tries after a network error, 429 or 5xx.
              * @default 0
              */
             retries?: number;
-            /** @description Whether it may be tried again, whatever its method says. */
+            /** @description Whether it may be sent again, whatever its method. */
             idempotent?: boolean | null;
             /** @default false */
             followRedirects?: boolean;
         };
-        /** @description How the value of a query or form field is written, in OpenAPI's words. Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`. */
+        /** @description The encoding of a query or form field, in OpenAPI's words. Without a style, a list of plain values repeats the name, and what is nested has brackets: `items[0][price]`. */
         Encoding: {
             style?: ("deepObject" | "form" | "pipeDelimited" | "spaceDelimited") | null;
             explode?: boolean | null;
@@ -1495,7 +2329,7 @@ export interface components {
              */
             selector?: string;
             /**
-             * @description What another status means: a failure, the value null, or `{status, body}` as the value.
+             * @description Another status: a failure, null, or `{status, body}`.
              * @default fail
              * @enum {unknown}
              */
@@ -1509,581 +2343,29 @@ export interface components {
             /** @default {} */
             response?: components["schemas"]["Response"];
             /**
-             * @description Whether it is sent: JMESPath over `{args, steps}`, or one placeholder. Left out: always.
+             * @description JMESPath over `{args, steps}`, or one placeholder. Left out: always.
              * @default
              */
             when?: string;
         };
         /** @description A function that is registered in the process: `pack.tool`. */
         FunctionImpl: {
-            /** @description The name of a registered function: `pack.tool`. */
+            /** @description A registered function: `pack.tool`. */
             func: string;
         };
-        /** @description Code in the language of `run`, with the tool's arguments as variables. */
+        /** @description Code in the language of `run`, with the tool's arguments as variables. Its last value is the result. */
         ScriptImpl: {
-            /** @description Code in the language of `run`; the arguments are its variables, its last value is the result. */
+            /** @description Code in the language of `run`. */
             code: string;
         };
         /** @description Limits of a tool. The last three apply to HTTP tools only. */
         Limits: {
-            /** @description More are refused with 429. */
             maxCallsPerMinute?: number | null;
             /** @default 1048576 */
             maxRequestBytes?: number;
             /** @default 4194304 */
             maxResponseBytes?: number;
             maxRetries?: number | null;
-        };
-        /** @description The body of every error response (RFC 9457). */
-        Problem: {
-            type: string;
-            title: string;
-            status: number;
-            detail: string;
-            /** @description Why, for programs: one word that stays the same, whatever `detail` says. */
-            code: string;
-            /** @description Which part of the request is wrong, where it is one. */
-            in?: ("body" | "header" | "path" | "query") | null;
-            /** @description JSON pointer (RFC 6901) to what is wrong, in what `in` names. */
-            pointer?: string | null;
-            /**
-             * @description Where several things are wrong: each of them.
-             * @default []
-             */
-            errors?: components["schemas"]["Fault"][];
-            /** @description Of a tool that ran and failed: timeout, source_unavailable … or what the tool itself says. */
-            reason?: string | null;
-            /**
-             * @description What could be done about it.
-             * @default []
-             */
-            hints?: string[];
-        };
-        /** @description One of several errors in a request. */
-        Fault: {
-            /** @description JSON pointer (RFC 6901) to what is wrong, in what `in` of the problem names. */
-            pointer: string;
-            message: string;
-        };
-        /** @description Why a call failed. `code` is one of three; a finer cause goes into `reason`. */
-        ToolError: {
-            /**
-             * @description One of three. The finer cause is in `reason`.
-             * @enum {unknown}
-             */
-            code: "execution_error" | "invalid_args" | "tool_not_found";
-            message: string;
-            /** @description timeout, denied, rate_limited, upstream_error … or what the tool itself says. */
-            reason?: string | null;
-            /**
-             * @description What could be done about it.
-             * @default []
-             */
-            hints?: string[];
-            /**
-             * @description Of `invalid_args`: each wrong argument.
-             * @default []
-             */
-            details?: components["schemas"]["WrongArgument"][];
-        };
-        /** @description One wrong argument: where it is, what was expected, what came, and what may have been meant. */
-        WrongArgument: {
-            /** @description As a person writes it: `options.limit[0]`. */
-            path: string;
-            expected: string;
-            got: string;
-            hint?: string | null;
-            /**
-             * @description JSON pointer (RFC 6901) to it in the arguments: `/options/limit/0`.
-             * @default
-             */
-            pointer?: string;
-        };
-        /** @description What is asked, and how it is to be answered. What is not said is as the server's config has it. */
-        Question: {
-            /** @description The question. */
-            prompt: string;
-            /** @description Go on in this session, or begin it; `last` is the one used last. None: a new one. */
-            session?: string | null;
-            /**
-             * @description It must be a new one: refused where the session is there already.
-             * @default false
-             */
-            newSession?: boolean;
-            /** @description false: no tool can run. Left out: as the server's config says. */
-            withTools?: boolean;
-            /** @description Only these tools, from here on in this session; an empty list is none. */
-            toolAllow?: string[] | null;
-            provider?: ("anthropic" | "gemini" | "ollama" | "openai") | null;
-            /** @description As the provider calls it. */
-            model?: string | null;
-            /** @description What the model is told before everything else, in place of the server's own words. */
-            system?: string | null;
-            temperature?: number | null;
-            /** @description How often the model may be asked; then it has to answer without tools. */
-            maxSteps?: number | null;
-            /** @description `direct`: the model sees every tool; `run`: one that runs code over all of them. */
-            menu?: ("direct" | "run") | null;
-            /**
-             * @description Whether tools that may change something are let run; `ask` needs a stream, which asks.
-             * @default never
-             * @enum {unknown}
-             */
-            approve?: "always" | "ask" | "never";
-            /**
-             * @description Attached to the question.
-             * @default []
-             */
-            files?: components["schemas"]["QuestionFile"][];
-        };
-        /** @description An attached file: a text, or an image as base64. */
-        QuestionFile: components["schemas"]["QuestionText"] | components["schemas"]["QuestionPicture"];
-        /** @description What came of one question. The members are always all there. */
-        Answer: {
-            /** @description null where there is none. */
-            answer: string | null;
-            /** @description What the model has called, in order. */
-            toolCalls: components["schemas"]["ToolCall"][];
-            /** @description Each call with its result, in the order of the calls. */
-            toolResults: components["schemas"]["Executed"][];
-            /** @description The first call that failed. */
-            toolError: components["schemas"]["ToolProblem"] | null;
-            /** @description Whether results of tools were written into the session. */
-            sessionContextUpdated: boolean;
-            /** @description For the next question. */
-            sessionId: string | null;
-            provider: string | null;
-            model: string | null;
-            usage: components["schemas"]["Usage"];
-            /** @description How often the model was asked. */
-            steps: number;
-            /** @description Why the model stopped: end, length, refused, other. */
-            stop: string | null;
-            /** @description maxSteps was reached. */
-            limitReached: boolean;
-            /** @description Tools that were not let run. */
-            denied: string[];
-            /** @description What to do about that. */
-            hints: string[];
-            /** @description Why there is no answer: reason, message, hints. */
-            error: Record<string, never> | null;
-        };
-        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set. */
-        ToolCall: {
-            id: string;
-            name: string;
-            args: Record<string, never>;
-            source: string;
-        };
-        Executed: {
-            call: components["schemas"]["ToolCall"];
-            result: components["schemas"]["ToolResult"];
-        };
-        /** @description The outcome of one call: `data` when ok, `error` when not. `meta` has tool, source and duration_ms. */
-        ToolResult: {
-            ok: boolean;
-            data: unknown;
-            error: components["schemas"]["ToolError"] | null;
-            meta: Record<string, never>;
-        };
-        /** @description The first call that failed. */
-        ToolProblem: {
-            tool: string;
-            code: string;
-            message: string;
-        };
-        /** @description Tokens, as the provider counts them. `cached` are those of the input that it had at hand. */
-        Usage: {
-            input: number;
-            output: number;
-            cached: number;
-        };
-        /** @description A problem with what to do about it, and the answer as far as it had come. */
-        AskProblem: {
-            type: string;
-            title: string;
-            status: number;
-            detail: string;
-            /** @description Why, for programs: one word that stays the same, whatever `detail` says. */
-            code: string;
-            /** @description Which part of the request is wrong, where it is one. */
-            in?: ("body" | "header" | "path" | "query") | null;
-            /** @description JSON pointer (RFC 6901) to what is wrong, in what `in` names. */
-            pointer?: string | null;
-            /**
-             * @description Where several things are wrong: each of them.
-             * @default []
-             */
-            errors?: components["schemas"]["Fault"][];
-            reason?: string | null;
-            /**
-             * @description What could be done about it.
-             * @default []
-             */
-            hints?: string[];
-            /** @description What has been done until then, where a session was opened: tools may have run. */
-            answer?: components["schemas"]["Answer"] | null;
-        };
-        /** @description What a server is, and what this client may do here. */
-        StatusReport: {
-            version: string;
-            url: string;
-            /** @description Whether requests need a credential: a token, a session or a JWT. */
-            needsToken: boolean;
-            /** @description Whether this client may change bundles and tools: it has the role edit, or admin. */
-            canChange: boolean;
-            /** @description Whether this client has the role admin. */
-            isAdmin: boolean;
-            /** @description Whether the server is for calls only, and one's token would allow more elsewhere. */
-            isCapped: boolean;
-            /** @description How many there are. */
-            tools: number;
-            /** @description As `onetool health` has it. */
-            health: Record<string, never>;
-            /** @description The file in force; null: the defaults. */
-            config: string | null;
-        };
-        /** @description Whether it would be taken. Warnings do not keep it from being stored. */
-        DraftReport: {
-            /** @description Whether it would be taken. */
-            ok: boolean;
-            errors: components["schemas"]["DraftFault"][];
-            /** @description What keeps it from being called for now; it can be stored. */
-            warnings: components["schemas"]["DraftFault"][];
-        };
-        /** @description What is wrong with a draft, or with arguments, and where. */
-        DraftFault: {
-            /** @description JSON pointer (RFC 6901) to what is wrong. */
-            pointer: string;
-            message: string;
-        };
-        /** @description Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments. */
-        PreviewReport: {
-            /** @description Of an HTTP tool. Empty where something is wrong. */
-            requests?: components["schemas"]["PreviewRequest"][];
-            /** @description Of a script: what would run, with the arguments before it. */
-            code?: string;
-            /** @description Of any other tool: the call, as code writes it. */
-            call?: string;
-            errors?: components["schemas"]["DraftFault"][];
-        };
-        /** @description One request as it would be sent, without secrets. */
-        PreviewRequest: {
-            method: string;
-            url: string;
-            /** @description Names and values, with `${name}` in the values. */
-            headers: {
-                [key: string]: string;
-            };
-            /** @description As text; null where there is none, or where it is no text. */
-            body: string | null;
-            /**
-             * @description Its name, where a tool sends several.
-             * @default
-             */
-            step?: string;
-            /**
-             * @description What is not known yet, or would keep it from being sent.
-             * @default []
-             */
-            notes?: string[];
-        };
-        /** @description A tool as PUT takes it, and arguments for it. */
-        PreviewDraft: {
-            tool: Record<string, never>;
-            bundleID?: string | null;
-            /** @default {} */
-            args?: Record<string, never>;
-        };
-        /** @description What was counted of one tool. Nothing of arguments and values is. */
-        ToolUsage: {
-            /**
-             * @description false: nothing is counted (`stats.enabled` in the config).
-             * @default true
-             */
-            enabled?: boolean;
-            /** @default 0 */
-            calls?: number;
-            /** @default 0 */
-            errors?: number;
-            lastCalledAt?: string | null;
-            /**
-             * @default {
-             *       "p50": null,
-             *       "p95": null,
-             *       "p99": null
-             *     }
-             */
-            latency?: components["schemas"]["UsageLatency"];
-            /** @default [] */
-            series?: components["schemas"]["UsageBucket"][];
-            /**
-             * @description The newest first, at most 20.
-             * @default []
-             */
-            lastErrors?: components["schemas"]["UsageFailure"][];
-            /**
-             * @description The newest first, at most 20.
-             * @default []
-             */
-            recent?: components["schemas"]["UsageCall"][];
-        };
-        /** @description Milliseconds; null where there was no call. */
-        UsageLatency: {
-            p50?: number | null;
-            p95?: number | null;
-            p99?: number | null;
-        };
-        /** @description An hour or a day. `at` is its beginning. */
-        UsageBucket: {
-            at: string;
-            calls: number;
-            errors: number;
-            p50: number | null;
-            p95: number | null;
-        };
-        /** @description A call that failed. What its caller was told is not kept: it may quote what was sent. */
-        UsageFailure: {
-            at: string;
-            code: string;
-            /** @description The finer cause in a word, or the code. What the caller was told is not kept. */
-            message: string;
-            client: string | null;
-            caller: string | null;
-        };
-        UsageCall: {
-            at: string;
-            ok: boolean;
-            durationMs: number;
-            /** @description How it was called: rest, mcp, run, cli … */
-            source: string;
-            client: string | null;
-            /** @description The name of a token, or `iss|sub`; null for the command line and `http.token`. */
-            caller: string | null;
-        };
-        /** @description All examples of a tool. */
-        ExampleList: {
-            /** @description Arguments to go by. Changing them is no change of the tool. */
-            examples: components["schemas"]["ToolExample"][];
-        };
-        /** @description The examples of a tool as somebody sees them: those of the tool first, then one's own. */
-        ShownExamples: {
-            /** @description Arguments to go by. Changing them is no change of the tool. */
-            examples: components["schemas"]["ToolExample"][];
-            /** @description The names of those that are one's own; not there for `http.token` and without tokens. */
-            own?: string[];
-        };
-        /** @description Whether the call may run. */
-        ApprovalAnswer: {
-            /** @description true: this one call runs, as the event told it. false: it does not. */
-            approve: boolean;
-        };
-        /** @description Sessions, the newest first. The token is null on the last page. */
-        SessionPage: {
-            sessions: components["schemas"]["SessionSummary"][];
-            nextPageToken: string | null;
-        };
-        /** @description A session in a list. */
-        SessionSummary: {
-            id: string;
-            /** @description The first words of the first question, or what it was renamed to. */
-            title: string;
-            createdAt: string | null;
-            modifiedAt: string | null;
-            /** @description Questions. */
-            turns: number;
-            /** @description Of the last turn that came to its end, as `provider`. */
-            model: string;
-            provider: string;
-        };
-        /** @description A whole conversation. */
-        SessionDocument: {
-            id: string;
-            title: string;
-            createdAt: string | null;
-            modifiedAt: string | null;
-            turns: number;
-            model: string;
-            provider: string;
-            /** @description Tokens of all turns that came to their end. */
-            usage: components["schemas"]["Usage"];
-            /** @description Records that can't be read, and are not here. */
-            damaged: number;
-            messages: components["schemas"]["SessionEntry"][];
-        };
-        /** @description What somebody said. A call in a message of the user is one that the person made. */
-        SessionEntry: {
-            /** @enum {unknown} */
-            role: "assistant" | "user";
-            at: string | null;
-            text: string;
-            /** @default [] */
-            files?: components["schemas"]["SessionFile"][];
-            /**
-             * @description Of the model; in a message of the user the one call that the person made.
-             * @default []
-             */
-            calls?: components["schemas"]["SessionCall"][];
-            /**
-             * @description It was not let finish.
-             * @default false
-             */
-            brokenOff?: boolean;
-            /** @description Tokens of the turn, in its last message, as `provider` and `model`. */
-            usage?: components["schemas"]["Usage"];
-            provider?: string;
-            model?: string;
-            /**
-             * @description In the last message of a turn: how it ended, where that is known. `stopped`: nobody waited.
-             * @enum {unknown}
-             */
-            end?: "answered" | "failed" | "stopped";
-            /** @description Why the turn failed. */
-            why?: string;
-        };
-        /** @description A file that was attached: its name. An export as JSON has its content. */
-        SessionFile: {
-            name: string;
-            kind: string;
-            /** @description In an export, of a text. */
-            text?: string | null;
-            /** @description In an export, of a picture: base64. */
-            data?: string | null;
-        };
-        /** @description A call, and what came of it. */
-        SessionCall: {
-            id: string | null;
-            name: string;
-            /** @description null where they are too large, or no object: then `argsText` has their beginning. */
-            args: unknown;
-            /**
-             * @description `not_run`: nobody let it run, or it was stopped before it began.
-             * @enum {unknown}
-             */
-            state: "failed" | "not_run" | "ok" | "running";
-            /** @description As the model read it; its beginning, where `isCut`. */
-            result: string;
-            argsText?: string;
-            /** @default false */
-            isCut?: boolean;
-        };
-        /** @description The title of a session. */
-        SessionTitle: {
-            title: string;
-        };
-        /** @description A tool that the person calls. */
-        UserCallRequest: {
-            /** @description As code says it: `time.now`, or an alias. */
-            name: string;
-            /** @default {} */
-            args?: Record<string, never>;
-        };
-        /** @description What came of a tool that the person called. */
-        UserCallResult: {
-            /** @description For the next call or question. */
-            sessionId: string;
-            ok: boolean;
-            value?: unknown;
-            error?: components["schemas"]["ToolError"];
-        };
-        /** @description `provider` and `model` answer where a question names none; null: there is none. */
-        ModelOverview: {
-            /** @description The one that answers where a question names none, as `model`; null: there is none. */
-            provider: string | null;
-            model: string | null;
-            providers: components["schemas"]["KnownProvider"][];
-            /** @description About how many tokens the list of tools costs each time that a model is asked. */
-            toolTokens: number;
-        };
-        /** @description A provider. `missing` is what has to be set before it can be asked. */
-        KnownProvider: {
-            id: string;
-            /** @description Those that are known: the config's, the usual one, and those of a server of one's own. */
-            models: string[];
-            /** @description Whether it can be asked: its key is there, or its server. */
-            isConfigured: boolean;
-            /** @description What has to be set first. */
-            missing?: string;
-        };
-        /** @description Code, and the names that it finds bound. */
-        RunRequest: {
-            /** @description Python, as `run` takes it. */
-            code: string;
-            /**
-             * @description Names that the code finds bound, and their values.
-             * @default {}
-             */
-            variables?: Record<string, never>;
-        };
-        /** @description How a run went. Of a value that is stored, `value` is its beginning as text. */
-        RunAnswer: {
-            ok: boolean;
-            /** @description What the code has printed. */
-            prints?: string;
-            /** @description The calls that the code has made, in order, at most 1,000; in a stream, how many. */
-            calls: components["schemas"]["RunCall"][] | number;
-            durationMs: number;
-            /** @description The value of the last expression; of one that is stored, its beginning as text. */
-            value?: unknown;
-            /** @description The type of the value in JSON. */
-            type?: string;
-            /** @description Bytes of the value. */
-            size?: number;
-            /** @description The handle of a value that is too large to send: see `/results`. */
-            stored?: string;
-            error?: components["schemas"]["RunFault"];
-        };
-        /** @description A call that the code has made. Without `ok`: it had not ended. */
-        RunCall: {
-            id: string;
-            name: string;
-            /** @description Without secrets; what is long is cut. */
-            args: Record<string, never>;
-            at: string;
-            ok?: boolean;
-            durationMs?: number;
-            /** @description The beginning of what it gave, as text. */
-            preview?: string;
-            error?: string;
-        };
-        /** @description Why a run has failed, and where in its code, if that is known. */
-        RunFault: {
-            message: string;
-            /** @description One of three. The finer cause is in `reason`. */
-            code: string;
-            /** @description check, syntax, timeout, memory … */
-            reason?: string | null;
-            /** @default [] */
-            hints?: string[];
-            /** @description How many calls had been made. */
-            calls?: number;
-            /** @description Where in the text that was sent; lines and columns begin at 1. */
-            line?: number;
-            column?: number;
-            endLine?: number;
-            endColumn?: number;
-        };
-        /** @description What is known of code before it runs: what is wrong, and the tools that it calls. */
-        CodeReport: {
-            /**
-             * @description All that is wrong, as far as can be told without running it.
-             * @default []
-             */
-            errors?: components["schemas"]["CodeFault"][];
-            /**
-             * @description The tools that the code calls, as far as can be told.
-             * @default []
-             */
-            calls?: string[];
-        };
-        /** @description One thing that is wrong with code, and where. */
-        CodeFault: {
-            /** @description Where in the text that was sent; lines and columns begin at 1. */
-            line: number;
-            column?: number | null;
-            endLine?: number | null;
-            endColumn?: number | null;
-            message: string;
         };
         /** @description All names. `functions` are tools that have no pack; `aliases` are names for tools. */
         CodeNames: {
@@ -2100,7 +2382,6 @@ export interface components {
         };
         CodePack: {
             name: string;
-            /** @description What it is good for, for people and models. */
             description: string;
             tools: components["schemas"]["CodeTool"][];
         };
@@ -2119,312 +2400,38 @@ export interface components {
             name: string;
             type: string;
             required: boolean;
-            /** @description What it is good for, for people and models. */
             description: string;
             default?: unknown;
         };
         /** @description A snippet; `usage` is how it is called. */
         CodeSnippet: {
             name: string;
-            /** @description What it is good for, for people and models. */
             description: string;
             usage: string;
             parameters: components["schemas"]["CodeParameter"][];
         };
-        /** @description What was counted. Nothing of arguments and values is. */
-        StatsOverview: {
+        /** @description What is known of code before it runs: what is wrong, and the tools that it calls. */
+        CodeReport: {
             /**
-             * @description false: nothing is counted (`stats.enabled` in the config).
-             * @default true
-             */
-            enabled?: boolean;
-            /** @default 0 */
-            calls?: number;
-            /** @default 0 */
-            errors?: number;
-            /**
-             * @default {
-             *       "p50": null,
-             *       "p95": null,
-             *       "p99": null
-             *     }
-             */
-            latency?: components["schemas"]["UsageLatency"];
-            /** @description By runs and menus, as `onetool stats` has it; null where calls are picked by source, client or allow-list. */
-            tokensSaved?: number | null;
-            /** @default [] */
-            series?: components["schemas"]["UsageBucket"][];
-            /** @default [] */
-            tools?: components["schemas"]["CountedTool"][];
-            /**
-             * @description How tools were called: rest, mcp, run, cli …
+             * @description What can be told without running it.
              * @default []
              */
-            sources?: components["schemas"]["CountedCalls"][];
-            /** @default [] */
-            clients?: components["schemas"]["CountedCalls"][];
+            errors?: components["schemas"]["CodeFault"][];
             /**
-             * @description Names of tokens and `iss|sub`; those without the role admin see themselves only.
+             * @description The tools that the code calls, as far as can be told.
              * @default []
              */
-            callers?: components["schemas"]["CountedCalls"][];
-            /**
-             * @description How often each tool has failed, and in what way.
-             * @default []
-             */
-            failures?: components["schemas"]["CountedFailure"][];
+            calls?: string[];
         };
-        /** @description A tool. Times are in milliseconds. */
-        CountedTool: {
-            name: string;
-            calls: number;
-            errors: number;
-            p50: number | null;
-            p95: number | null;
-            p99: number | null;
-        };
-        /** @description How many calls came through an interface, or from a client or a caller. */
-        CountedCalls: {
-            name: string;
-            calls: number;
-        };
-        /** @description How often a tool has failed in one way. What callers were told is not kept. */
-        CountedFailure: {
-            name: string;
-            code: string;
-            /** @description The finer cause in a word, or the code. What callers were told is not kept. */
+        /** @description One thing that is wrong with code, and where. */
+        CodeFault: {
+            /** @description In the text that was sent, from 1. */
+            line: number;
+            column?: number | null;
+            endLine?: number | null;
+            endColumn?: number | null;
             message: string;
-            count: number;
-            lastAt: string;
         };
-        /** @description The MCP servers of the config. */
-        ServerList: {
-            servers: components["schemas"]["ServerEntry"][];
-        };
-        /** @description How a server is doing. `command` or `url` is how it is reached. */
-        ServerEntry: {
-            name: string;
-            /** @description connected, connecting, disconnected, idle (nobody has needed it yet) or disabled. */
-            state: string;
-            /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
-            isEnabled: boolean;
-            tools: number;
-            transport: string;
-            /** @description How many of its tools are not as they were approved. */
-            changed: number;
-            /** @description A person has to log in: POST `login`. */
-            needsLogin: boolean;
-            /** @description Because of that, its tools can't be called. */
-            refused: boolean;
-            /** @description It is connected, or is not. */
-            since: string | null;
-            version?: string;
-            error?: string;
-            /** @description Commands that help. */
-            hints?: string[];
-            /** @description Only for those who may change something here. Secrets are masked. */
-            command?: string;
-            /** @description Only for those who may change something here. Secrets are masked. */
-            url?: string;
-            /** @description The replica that runs it for all, where several share it. */
-            runsIn?: string;
-            /** @description Only of a single server. */
-            changes?: components["schemas"]["ServerChange"][];
-            /** @description What `approve` takes, so that nothing is approved that nobody has seen. */
-            digest?: string;
-        };
-        /** @description A tool that is not as it was approved: all that has changed, line by line. */
-        ServerChange: {
-            name: string;
-            lines: string[];
-        };
-        /** @description Lines of a log. `next` is what `after` takes for what comes later. */
-        ServerLogPage: {
-            lines: string[];
-            /** @description `after` of the next request. */
-            next: string;
-        };
-        /** @description Where a person logs in, in a browser on the machine of the server. */
-        LoginPage: {
-            /** @description For a browser on the machine of the server. The server is connected again when that is done. */
-            url: string;
-        };
-        /** @description Nothing: the address says it all. */
-        NoOptions: Record<string, never>;
-        /** @description Stored results, the newest first. */
-        ResultList: {
-            results: components["schemas"]["ResultEntry"][];
-            nextPageToken: string | null;
-        };
-        /** @description A result that is stored. */
-        ResultEntry: {
-            handle: string;
-            /** @description The tool that it came from, where it was one. */
-            name?: string;
-            createdAt: string;
-            expiresAt: string;
-            /** @description Bytes of UTF-8. */
-            size: number;
-            lines: number;
-            type: string;
-            /** @description How it begins. */
-            head: string;
-        };
-        /** @description Some lines of a result, or of those that match. */
-        ResultLines: {
-            lines: string[];
-            /** @description How many lines the result has. */
-            total: number;
-            /** @description The first line; of a search, counted among those that match. */
-            from: number;
-            returned: number;
-            hasMore: boolean;
-            /** @description Of a search: which lines of the result these are. */
-            numbers?: number[];
-            /** @description Where the first line begins, unless that is its beginning. */
-            column?: number;
-            /** @description Where a page goes on that was too large to be sent. */
-            next?: {
-                [key: string]: number;
-            };
-        };
-        /** @description What is wrong with the config and the tools. `ok`: nothing is that has to be repaired. */
-        CheckReport: {
-            ok: boolean;
-            findings: components["schemas"]["CheckFinding"][];
-            /** @description Only where the config has one. */
-            database?: components["schemas"]["DatabaseReport"];
-            /** @description Only where several processes serve: replicas of a cluster, or workers of one machine. */
-            replicas?: components["schemas"]["ReplicaReport"][];
-        };
-        /** @description One thing that is wrong. `where` is a file with its line, or what it is about. */
-        CheckFinding: {
-            /** @enum {unknown} */
-            level: "error" | "hint" | "warning";
-            /** @description A file with its line, or the tool or key that it is about. */
-            where: string;
-            message: string;
-            /** @description What to do: a command or a text to copy. */
-            fix?: string;
-        };
-        /** @description Whether the database is reached; if not, `why`. */
-        DatabaseReport: {
-            reached: boolean;
-            /** @description Tables that are missing: `onetool db migrate`. */
-            missingMigrations: string[];
-            why: string | null;
-        };
-        /** @description One of the processes that serve: a replica, or a worker of one machine. */
-        ReplicaReport: {
-            id: string;
-            /** @description Where the other ones reach it. */
-            address: string;
-            version: string;
-            since: string;
-            /** @description It stops in a moment, and balancers send it nothing new. */
-            isDraining: boolean;
-            /** @description It is the one that answers. */
-            isThis: boolean;
-        };
-        /** @description The folder of the project that was found where the server runs; null where there is none. */
-        TrustState: {
-            folder: string | null;
-            /** @description Whether its config, packs, bundles and servers are used. */
-            trusted: boolean;
-            /** @description What it runs, dials and reads, and which secrets it names. */
-            reaches: string[];
-            message: string | null;
-            /** @description What changes that, on the command line; `POST /tools/trust` does it here. */
-            command: string | null;
-            /** @description What `POST /tools/trust` takes, so that nothing is trusted that nobody has seen. */
-            digest: string | null;
-        };
-        /** @description A page of the audit log. */
-        AuditList: {
-            /** @description Whether there is an audit log: `audit` in the config. */
-            enabled: boolean;
-            /**
-             * @description The newest first.
-             * @default []
-             */
-            records?: components["schemas"]["AuditRecord"][];
-            /** @description Where it goes on. A page may be short, or empty, and still not be the last one. */
-            nextPageToken?: string | null;
-            /**
-             * @description Lines that can't be read.
-             * @default 0
-             */
-            skipped?: number;
-            /**
-             * @description Lines that this server could not write, and has lost.
-             * @default 0
-             */
-            lost?: number;
-            /** @description Why it can't be written at the moment. */
-            problem?: string | null;
-        };
-        /** @description One line. What is empty is left out. */
-        AuditRecord: {
-            /** @description In UTC. */
-            time: string;
-            /** @enum {unknown} */
-            kind: "admin" | "approval" | "call" | "change" | "gap" | "login" | "refusal";
-            /** @description The tool, or what was changed. */
-            what: string;
-            /** @description ok, approved, declined, begun (another line says how it went), or the code of the error. */
-            outcome: string;
-            /**
-             * @description The finer cause of an error.
-             * @default
-             */
-            reason?: string;
-            /** @description The status of the response, of a request. */
-            status?: number | null;
-            /**
-             * @description Whose token or session it was; empty for the person who runs the process.
-             * @default
-             */
-            who?: string;
-            /**
-             * @description Whose things are meant, where that is another name.
-             * @default
-             */
-            owner?: string;
-            /** @default  */
-            role?: string;
-            /**
-             * @description The address of the client.
-             * @default
-             */
-            from?: string;
-            /**
-             * @description The interface: mcp, rest, ask, run, http, cli.
-             * @default
-             */
-            via?: string;
-            /**
-             * @description The program, as it calls itself.
-             * @default
-             */
-            client?: string;
-            ms?: number | null;
-            /**
-             * @description A keyed hash of the arguments: equal ones have equal hashes.
-             * @default
-             */
-            args?: string;
-            /**
-             * @description Of the call.
-             * @default
-             */
-            id?: string;
-            /**
-             * @description The run whose code called.
-             * @default
-             */
-            run?: string;
-        };
-        /** @description A tool that calls a function that is registered in this process. */
         PythonTool: {
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2447,16 +2454,16 @@ export interface components {
              */
             tags?: string[];
             /**
-             * @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside.
+             * @description What is disabled can't be called; a disabled bundle can't be changed.
              * @default true
              */
             isEnabled?: boolean;
             /**
-             * @description Whether its calls may run beside others that a model makes in one step. Else they run in order.
+             * @description Whether calls of one step of a model may run together.
              * @default false
              */
             parallel?: boolean;
-            /** @description JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise. */
+            /** @description JSON Schema (2020-12) of the arguments. */
             argSchema?: Record<string, never>;
             /** @description JSON Schema of the value; empty: any. */
             outputSchema?: Record<string, never>;
@@ -2466,59 +2473,58 @@ export interface components {
             scriptImpl?: null;
             limits?: components["schemas"]["Limits"];
             /**
-             * @description They change the arguments before validation, one after the other; a failure is `invalid_args`.
+             * @description They change the arguments before validation.
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
             /**
-             * @description Arguments to go by. Changing them is no change of the tool.
+             * @description Changing them is not a change of the tool.
              * @default []
              */
             examples?: components["schemas"]["ToolExample"][];
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleID?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleSlug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly callCount?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly createdAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly digest?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly inherited?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly isBuiltIn?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly lastCalledAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly modifiedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly name?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly origin?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly schemaVersion?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly signature?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly slug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly softDeletedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
         };
-        /** @description Another word for `python`, given back as it was stored. */
         GoTool: {
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2541,16 +2547,16 @@ export interface components {
              */
             tags?: string[];
             /**
-             * @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside.
+             * @description What is disabled can't be called; a disabled bundle can't be changed.
              * @default true
              */
             isEnabled?: boolean;
             /**
-             * @description Whether its calls may run beside others that a model makes in one step. Else they run in order.
+             * @description Whether calls of one step of a model may run together.
              * @default false
              */
             parallel?: boolean;
-            /** @description JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise. */
+            /** @description JSON Schema (2020-12) of the arguments. */
             argSchema?: Record<string, never>;
             /** @description JSON Schema of the value; empty: any. */
             outputSchema?: Record<string, never>;
@@ -2560,59 +2566,58 @@ export interface components {
             scriptImpl?: null;
             limits?: components["schemas"]["Limits"];
             /**
-             * @description They change the arguments before validation, one after the other; a failure is `invalid_args`.
+             * @description They change the arguments before validation.
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
             /**
-             * @description Arguments to go by. Changing them is no change of the tool.
+             * @description Changing them is not a change of the tool.
              * @default []
              */
             examples?: components["schemas"]["ToolExample"][];
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleID?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleSlug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly callCount?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly createdAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly digest?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly inherited?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly isBuiltIn?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly lastCalledAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly modifiedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly name?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly origin?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly schemaVersion?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly signature?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly slug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly softDeletedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
         };
-        /** @description A tool that sends an HTTP request, or several. */
         HttpTool: {
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2635,16 +2640,16 @@ export interface components {
              */
             tags?: string[];
             /**
-             * @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside.
+             * @description What is disabled can't be called; a disabled bundle can't be changed.
              * @default true
              */
             isEnabled?: boolean;
             /**
-             * @description Whether its calls may run beside others that a model makes in one step. Else they run in order.
+             * @description Whether calls of one step of a model may run together.
              * @default false
              */
             parallel?: boolean;
-            /** @description JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise. */
+            /** @description JSON Schema (2020-12) of the arguments. */
             argSchema?: Record<string, never>;
             /** @description JSON Schema of the value; empty: any. */
             outputSchema?: Record<string, never>;
@@ -2654,59 +2659,58 @@ export interface components {
             scriptImpl?: null;
             limits?: components["schemas"]["Limits"];
             /**
-             * @description They change the arguments before validation, one after the other; a failure is `invalid_args`.
+             * @description They change the arguments before validation.
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
             /**
-             * @description Arguments to go by. Changing them is no change of the tool.
+             * @description Changing them is not a change of the tool.
              * @default []
              */
             examples?: components["schemas"]["ToolExample"][];
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleID?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleSlug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly callCount?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly createdAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly digest?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly inherited?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly isBuiltIn?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly lastCalledAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly modifiedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly name?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly origin?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly schemaVersion?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly signature?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly slug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly softDeletedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
         };
-        /** @description A tool that runs code over other tools. */
         ScriptTool: {
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2729,16 +2733,16 @@ export interface components {
              */
             tags?: string[];
             /**
-             * @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside.
+             * @description What is disabled can't be called; a disabled bundle can't be changed.
              * @default true
              */
             isEnabled?: boolean;
             /**
-             * @description Whether its calls may run beside others that a model makes in one step. Else they run in order.
+             * @description Whether calls of one step of a model may run together.
              * @default false
              */
             parallel?: boolean;
-            /** @description JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise. */
+            /** @description JSON Schema (2020-12) of the arguments. */
             argSchema?: Record<string, never>;
             /** @description JSON Schema of the value; empty: any. */
             outputSchema?: Record<string, never>;
@@ -2748,60 +2752,58 @@ export interface components {
             scriptImpl: components["schemas"]["ScriptImpl"];
             limits?: components["schemas"]["Limits"];
             /**
-             * @description They change the arguments before validation, one after the other; a failure is `invalid_args`.
+             * @description They change the arguments before validation.
              * @default []
              */
             preProcessors?: components["schemas"]["PreProcessor"][];
             /**
-             * @description Arguments to go by. Changing them is no change of the tool.
+             * @description Changing them is not a change of the tool.
              * @default []
              */
             examples?: components["schemas"]["ToolExample"][];
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleID?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly bundleSlug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly callCount?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly createdAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly digest?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly inherited?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly isBuiltIn?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly lastCalledAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly modifiedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly name?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly origin?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly schemaVersion?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly signature?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly slug?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly softDeletedAt?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
-            /** @description Known to the store: not looked at when it is sent. */
+            /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
         };
-        ToolContent: components["schemas"]["PythonTool"] | components["schemas"]["GoTool"] | components["schemas"]["HttpTool"] | components["schemas"]["ScriptTool"];
-        /** @description A text. */
         QuestionText: {
             /** @description What the model is told that it is called. */
             name: string;
@@ -2809,31 +2811,157 @@ export interface components {
             kind?: string | null;
             text: string;
         };
-        /** @description A picture. */
         QuestionPicture: {
             /** @description What the model is told that it is called. */
             name: string;
-            /**
-             * @description Its media type.
-             * @enum {unknown}
-             */
+            /** @enum {unknown} */
             kind: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
             data: string;
+        };
+        /** @description All of it, unless `fields` says which keys. */
+        ListedTool: {
+            /** @enum {unknown} */
+            type?: "go" | "http" | "python" | "script";
+            /** @description What people see. No part of any name. */
+            displayName?: string;
+            /** @description What it is good for, for people and models. */
+            description?: string;
+            /** @description Words to find it by, and to list by. */
+            tags?: string[];
+            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+            isEnabled?: boolean;
+            /** @description Whether calls of one step of a model may run together. */
+            parallel?: boolean;
+            /** @description JSON Schema (2020-12) of the arguments. */
+            argSchema?: Record<string, never>;
+            /** @description JSON Schema of the value; empty: any. */
+            outputSchema?: Record<string, never>;
+            httpImpl?: components["schemas"]["HttpImpl"];
+            pythonImpl?: components["schemas"]["FunctionImpl"];
+            goImpl?: components["schemas"]["FunctionImpl"];
+            scriptImpl?: components["schemas"]["ScriptImpl"];
+            limits?: Record<string, never>;
+            /** @description They change the arguments before validation. */
+            preProcessors?: components["schemas"]["PreProcessor"][];
+            /** @description Changing them is not a change of the tool. */
+            examples?: components["schemas"]["ToolExample"][];
+            /** @description A UUIDv7 in lower case. */
+            readonly id?: string;
+            /** @description A UUIDv7 in lower case. */
+            readonly bundleID?: string;
+            /** @description Letters, digits, dashes, in NFC. */
+            slug?: string;
+            /** @description Letters, digits, dashes, dots, in NFC. */
+            version?: string;
+            /** @description Only isEnabled can be changed. */
+            readonly isBuiltIn?: boolean;
+            /** Format: date-time */
+            readonly createdAt?: string;
+            /**
+             * Format: date-time
+             * @description The last change of its content; enabling it is not a change.
+             */
+            readonly modifiedAt?: string;
+            readonly schemaVersion?: string;
+            /** @description Only of a read-only bundle. */
+            readonly source?: components["schemas"]["BundleSource"];
+            readonly bundleSlug?: string | null;
+            readonly callCount?: number;
+            /** @description Why it can't be called though it is enabled. */
+            readonly disabledReason?: string;
+            /**
+             * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+             * @enum {unknown}
+             */
+            readonly health?: "ok" | "off" | "down" | "changed";
+            /** @description What it has from its function. */
+            readonly inherited?: {
+                argSchema?: Record<string, never>;
+                outputSchema?: Record<string, never>;
+                description?: string;
+            };
+            /** Format: date-time */
+            readonly lastCalledAt?: string | null;
+            /** @description Its name in code and for `/call`; null where another bundle has that. */
+            readonly name?: string | null;
+            /**
+             * @description `bundle`: can be changed.
+             * @enum {unknown}
+             */
+            readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
+            /** @description Only of a single tool: how code calls it. */
+            readonly signature?: string;
+            /** @description Only in the response to PUT: it is stored, but can't be called with this config. */
+            readonly warnings?: string[];
+        };
+        /** @description All of it, unless `fields` says which keys. */
+        ListedBundle: {
+            /** @description Letters, digits, dashes, in NFC. */
+            slug?: string;
+            /** @description What people see. No part of any name. */
+            displayName?: string;
+            /** @description What it is good for, for people and models. */
+            description?: string;
+            /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+            isEnabled?: boolean;
+            /** @description A UUIDv7 in lower case. */
+            readonly id?: string;
+            /** @description Only isEnabled can be changed. */
+            readonly isBuiltIn?: boolean;
+            /** Format: date-time */
+            readonly createdAt?: string;
+            /**
+             * Format: date-time
+             * @description The last change of its content; enabling it is not a change.
+             */
+            readonly modifiedAt?: string;
+            /** Format: date-time */
+            readonly softDeletedAt?: string | null;
+            /** @description Only of a read-only bundle. */
+            readonly source?: components["schemas"]["BundleSource"];
+        };
+        VersionList: {
+            versions: {
+                /** @description Letters, digits, dashes, dots, in NFC. */
+                version: string;
+                /** @description What people see. No part of any name. */
+                displayName: string;
+                /** @description What is disabled can't be called; a disabled bundle can't be changed. */
+                isEnabled: boolean;
+                /** @description Whether its name in code stands for this version. */
+                isDefault: boolean;
+                /** Format: date-time */
+                readonly createdAt: string;
+                /**
+                 * Format: date-time
+                 * @description The last change of its content; enabling it is not a change.
+                 */
+                readonly modifiedAt: string;
+                readonly callCount: number;
+                /** Format: date-time */
+                readonly lastCalledAt: string | null;
+                /** @description Its name in code and for `/call`; null where another bundle has that. */
+                readonly name: string | null;
+                /**
+                 * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
+                 * @enum {unknown}
+                 */
+                readonly health: "ok" | "off" | "down" | "changed";
+            }[];
         };
         Switch: {
             isEnabled: boolean;
         };
         Call: {
-            /** @description What the tool's argSchema asks for. */
+            /** @description As the tool's argSchema says. */
             args?: Record<string, never>;
         };
-        /** @description What the tool's argSchema asks for. */
+        /** @description As the tool's argSchema says. */
         Arguments: Record<string, never>;
         /** @description The tool ran, and this is its value. */
         Value: {
             /** @constant */
             ok: true;
-            /** @description Any JSON. */
             value: unknown;
         };
         /** @description The tool ran, and failed. */
@@ -2853,129 +2981,46 @@ export interface components {
             /** @description pageToken of the next page; null on the last one. */
             nextPageToken: string | null;
         };
-        /** @description All of it, unless `fields` says which keys. */
-        ListedTool: {
-            /** @enum {unknown} */
-            type?: "go" | "http" | "python" | "script";
-            /** @description What people see. No part of any name. */
-            displayName?: string;
-            /** @description What it is good for, for people and models. */
-            description?: string;
-            /** @description Words to find it by, and to list by. */
-            tags?: string[];
-            /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
-            isEnabled?: boolean;
-            /** @description Whether its calls may run beside others that a model makes in one step. Else they run in order. */
-            parallel?: boolean;
-            /** @description JSON Schema (2020-12) of the arguments, an object. Others are refused unless it says otherwise. */
-            argSchema?: Record<string, never>;
-            /** @description JSON Schema of the value; empty: any. */
-            outputSchema?: Record<string, never>;
-            httpImpl?: components["schemas"]["HttpImpl"];
-            pythonImpl?: components["schemas"]["FunctionImpl"];
-            goImpl?: components["schemas"]["FunctionImpl"];
-            scriptImpl?: components["schemas"]["ScriptImpl"];
-            limits?: Record<string, never>;
-            /** @description They change the arguments before validation, one after the other; a failure is `invalid_args`. */
-            preProcessors?: components["schemas"]["PreProcessor"][];
-            /** @description Arguments to go by. Changing them is no change of the tool. */
-            examples?: components["schemas"]["ToolExample"][];
-            /** @description A UUIDv7 in lower case. */
-            readonly id?: string;
-            /** @description A UUIDv7 in lower case. */
-            readonly bundleID?: string;
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
+        DraftRequest: {
+            /** @description As PUT takes it. */
+            tool: Record<string, never>;
+            bundleID?: string | null;
+            slug?: string | null;
+            version?: string | null;
+        } | {
+            /** @description As PUT takes it. */
+            bundle: Record<string, never>;
+        };
+        ToolCopy: {
+            /** @description Where it is put; default: the same bundle. */
+            bundleID?: string;
+            /** @description Default: the same. */
             slug?: string;
-            /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
+            /** @description Default: the same. */
             version?: string;
-            /** @description Part of OneTool, or what `source` says: only isEnabled can change. */
-            readonly isBuiltIn?: boolean;
-            /** Format: date-time */
-            readonly createdAt?: string;
-            /**
-             * Format: date-time
-             * @description The last change of its content, also by an edit of its file; switching it on or off is none.
-             */
-            readonly modifiedAt?: string;
-            readonly schemaVersion?: string;
-            /** @description Only of what is no bundle of its own: the pack, config or MCP server that it comes from. */
-            readonly source?: components["schemas"]["BundleSource"];
-            readonly bundleSlug?: string | null;
-            readonly callCount?: number;
-            /** @description Why it can't be called though it is switched on: its function is gone. It may come back. */
-            readonly disabledReason?: string;
-            /**
-             * @description `off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
-             * @enum {unknown}
-             */
-            readonly health?: "ok" | "off" | "down" | "changed";
-            /** @description What a tool of type `python` or `go` leaves empty, and has from its function. */
-            readonly inherited?: {
-                argSchema?: Record<string, never>;
-                outputSchema?: Record<string, never>;
-                description?: string;
-            };
-            /** Format: date-time */
-            readonly lastCalledAt?: string | null;
-            /** @description Its name in code and for `/call`; null where another bundle has that. */
-            readonly name?: string | null;
-            /**
-             * @description Where it comes from; `bundle`: it is kept here, and can be changed.
-             * @enum {unknown}
-             */
-            readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
-            /** @description Only of a single tool: how code calls it. */
-            readonly signature?: string;
-            /** @description Only in the answer to PUT: it is kept, but can't be called as the config is now. */
-            readonly warnings?: string[];
+            /** @description A JSON Merge Patch (RFC 7396). */
+            changes?: Record<string, never>;
         };
-        /** @description All of it, unless `fields` says which keys. */
-        ListedBundle: {
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
+        ToolRename: {
             slug?: string;
-            /** @description What people see. No part of any name. */
-            displayName?: string;
-            /** @description What it is good for, for people and models. */
-            description?: string;
-            /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
-            isEnabled?: boolean;
-            /** @description A UUIDv7 in lower case. */
-            readonly id?: string;
-            /** @description Part of OneTool, or what `source` says: only isEnabled can change. */
-            readonly isBuiltIn?: boolean;
-            /** Format: date-time */
-            readonly createdAt?: string;
-            /**
-             * Format: date-time
-             * @description The last change of its content, also by an edit of its file; switching it on or off is none.
-             */
-            readonly modifiedAt?: string;
-            /** Format: date-time */
-            readonly softDeletedAt?: string | null;
-            /** @description Only of what is no bundle of its own: the pack, config or MCP server that it comes from. */
-            readonly source?: components["schemas"]["BundleSource"];
+            version?: string;
         };
-        /** @description What came, or would. */
         ImportReport: {
             dryRun: boolean;
             bundles: {
-                /** @description A UUIDv7 in lower case. */
                 id: string;
-                /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
                 slug: string;
                 /**
-                 * @description What it is to what is here.
+                 * @description Compared to what is here.
                  * @enum {unknown}
                  */
                 what: "new" | "same" | "changed" | "clash" | "kept";
             }[];
             tools: {
-                /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
                 slug: string;
-                /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
                 version: string;
                 /**
-                 * @description What it is to what is here.
+                 * @description Compared to what is here.
                  * @enum {unknown}
                  */
                 what: "new" | "same" | "changed" | "clash" | "kept";
@@ -2983,13 +3028,13 @@ export interface components {
             servers: {
                 name: string;
                 /**
-                 * @description What it is to what is here.
+                 * @description Compared to what is here.
                  * @enum {unknown}
                  */
                 what: "new" | "same" | "changed" | "clash" | "kept";
                 block?: Record<string, never>;
             }[];
-            /** @description What could not be taken, and why. */
+            /** @description What could not be imported, and why. */
             skipped: {
                 about: string;
                 why: string;
@@ -3002,6 +3047,7 @@ export interface components {
             /** @description Names of secrets that came with it, and are in the secrets file. */
             secretsKept: string[];
             needs: {
+                /** @description `source` is null: the secret is not set. */
                 secrets: {
                     name: string;
                     source: string | null;
@@ -3009,54 +3055,9 @@ export interface components {
                 hosts: {
                     host: string;
                     allowed: boolean | null;
-                    /** @description For allowedHosts. */
                     entry: string | null;
                 }[];
             };
-        };
-        ArchiveRequest: {
-            archive: string;
-        };
-        CurlRequest: {
-            /** @description As it is typed: `curl https://…`. */
-            command: string;
-            /** @description A slug or an id; one that is not there is made. */
-            bundle: string;
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
-            tool: string;
-            /**
-             * @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC.
-             * @default 1
-             */
-            version?: string;
-            /** @description What it does. */
-            description?: string | null;
-        };
-        ToolCopy: {
-            /** @description Where it is put; the same bundle by default. */
-            bundleID?: string;
-            /** @description The same by default. */
-            slug?: string;
-            /** @description The same by default. */
-            version?: string;
-            /** @description What is other about it (RFC 7396). */
-            changes?: Record<string, never>;
-        };
-        ToolRename: {
-            /** @description Letters, decimal digits and dashes; case matters; in Unicode's normal form NFC. */
-            slug?: string;
-            /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
-            version?: string;
-        };
-        SeenDigest: {
-            /** @description That of a dry run. */
-            digest?: string | null;
-        };
-        TrustRequest: {
-            /** @description Its absolute path. */
-            folder: string;
-            /** @description That of a dry run. */
-            digest?: string | null;
         };
         ServerChanges: {
             dryRun: boolean;
@@ -3082,45 +3083,6 @@ export interface components {
             /** @description For the real one: what has changed since is refused. */
             digest: string;
         };
-        DraftRequest: {
-            /** @description As PUT takes it. */
-            tool: Record<string, never>;
-            bundleID?: string | null;
-            slug?: string | null;
-            version?: string | null;
-        } | {
-            /** @description As PUT takes it. */
-            bundle: Record<string, never>;
-        };
-        VersionList: {
-            versions: {
-                /** @description A label without an order of its own: letters, decimal digits, dashes and dots, in NFC. */
-                version: string;
-                /** @description What people see. No part of any name. */
-                displayName: string;
-                /** @description Switched on. What is switched off can't be called, and a bundle that is takes no changes inside. */
-                isEnabled: boolean;
-                /** @description Whether its name in code stands for this version. */
-                isDefault: boolean;
-                /** Format: date-time */
-                readonly createdAt: string;
-                /**
-                 * Format: date-time
-                 * @description The last change of its content, also by an edit of its file; switching it on or off is none.
-                 */
-                readonly modifiedAt: string;
-                readonly callCount: number;
-                /** Format: date-time */
-                readonly lastCalledAt: string | null;
-                /** @description Its name in code and for `/call`; null where another bundle has that. */
-                readonly name: string | null;
-                /**
-                 * @description `off`: it or its bundle is switched off, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
-                 * @enum {unknown}
-                 */
-                readonly health: "ok" | "off" | "down" | "changed";
-            }[];
-        };
     };
     responses: never;
     parameters: never;
@@ -3135,11 +3097,11 @@ export interface operations {
             query?: {
                 /** @description Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`. */
                 bundleIDs?: string[];
-                /** @description Also what is switched off. */
+                /** @description Also what is disabled. */
                 includeDisabled?: true | false | 1 | 0;
-                /** @description How many at the most. */
+                /** @description How many at most. */
                 pageSize?: number;
-                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
+                /** @description `nextPageToken` of the previous page with the same query. */
                 pageToken?: string;
                 /**
                  * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
@@ -3151,7 +3113,7 @@ export interface operations {
                 fields?: ("slug" | "displayName" | "description" | "isEnabled" | "id" | "isBuiltIn" | "createdAt" | "modifiedAt" | "softDeletedAt" | "source")[];
             };
             header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -3159,10 +3121,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -3170,16 +3132,16 @@ export interface operations {
                     "application/json": components["schemas"]["BundlePage"];
                 };
             };
-            /** @description The page has this ETag still. */
+            /** @description Not Modified */
             304: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3188,7 +3150,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -3198,7 +3160,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3207,7 +3169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -3217,7 +3179,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -3226,7 +3188,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -3235,7 +3197,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3244,7 +3206,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -3253,7 +3215,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3270,7 +3232,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3281,10 +3243,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The bundle. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -3292,16 +3254,16 @@ export interface operations {
                     "application/json": components["schemas"]["Bundle"];
                 };
             };
-            /** @description It has this ETag still. */
+            /** @description Not Modified */
             304: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3310,7 +3272,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -3320,7 +3282,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3329,7 +3291,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3338,7 +3300,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -3348,7 +3310,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -3357,7 +3319,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -3366,7 +3328,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3375,7 +3337,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -3384,7 +3346,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3401,9 +3363,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
                 "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3426,10 +3388,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Replaced. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -3437,10 +3399,10 @@ export interface operations {
                     "application/json": components["schemas"]["Bundle"];
                 };
             };
-            /** @description Created. */
+            /** @description Created */
             201: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     /** @description Where it is. */
                     Location?: string;
@@ -3450,7 +3412,7 @@ export interface operations {
                     "application/json": components["schemas"]["Bundle"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3459,7 +3421,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -3469,7 +3431,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3478,7 +3440,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -3488,7 +3450,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3506,7 +3468,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -3515,7 +3477,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -3524,7 +3486,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3533,7 +3495,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -3542,7 +3504,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3559,9 +3521,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
                 "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3572,14 +3534,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Deleted. */
+            /** @description No Content */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3588,7 +3550,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -3598,7 +3560,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3607,7 +3569,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3616,7 +3578,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -3626,7 +3588,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3644,7 +3606,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -3653,7 +3615,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -3662,7 +3624,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3671,7 +3633,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -3680,7 +3642,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3697,9 +3659,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
                 "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3719,10 +3681,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The bundle. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -3730,7 +3692,7 @@ export interface operations {
                     "application/json": components["schemas"]["Bundle"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3739,7 +3701,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -3749,7 +3711,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3758,7 +3720,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3767,7 +3729,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -3777,7 +3739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3795,7 +3757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -3804,7 +3766,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -3813,7 +3775,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3822,7 +3784,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -3831,7 +3793,284 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTools: {
+        parameters: {
+            query?: {
+                /** @description Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`. */
+                tags?: string[];
+                /** @description Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`. */
+                bundleIDs?: string[];
+                /** @description Also what is disabled. */
+                includeDisabled?: true | false | 1 | 0;
+                /** @description How many at most. More than 1000 means 1000. */
+                recommendedPageSize?: number;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
+                /**
+                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
+                 * @example [
+                 *       "id",
+                 *       "slug"
+                 *     ]
+                 */
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
+            };
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolPage"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    searchTools: {
+        parameters: {
+            query?: {
+                /**
+                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
+                 * @example forecast
+                 */
+                q?: string;
+                /** @description Also what is disabled. */
+                includeDisabled?: true | false | 1 | 0;
+                /** @description How many at most. */
+                pageSize?: number;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
+                /**
+                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
+                 * @example [
+                 *       "id",
+                 *       "slug"
+                 *     ]
+                 */
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
+            };
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolPage"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3848,7 +4087,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -3863,10 +4102,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The tool. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -3874,16 +4113,16 @@ export interface operations {
                     "application/json": components["schemas"]["Tool"];
                 };
             };
-            /** @description It has this ETag still. */
+            /** @description Not Modified */
             304: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3892,7 +4131,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -3902,7 +4141,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3911,7 +4150,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3920,7 +4159,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -3930,7 +4169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -3939,7 +4178,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -3948,7 +4187,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3957,7 +4196,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -3966,7 +4205,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -3983,9 +4222,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
                 "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4044,10 +4283,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Created. */
+            /** @description Created */
             201: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     /** @description Where it is. */
                     Location?: string;
@@ -4057,7 +4296,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tool"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4066,7 +4305,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -4076,7 +4315,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4085,7 +4324,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4094,7 +4333,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -4104,7 +4343,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4122,7 +4361,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -4131,7 +4370,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -4140,7 +4379,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4149,7 +4388,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -4158,7 +4397,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4175,9 +4414,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
                 "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4192,14 +4431,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Deleted. */
+            /** @description No Content */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4208,7 +4447,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -4218,7 +4457,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4227,7 +4466,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4236,7 +4475,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -4246,7 +4485,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4264,7 +4503,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -4273,7 +4512,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -4282,7 +4521,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4291,7 +4530,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -4300,7 +4539,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4317,9 +4556,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
                 "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -4343,10 +4582,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The tool. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -4354,7 +4593,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tool"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4363,7 +4602,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -4373,7 +4612,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4382,7 +4621,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4391,7 +4630,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -4401,7 +4640,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4419,7 +4658,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -4428,7 +4667,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -4437,7 +4676,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4446,7 +4685,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -4455,7 +4694,126 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4495,10 +4853,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It ran. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description Of a tool with a limit: calls a minute. */
+                    /** @description Of a tool with a limit: calls per minute. */
                     "RateLimit-Limit"?: number;
                     /** @description How many of them are left. */
                     "RateLimit-Remaining"?: number;
@@ -4515,7 +4873,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4524,7 +4882,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -4534,7 +4892,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4543,7 +4901,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4552,7 +4910,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -4562,7 +4920,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -4571,7 +4929,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -4580,7 +4938,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4589,12 +4947,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Called more often than its limit allows. */
+            /** @description Called more often than the limit allows. */
             429: {
                 headers: {
                     /** @description Seconds. */
                     "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls a minute. */
+                    /** @description Of a tool with a limit: calls per minute. */
                     "RateLimit-Limit"?: number;
                     /** @description How many of them are left. */
                     "RateLimit-Remaining"?: number;
@@ -4610,7 +4968,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -4619,7 +4977,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -4632,307 +4990,53 @@ export interface operations {
             };
         };
     };
-    listTools: {
-        parameters: {
-            query?: {
-                /** @description Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`. */
-                tags?: string[];
-                /** @description Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`. */
-                bundleIDs?: string[];
-                /** @description Also what is switched off. */
-                includeDisabled?: true | false | 1 | 0;
-                /** @description How many at the most. More than 1000 means 1000. */
-                recommendedPageSize?: number;
-                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
-                pageToken?: string;
-                /**
-                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
-                 * @example [
-                 *       "id",
-                 *       "slug"
-                 *     ]
-                 */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
-            };
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page. */
-            200: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ToolPage"];
-                };
-            };
-            /** @description The page has this ETag still. */
-            304: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    searchTools: {
-        parameters: {
-            query?: {
-                /**
-                 * @description What is searched for: the beginning of names, whole words, or nearly these, in this order. Nothing finds everything, the newest first.
-                 * @example forecast
-                 */
-                q?: string;
-                /** @description Also what is switched off. */
-                includeDisabled?: true | false | 1 | 0;
-                /** @description How many at the most. */
-                pageSize?: number;
-                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
-                pageToken?: string;
-                /**
-                 * @description Only these keys of each row: `fields=slug,version`. A key that a row does without is left out.
-                 * @example [
-                 *       "id",
-                 *       "slug"
-                 *     ]
-                 */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
-            };
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page, the best first. */
-            200: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ToolPage"];
-                };
-            };
-            /** @description The page has this ETag still. */
-            304: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listVersions: {
+    copyTool: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
+                "If-Match"?: string;
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
                 bundleID: string;
                 /** @example forecast */
                 toolSlug: string;
+                /** @example 1.0 */
+                version: string;
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "version": "2.0",
+                 *       "changes": {
+                 *         "description": "The forecast for a city, for a week."
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ToolCopy"];
+            };
+        };
         responses: {
-            /** @description The versions, the newest first. */
-            200: {
+            /** @description Created */
+            201: {
                 headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    /** @description Where it is. */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["VersionList"];
+                    "application/json": components["schemas"]["Tool"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4941,7 +5045,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -4951,7 +5055,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4960,7 +5064,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4969,7 +5073,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -4979,7 +5083,25 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It is not what If-Match or If-None-Match says. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -4988,7 +5110,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -4997,7 +5119,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5006,7 +5128,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -5015,7 +5137,461 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    renameTool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
+                "If-Match"?: string;
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "slug": "weather-forecast"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ToolRename"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    /** @description Where it is now. */
+                    "Content-Location"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tool"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It is not what If-Match or If-None-Match says. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getExamples: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShownExamples"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    putExamples: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it still has this ETag; `*`: only if it exists. */
+                "If-Match"?: string;
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "examples": [
+                 *         {
+                 *           "name": "Oslo",
+                 *           "args": {
+                 *             "city": "Oslo"
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExampleList"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShownExamples"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It is not what If-Match or If-None-Match says. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5051,7 +5627,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is wrong with it, if anything is. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5060,7 +5636,7 @@ export interface operations {
                     "application/json": components["schemas"]["DraftReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5069,7 +5645,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -5079,7 +5655,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5088,7 +5664,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -5098,7 +5674,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -5107,7 +5683,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -5116,7 +5692,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5125,7 +5701,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -5134,7 +5710,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5174,7 +5750,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is wrong with them, if anything is. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5183,7 +5759,7 @@ export interface operations {
                     "application/json": components["schemas"]["DraftReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5192,7 +5768,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -5202,7 +5778,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5211,7 +5787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5220,7 +5796,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -5230,7 +5806,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -5239,7 +5815,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -5248,7 +5824,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5257,7 +5833,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -5266,127 +5842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    previewDraft: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "tool": {
-                 *         "type": "script",
-                 *         "scriptImpl": {
-                 *           "code": "1 + 1"
-                 *         }
-                 *       },
-                 *       "args": {}
-                 *     }
-                 */
-                "application/json": components["schemas"]["PreviewDraft"];
-            };
-        };
-        responses: {
-            /** @description What would be sent, or what is wrong. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PreviewReport"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5426,7 +5882,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What would be sent, or what is wrong. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5435,7 +5891,7 @@ export interface operations {
                     "application/json": components["schemas"]["PreviewReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5444,7 +5900,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -5454,7 +5910,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5463,7 +5919,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5472,7 +5928,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -5482,7 +5938,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -5491,7 +5947,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -5500,7 +5956,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5509,7 +5965,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -5518,7 +5974,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -5531,631 +5987,40 @@ export interface operations {
             };
         };
     };
-    getExamples: {
+    previewDraft: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description They. */
-            200: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ShownExamples"];
-                };
-            };
-            /** @description The tool has this ETag still. */
-            304: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    putExamples: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
-                "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "examples": [
-                 *         {
-                 *           "name": "Oslo",
-                 *           "args": {
-                 *             "city": "Oslo"
-                 *           }
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["ExampleList"];
-            };
-        };
-        responses: {
-            /** @description They, as they are now. */
-            200: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ShownExamples"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is not what If-Match or If-None-Match says. */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getUsage: {
-        parameters: {
-            query?: {
-                /** @description How many days, until now. */
-                days?: number;
-            };
             header?: never;
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Its usage. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ToolUsage"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    copyTool: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
-                "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
                 /**
                  * @example {
-                 *       "version": "2.0",
-                 *       "changes": {
-                 *         "description": "The forecast for a city, for a week."
-                 *       }
+                 *       "tool": {
+                 *         "type": "script",
+                 *         "scriptImpl": {
+                 *           "code": "1 + 1"
+                 *         }
+                 *       },
+                 *       "args": {}
                  *     }
                  */
-                "application/json": components["schemas"]["ToolCopy"];
+                "application/json": components["schemas"]["PreviewDraft"];
             };
         };
         responses: {
-            /** @description Created. */
-            201: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    /** @description Where it is. */
-                    Location?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Tool"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is not what If-Match or If-None-Match says. */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    renameTool: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Only if it still has this ETag; `*`: only if it is there. */
-                "If-Match"?: string;
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-                /** @example forecast */
-                toolSlug: string;
-                /** @example 1.0 */
-                version: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "slug": "weather-forecast"
-                 *     }
-                 */
-                "application/json": components["schemas"]["ToolRename"];
-            };
-        };
-        responses: {
-            /** @description The tool. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    /** @description Where it is now. */
-                    "Content-Location"?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Tool"];
+                    "application/json": components["schemas"]["PreviewReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6164,7 +6029,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -6174,7 +6039,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6183,16 +6048,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -6202,25 +6058,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is not what If-Match or If-None-Match says. */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -6229,7 +6067,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -6238,7 +6076,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6247,7 +6085,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -6256,138 +6094,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    exportBundle: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
-                "If-None-Match"?: string;
-            };
-            path: {
-                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
-                bundleID: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The archive. */
-            200: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/zip": string;
-                };
-            };
-            /** @description It has this ETag still. */
-            304: {
-                headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6403,9 +6110,9 @@ export interface operations {
     importZip: {
         parameters: {
             query?: {
-                /** @description The slug of the bundle, in place of its own. */
+                /** @description The slug of the bundle, instead of its own. */
                 as?: string;
-                /** @description Say what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -6414,17 +6121,17 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/zip": string;
                 /**
                  * @example {
                  *       "archive": "UEsDBA=="
                  *     }
                  */
                 "application/json": components["schemas"]["ArchiveRequest"];
+                "application/zip": string;
             };
         };
         responses: {
-            /** @description What came. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6433,7 +6140,7 @@ export interface operations {
                     "application/json": components["schemas"]["ImportReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6442,7 +6149,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -6452,7 +6159,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6461,7 +6168,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -6471,7 +6178,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6480,7 +6187,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -6489,7 +6196,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -6498,7 +6205,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6507,7 +6214,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -6516,135 +6223,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    importCurl: {
-        parameters: {
-            query?: {
-                /** @description Say what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "command": "curl https://api.example.com/v1/forecast?city=Oslo",
-                 *       "bundle": "weather",
-                 *       "tool": "forecast"
-                 *     }
-                 */
-                "application/json": components["schemas"]["CurlRequest"];
-            };
-        };
-        responses: {
-            /** @description What came. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ImportReport"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6660,15 +6239,15 @@ export interface operations {
     importOpenapi: {
         parameters: {
             query?: {
-                /** @description The slug of the bundle, in place of its own. */
+                /** @description The slug of the bundle, instead of its own. */
                 as?: string;
-                /** @description Where the API is, if the document does not say it. */
+                /** @description Where the API is, if the document doesn't say. */
                 baseUrl?: string;
                 /** @description Send a bearer token, if the document says nothing about that. */
                 token?: true | false | 1 | 0;
-                /** @description Where the document is, on a host of allowedHosts; then the body is `{}`. */
+                /** @description Where the document is, on an allowed host; then the body is `{}`. */
                 url?: string;
-                /** @description Only operations whose path (`/users/*`) or tool name (`list-*`) matches: `only=…&only=…`. */
+                /** @description Only operations whose path (`/users/*`) or tool name (`list-*`) matches. */
                 only?: string[];
                 /** @description Only operations with one of these tags. */
                 tag?: string[];
@@ -6679,7 +6258,7 @@ export interface operations {
                  *     ]
                  */
                 operation?: string[];
-                /** @description Say what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -6719,7 +6298,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What came. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6728,7 +6307,7 @@ export interface operations {
                     "application/json": components["schemas"]["ImportReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6737,7 +6316,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -6747,7 +6326,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6756,7 +6335,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -6766,7 +6345,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6775,7 +6354,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -6784,7 +6363,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -6793,7 +6372,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6802,7 +6381,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -6811,7 +6390,1287 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importCurl: {
+        parameters: {
+            query?: {
+                /** @description Change nothing; the response is what the real one would be. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "command": "curl https://api.example.com/v1/forecast?city=Oslo",
+                 *       "bundle": "weather",
+                 *       "tool": "forecast"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CurlRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    exportBundle: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    /** @description Its state, for If-Match and If-None-Match. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listServers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerEntry"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readServerLog: {
+        parameters: {
+            query?: {
+                /** @description `next` of the previous page. */
+                after?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerLogPage"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reconnectServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["NoOptions"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerEntry"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    enableServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["NoOptions"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerEntry"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    disableServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["NoOptions"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerEntry"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    loginToServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["NoOptions"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LoginPage"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approveServer: {
+        parameters: {
+            query?: {
+                /** @description Change nothing; the response is what the real one would be. */
+                dryRun?: true | false | 1 | 0;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The name of an MCP server in the config.
+                 * @example docs
+                 */
+                server: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["SeenDigest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServerChanges"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6829,7 +7688,7 @@ export interface operations {
             query?: {
                 /** @description Replace servers of the same name instead of keeping them. */
                 replace?: true | false | 1 | 0;
-                /** @description Say what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -6851,7 +7710,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What came. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6860,7 +7719,7 @@ export interface operations {
                     "application/json": components["schemas"]["ImportReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6869,7 +7728,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -6879,7 +7738,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6888,7 +7747,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -6898,7 +7757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6907,7 +7766,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -6916,7 +7775,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -6925,7 +7784,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6934,7 +7793,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -6943,7 +7802,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -6956,39 +7815,25 @@ export interface operations {
             };
         };
     };
-    approveServer: {
+    getCheck: {
         parameters: {
-            query?: {
-                /** @description Say what would come, and change nothing. */
-                dryRun?: true | false | 1 | 0;
-            };
+            query?: never;
             header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
+            path?: never;
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["SeenDigest"];
-            };
-        };
+        requestBody?: never;
         responses: {
-            /** @description What had changed. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServerChanges"];
+                    "application/json": components["schemas"]["CheckReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -6997,7 +7842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -7007,7 +7852,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7016,16 +7861,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -7035,16 +7871,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -7053,7 +7880,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -7062,7 +7889,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -7071,7 +7898,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7080,7 +7907,112 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getTrust: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrustState"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7096,7 +8028,7 @@ export interface operations {
     trustFolder: {
         parameters: {
             query?: {
-                /** @description Say what would come, and change nothing. */
+                /** @description Change nothing; the response is what the real one would be. */
                 dryRun?: true | false | 1 | 0;
             };
             header?: never;
@@ -7114,7 +8046,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it reaches. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7123,7 +8055,7 @@ export interface operations {
                     "application/json": components["schemas"]["TrustReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7132,7 +8064,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -7142,7 +8074,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7151,7 +8083,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -7161,7 +8093,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7170,7 +8102,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -7179,7 +8111,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -7188,7 +8120,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -7197,7 +8129,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7206,7 +8138,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7240,7 +8172,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It ran, and ended or failed. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7250,7 +8182,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7259,7 +8191,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -7269,7 +8201,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7278,7 +8210,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -7288,7 +8220,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -7297,7 +8229,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -7306,7 +8238,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -7315,7 +8247,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7324,7 +8256,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7358,7 +8290,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is wrong with it, if anything is. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7367,7 +8299,7 @@ export interface operations {
                     "application/json": components["schemas"]["CodeReport"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7376,7 +8308,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -7386,7 +8318,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7395,7 +8327,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -7405,7 +8337,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -7414,7 +8346,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -7423,7 +8355,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -7432,7 +8364,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7441,7 +8373,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7458,7 +8390,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if it has another ETag; `*`: only if it is not there yet. */
+                /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
                 "If-None-Match"?: string;
             };
             path?: never;
@@ -7466,10 +8398,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All names. */
+            /** @description OK */
             200: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -7477,16 +8409,16 @@ export interface operations {
                     "application/json": components["schemas"]["CodeNames"];
                 };
             };
-            /** @description They have this ETag still. */
+            /** @description Not Modified */
             304: {
                 headers: {
-                    /** @description The state of it, for If-Match and If-None-Match. */
+                    /** @description Its state, for If-Match and If-None-Match. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7495,7 +8427,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -7505,7 +8437,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7514,7 +8446,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -7524,7 +8456,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -7533,7 +8465,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -7542,7 +8474,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -7551,7 +8483,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7560,7 +8492,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -7573,259 +8505,35 @@ export interface operations {
             };
         };
     };
-    listServers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description How each is doing. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerList"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getServer: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description How it is doing. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerEntry"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readServerLog: {
+    getUsage: {
         parameters: {
             query?: {
-                /** @description `next` of the page before. */
-                after?: string;
+                /** @description How many days, until now. */
+                days?: number;
             };
             header?: never;
             path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+                /** @example 1.0 */
+                version: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description At most the last 1,000 lines. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServerLogPage"];
+                    "application/json": components["schemas"]["ToolUsage"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -7834,7 +8542,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -7844,7 +8552,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -7853,7 +8561,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -7862,7 +8570,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -7872,7 +8580,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -7881,7 +8589,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -7890,7 +8598,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -7899,7 +8607,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7908,1108 +8616,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    reconnectServer: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["NoOptions"];
-            };
-        };
-        responses: {
-            /** @description How it is doing now. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerEntry"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    enableServer: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["NoOptions"];
-            };
-        };
-        responses: {
-            /** @description How it is doing now. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerEntry"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    disableServer: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["NoOptions"];
-            };
-        };
-        responses: {
-            /** @description How it is doing now. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ServerEntry"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    loginToServer: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The name of an MCP server in the config.
-                 * @example docs
-                 */
-                server: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["NoOptions"];
-            };
-        };
-        responses: {
-            /** @description Where a person logs in. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["LoginPage"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description It is there already, or something is in the way. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listResults: {
-        parameters: {
-            query?: {
-                /**
-                 * @description What is searched for: the beginning of names, whole words, or nearly these, in this order. Nothing finds everything, the newest first.
-                 * @example forecast
-                 */
-                q?: string;
-                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
-                pageToken?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page, the newest first. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ResultList"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    readResult: {
-        parameters: {
-            query?: {
-                /** @description The first line, counted from 1. */
-                from?: number;
-                /** @description How many lines at the most. */
-                limit?: number;
-                /** @description Where to begin in the first line, from 1. */
-                column?: number;
-                /**
-                 * @description What is searched for: the beginning of names, whole words, or nearly these, in this order. Nothing finds everything, the newest first.
-                 * @example forecast
-                 */
-                q?: string;
-            };
-            header?: never;
-            path: {
-                handle: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Some lines. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ResultLines"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    deleteResult: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                handle: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Deleted. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getCheck: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What `onetool check` says. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CheckReport"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getTrust: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The folder, and what it reaches. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrustState"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9036,7 +8643,7 @@ export interface operations {
                 source?: string;
                 /** @description Only calls of this client. */
                 client?: string;
-                /** @description Only calls of this caller: the name of a token, or `iss|sub`; empty is the command line and `http.token`. For admins; others see the calls of their own in any case. */
+                /** @description For admins: only calls of this token or `iss|sub`; empty: of `http.token`. */
                 caller?: string;
             };
             header?: never;
@@ -9045,7 +8652,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was counted. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9054,7 +8661,7 @@ export interface operations {
                     "application/json": components["schemas"]["StatsOverview"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9063,7 +8670,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9073,7 +8680,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9082,7 +8689,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9092,7 +8699,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -9101,7 +8708,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -9110,7 +8717,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -9119,7 +8726,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9128,7 +8735,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9145,12 +8752,12 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Since then. A date, or so long ago.
+                 * @description A date, or so long ago.
                  * @example 2h
                  */
                 since?: string;
                 /**
-                 * @description Until then, in the same form.
+                 * @description A date, or so long ago.
                  * @example 1h
                  */
                 until?: string;
@@ -9164,13 +8771,13 @@ export interface operations {
                  */
                 tool?: string;
                 /**
-                 * @description ok, error, the code or the reason of an error, or a status.
+                 * @description ok, error, the code or reason of an error, or a status.
                  * @example error
                  */
                 outcome?: string;
-                /** @description How many at the most. */
+                /** @description How many at most. */
                 pageSize?: number;
-                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
+                /** @description `nextPageToken` of the previous page with the same query. */
                 pageToken?: string;
             };
             header?: never;
@@ -9179,7 +8786,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of the audit log. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9188,7 +8795,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditList"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9197,7 +8804,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9207,7 +8814,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9216,7 +8823,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9226,7 +8833,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -9235,7 +8842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -9244,7 +8851,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -9253,7 +8860,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9262,7 +8869,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9275,34 +8882,33 @@ export interface operations {
             };
         };
     };
-    callTool: {
+    listResults: {
         parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
-                name: string;
+            query?: {
+                /**
+                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
+                 * @example forecast
+                 */
+                q?: string;
+                /** @description `nextPageToken` of the previous page with the same query. */
+                pageToken?: string;
             };
+            header?: never;
+            path?: never;
             cookie?: never;
         };
-        requestBody?: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["Arguments"];
-            };
-        };
+        requestBody?: never;
         responses: {
-            /** @description The value. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
-                    "text/event-stream": string;
+                    "application/json": components["schemas"]["ResultList"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9311,7 +8917,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9321,7 +8927,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9330,7 +8936,126 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readResult: {
+        parameters: {
+            query?: {
+                /** @description The first line, counted from 1. */
+                from?: number;
+                /** @description How many lines at most. */
+                limit?: number;
+                /** @description Where to begin in the first line, from 1. */
+                column?: number;
+                /**
+                 * @description What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.
+                 * @example forecast
+                 */
+                q?: string;
+            };
+            header?: never;
+            path: {
+                handle: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultLines"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9339,7 +9064,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9349,7 +9074,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -9358,7 +9083,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -9367,7 +9092,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -9376,37 +9101,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The tool ran, and failed: `code` and `reason` say why. */
-            424: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Called more often than its limit allows. */
-            429: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls a minute. */
-                    "RateLimit-Limit"?: number;
-                    /** @description How many of them are left. */
-                    "RateLimit-Remaining"?: number;
-                    /** @description Seconds until there are more. */
-                    "RateLimit-Reset"?: number;
-                    /** @description The limit: `"minute";q=60;w=60`. */
-                    "RateLimit-Policy"?: string;
-                    /** @description What is left of it: `"minute";r=12;t=34`. */
-                    RateLimit?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9415,7 +9110,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9428,25 +9123,25 @@ export interface operations {
             };
         };
     };
-    readEvents: {
+    deleteResult: {
         parameters: {
             query?: never;
             header?: never;
-            path?: never;
+            path: {
+                handle: string;
+            };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description A stream that ends when the server does. */
-            200: {
+            /** @description No Content */
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "text/event-stream": string;
-                };
+                content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9455,7 +9150,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9465,7 +9160,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9474,7 +9169,16 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9484,16 +9188,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This is a stream of events, and `Accept` does not name that. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -9502,7 +9197,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -9511,7 +9206,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -9520,7 +9215,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9529,112 +9224,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    getStatus: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The status. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["StatusReport"];
-                };
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9668,7 +9258,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It answered. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9678,7 +9268,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9687,7 +9277,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9697,7 +9287,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9706,7 +9296,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such session. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9715,7 +9305,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9725,7 +9315,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Somebody else's question is being answered in this session, or it is there already. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9734,7 +9324,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description The body is larger than this server takes, or the question than the model. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -9743,7 +9333,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -9752,7 +9342,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -9761,7 +9351,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The model, or its provider, would not answer this. */
+            /** @description The model, or its provider, refused this. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9770,12 +9360,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description The provider says: too often. */
+            /** @description Called more often than the limit allows. */
             429: {
                 headers: {
                     /** @description Seconds. */
                     "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls a minute. */
+                    /** @description Of a tool with a limit: calls per minute. */
                     "RateLimit-Limit"?: number;
                     /** @description How many of them are left. */
                     "RateLimit-Remaining"?: number;
@@ -9791,7 +9381,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9800,7 +9390,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The provider refused, can't be reached, or gave an answer that can't be read. */
+            /** @description The provider of the model refused, can't be reached, or gave an invalid answer. */
             502: {
                 headers: {
                     [name: string]: unknown;
@@ -9809,7 +9399,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description No model or no key is configured, its provider has too much to do, or this server has. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9820,7 +9410,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["AskProblem"];
                 };
             };
-            /** @description The provider took too long. */
+            /** @description The provider of the model took too long. */
             504: {
                 headers: {
                     [name: string]: unknown;
@@ -9840,7 +9430,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The providers, and the models of each that are known. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9849,7 +9439,7 @@ export interface operations {
                     "application/json": components["schemas"]["ModelOverview"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9858,7 +9448,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9868,7 +9458,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9877,7 +9467,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9887,7 +9477,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -9896,7 +9486,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -9905,7 +9495,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -9914,7 +9504,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9923,7 +9513,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -9939,9 +9529,9 @@ export interface operations {
     listSessions: {
         parameters: {
             query?: {
-                /** @description How many at the most. */
+                /** @description How many at most. */
                 pageSize?: number;
-                /** @description nextPageToken of the page before. Good for the same query alone; the page's size may change. */
+                /** @description `nextPageToken` of the previous page with the same query. */
                 pageToken?: string;
             };
             header?: never;
@@ -9950,7 +9540,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page, the newest first. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9959,7 +9549,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionPage"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -9968,7 +9558,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -9978,7 +9568,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9987,7 +9577,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -9997,7 +9587,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10006,7 +9596,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10015,7 +9605,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10024,7 +9614,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10033,7 +9623,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10052,7 +9642,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
@@ -10061,7 +9651,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It, with long results cut. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10070,7 +9660,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionDocument"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10079,7 +9669,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -10089,7 +9679,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10098,7 +9688,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10107,7 +9697,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -10117,7 +9707,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10126,7 +9716,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10135,7 +9725,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10144,7 +9734,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10153,7 +9743,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10172,7 +9762,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
@@ -10181,14 +9771,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Deleted. */
+            /** @description No Content */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10197,7 +9787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -10207,7 +9797,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10216,7 +9806,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10225,7 +9815,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -10235,7 +9825,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10244,7 +9834,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10253,7 +9843,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10262,7 +9852,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10271,7 +9861,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10280,7 +9870,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10299,7 +9889,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
@@ -10317,7 +9907,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It, as a list shows it. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10326,7 +9916,7 @@ export interface operations {
                     "application/json": components["schemas"]["SessionSummary"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10335,7 +9925,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -10345,7 +9935,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10354,7 +9944,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10363,7 +9953,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -10373,7 +9963,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10382,7 +9972,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10391,7 +9981,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10400,7 +9990,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10409,7 +9999,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10418,7 +10008,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10440,7 +10030,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
@@ -10449,17 +10039,17 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of it. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/markdown": string;
                     "application/json": components["schemas"]["SessionDocument"];
+                    "text/markdown": string;
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10468,7 +10058,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -10478,7 +10068,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10487,7 +10077,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10496,7 +10086,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -10506,7 +10096,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10515,7 +10105,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10524,7 +10114,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10533,7 +10123,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10542,7 +10132,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10561,7 +10151,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description Its id; `last` is the one used last.
+                 * @description Its id, or `last`.
                  * @example last
                  */
                 session: string;
@@ -10580,7 +10170,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It ran. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10589,7 +10179,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserCallResult"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10598,7 +10188,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -10608,7 +10198,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10617,7 +10207,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10626,7 +10216,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -10636,7 +10226,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -10645,7 +10235,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10654,7 +10244,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10663,7 +10253,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10672,12 +10262,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Called more often than its limit allows. */
+            /** @description Called more often than the limit allows. */
             429: {
                 headers: {
                     /** @description Seconds. */
                     "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls a minute. */
+                    /** @description Of a tool with a limit: calls per minute. */
                     "RateLimit-Limit"?: number;
                     /** @description How many of them are left. */
                     "RateLimit-Remaining"?: number;
@@ -10693,7 +10283,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10702,7 +10292,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10734,7 +10324,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It ran. */
+            /** @description OK */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10743,7 +10333,7 @@ export interface operations {
                     "application/json": components["schemas"]["UserCallResult"];
                 };
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -10752,7 +10342,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -10762,7 +10352,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -10771,7 +10361,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10780,7 +10370,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -10790,7 +10380,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -10799,7 +10389,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -10808,7 +10398,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -10817,12 +10407,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Called more often than its limit allows. */
+            /** @description Called more often than the limit allows. */
             429: {
                 headers: {
                     /** @description Seconds. */
                     "Retry-After"?: number;
-                    /** @description Of a tool with a limit: calls a minute. */
+                    /** @description Of a tool with a limit: calls per minute. */
                     "RateLimit-Limit"?: number;
                     /** @description How many of them are left. */
                     "RateLimit-Remaining"?: number;
@@ -10838,7 +10428,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10847,125 +10437,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
-            503: {
-                headers: {
-                    /** @description Seconds. */
-                    "Retry-After"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    cancelQuestion: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description As the events `started` and `approval` of its stream tell it.
-                 * @example 0123456789abcdef0123456789abcdef
-                 */
-                question: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description It ends: nothing more is approved, and its stream tells `error` (interrupted). */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This server needs its token. */
-            401: {
-                headers: {
-                    "WWW-Authenticate"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description There is no such thing. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description This address takes other methods. */
-            405: {
-                headers: {
-                    Allow?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The body is larger than this server takes. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The Host is no name of this server. */
-            421: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description A bug of ours. */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */
@@ -10984,12 +10456,12 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description As the events `started` and `approval` of its stream tell it.
+                 * @description From the events of its stream.
                  * @example 0123456789abcdef0123456789abcdef
                  */
                 question: string;
                 /**
-                 * @description As the event `approval` tells it.
+                 * @description From the event `approval`.
                  * @example call_1
                  */
                 call: string;
@@ -11007,14 +10479,14 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is decided. */
+            /** @description No Content */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Something that was sent can't be used; `in` and `pointer` say where. */
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -11023,7 +10495,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This server needs its token. */
+            /** @description This server needs a token. */
             401: {
                 headers: {
                     "WWW-Authenticate"?: string;
@@ -11033,7 +10505,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Not allowed: built-in, switched off, not to be changed here, or a page of another origin asks. */
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -11042,7 +10514,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing. */
+            /** @description It doesn't exist. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11051,7 +10523,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This address takes other methods. */
+            /** @description This path takes other methods. */
             405: {
                 headers: {
                     Allow?: string;
@@ -11061,7 +10533,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It is there already, or something is in the way. */
+            /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -11070,7 +10542,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The body is larger than this server takes. */
+            /** @description The body is larger than this server takes, or the question than the model takes. */
             413: {
                 headers: {
                     [name: string]: unknown;
@@ -11079,7 +10551,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A POST, and whatever has a body, must say `Content-Type: application/json`, or what this takes. */
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
             415: {
                 headers: {
                     [name: string]: unknown;
@@ -11088,7 +10560,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The Host is no name of this server. */
+            /** @description The Host is not a name of this server. */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -11097,7 +10569,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A bug of ours. */
+            /** @description A bug in OneTool. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -11106,7 +10578,497 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store can't be used now, too many bodies are being read, or the server is stopping. Nothing has changed; but with the code `change_unknown` or `stopping` it may have. */
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelQuestion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description From the events of its stream.
+                 * @example 0123456789abcdef0123456789abcdef
+                 */
+                question: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    callTool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["Arguments"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The tool ran and failed: `code` and `reason` say why. */
+            424: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Called more often than the limit allows. */
+            429: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    /** @description Of a tool with a limit: calls per minute. */
+                    "RateLimit-Limit"?: number;
+                    /** @description How many of them are left. */
+                    "RateLimit-Remaining"?: number;
+                    /** @description Seconds until there are more. */
+                    "RateLimit-Reset"?: number;
+                    /** @description The limit: `"minute";q=60;w=60`. */
+                    "RateLimit-Policy"?: string;
+                    /** @description What is left of it: `"minute";r=12;t=34`. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readEvents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This is a stream of events, and `Accept` doesn't name that. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatusReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
             503: {
                 headers: {
                     /** @description Seconds. */

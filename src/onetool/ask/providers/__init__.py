@@ -1,6 +1,7 @@
 """The adapters of model providers: how each API writes prompts, replies, streams and errors.
 
-An adapter is pure: it sends nothing, so tests need only texts.
+Each module is a provider, by its name; modules with an underscore in front are what these share. An adapter is pure: it
+sends nothing, so tests need only texts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Delta, ModelPrompt, ModelReply
-
-NAMES = ("openai", "ollama", "gemini", "anthropic")
+from onetool.core.model_providers import PROVIDERS
 
 
 class ProviderRequest(NamedTuple):
@@ -47,7 +47,7 @@ class Adapter(Protocol):
     name: str
     base_url: str  # where it is, unless the config says otherwise; without a slash at the end
     model: str | None  # the one that is used where nobody names one
-    key: str  # what its API key is called among the secrets
+    rank: int | None  # its turn among the stored keys where nobody names a provider; None: it needs no key
     stream: Literal["events", "lines"]  # Server-Sent Events, or a JSON object in each line
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
@@ -78,3 +78,9 @@ class Adapter(Protocol):
 def adapter(name: str) -> Adapter:
     """The adapter of that name; its module is loaded when it is first wanted."""
     return import_module(f"onetool.ask.providers.{name}").ADAPTER
+
+
+def ranked_providers() -> list[str]:
+    """Return the providers that need a key, in the order in which their keys are looked for."""
+    ranks = {name: rank for name in PROVIDERS if (rank := adapter(name).rank) is not None}
+    return sorted(ranks, key=ranks.__getitem__)

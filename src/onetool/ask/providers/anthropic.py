@@ -29,7 +29,7 @@ from onetool.ask.messages import (
     User,
 )
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.reading import (
+from onetool.ask.providers._reading import (
     LEFT_OUT_TEXT,
     a_count,
     a_name,
@@ -400,7 +400,7 @@ class Anthropic:
     name = NAME
     base_url = "https://api.anthropic.com"
     model = "claude-sonnet-5-5"
-    key = "ANTHROPIC_API_KEY"
+    rank = 2
     stream: Literal["events", "lines"] = "events"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

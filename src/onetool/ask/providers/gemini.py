@@ -26,7 +26,7 @@ from onetool.ask.messages import (
     Usage,
 )
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.reading import (
+from onetool.ask.providers._reading import (
     LEFT_OUT_TEXT,
     NO_TOOLS_HINTS,
     Piece,
@@ -297,7 +297,7 @@ class Gemini:
     name = NAME
     base_url = "https://generativelanguage.googleapis.com"
     model = "gemini-flash-latest"
-    key = "GEMINI_API_KEY"
+    rank = 3
     stream: Literal["events", "lines"] = "events"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

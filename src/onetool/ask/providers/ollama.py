@@ -21,7 +21,7 @@ from onetool.ask.messages import (
     User,
 )
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.reading import (
+from onetool.ask.providers._reading import (
     NO_TOOLS_HINTS,
     a_count,
     a_list,
@@ -60,7 +60,7 @@ class Ollama:
     name = NAME
     base_url = "http://127.0.0.1:11434"
     model = None  # whatever is there
-    key = "OLLAMA_API_KEY"
+    rank = None
     stream = "lines"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, Call, File, Message, ModelPrompt, ModelReply, Result, User
 from onetool.ask.providers import ProviderRequest, ReplyReader
-from onetool.ask.providers.openai_replies import (
+from onetool.ask.providers._openai_replies import (
     KEPT_CALL_MEMBERS,
     KEPT_MEMBERS,
     NAME,
@@ -20,7 +20,7 @@ from onetool.ask.providers.openai_replies import (
     error_from_body,
     error_from_status,
 )
-from onetool.ask.providers.reading import (
+from onetool.ask.providers._reading import (
     an_object,
     as_json,
     body_text,
@@ -48,7 +48,7 @@ class OpenAI:
     name = NAME
     base_url = "https://api.openai.com/v1"
     model = "gpt-5.4-mini"  # small, general, and it calls tools over this API, as newer ones do in part only
-    key = "OPENAI_API_KEY"
+    rank = 1
     stream = "events"
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:

@@ -1,27 +1,21 @@
 """`onetool auth …`: keep API keys and other secrets, without ever showing them."""
 
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
 
 from onetool.config import load_secrets
-from onetool.config.include import check_kept
-from onetool.core.text import did_you_mean
+from onetool.config.include import check_kept, read_files
+from onetool.config.node import Findings
+from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS, key_name
+from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import print_json, print_table, tell_running_servers, wants_json, warn_if_short
 from onetool.interfaces.cli.trust import renew_trust
 from onetool.services.secret_file import NAME, drop_secret, put_secret
 from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyring
-
-PROVIDERS = {
-    "openai": "OPENAI_API_KEY",
-    "gemini": "GEMINI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-    "ollama": "OLLAMA_API_KEY",
-}
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -32,12 +26,14 @@ def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...])
     return hosts
 
 
-@click.group(no_args_is_help=True)
-def auth() -> None:
-    """Store API keys and other secrets.
+@click.group(
+    no_args_is_help=True,
+    help=f"""Store API keys and other secrets.
 
-    A secret is named by a provider (openai, gemini, anthropic, ollama), or by its own name (BRAVE_API_KEY).
-    """
+    A secret is named by a provider ({", ".join(PROVIDERS)}), or by its own name (BRAVE_API_KEY).
+    """,
+)
+def auth() -> None: ...
 
 
 @auth.command("set")
@@ -51,9 +47,10 @@ def auth() -> None:
     callback=_hosts,
     help="Bind the secret to this host, so it is sent nowhere else. May be repeated. http://HOST allows plain http.",
 )
+@click.option("--secret", "is_own", is_flag=True, help="NAME is the secret's own name, not a provider.")
 @config_option
 @click.pass_context
-def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str, ...]) -> None:
+def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str, ...], is_own: bool) -> None:
     """Store a secret, typed or from standard input.
 
     A secret that is bound to hosts stays bound to them when it is set again. With --host, an empty input keeps the
@@ -61,7 +58,12 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     """
     if in_keyring and hosts:
         raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
-    secret, file, known = _secret_name(name), _file(ctx), _secrets(ctx)
+    secret, file, known = _secret_name(name, is_own), _file(ctx), _secrets(ctx)
+    if not (secret.isupper() or is_own or hosts or known.where(secret) or _is_in_config(ctx, secret)):
+        raise click.BadParameter(
+            f"{name!r} is not a model provider ({', '.join(PROVIDERS)}){or_rather(name.lower(), PROVIDERS) or '.'} "
+            f"To store a secret of that name: onetool auth set {name} --secret"
+        )
     value = _value(secret, known.get_stored(secret) if hosts else None)
     if not value and hosts:
         raise click.ClickException(f"{secret} is not stored yet, so there is no value to keep: type one.")
@@ -94,9 +96,9 @@ def list_secrets(ctx: click.Context, as_json: bool) -> None:
     """List secrets, their sources and the hosts that they are bound to, not values."""
     secrets = _secrets(ctx)
     rows = [
-        {"name": name, "provider": provider, "source": where, "hosts": list(secrets.hosts(name))}
-        for name, provider in _known(secrets.names())
-        if (where := secrets.where(name)) or provider
+        {"name": name, "provider": PROVIDER_KEYS.get(name), "source": where, "hosts": list(secrets.hosts(name))}
+        for name in dict.fromkeys([*PROVIDER_KEYS, *secrets.names()])
+        if (where := secrets.where(name)) or name in PROVIDER_KEYS
     ]
     if wants_json(as_json):
         print_json(rows)
@@ -121,13 +123,20 @@ def remove(ctx: click.Context, name: str) -> None:
     click.echo(f"{secret} is forgotten.", err=True)
 
 
-def _secret_name(name: str) -> str:
-    known = PROVIDERS.get(name.lower(), name)
-    if known == name and name.islower() and (near := did_you_mean(name, PROVIDERS, most=1)):
-        raise click.BadParameter(f"{name!r} is no provider; {near} Other secrets are named like BRAVE_API_KEY.")
-    if not NAME.fullmatch(known):
+def _secret_name(name: str, is_own: bool = False) -> str:
+    if name.lower() in PROVIDERS and not is_own:
+        return key_name(name)
+    if not NAME.fullmatch(name):
         raise click.BadParameter(f"{name!r} is no provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
-    return known
+    return name
+
+
+def _is_in_config(ctx: click.Context, secret: str) -> bool:
+    """Return whether the config in force, or a file that it includes, has a placeholder for this secret."""
+    if (config := find_here(ctx).config) is None:
+        return False
+    _, included = read_files(config, Findings())
+    return any(f"${{{secret}}}" in file.read_text(errors="replace") for file in (config, *included))
 
 
 def _secrets(ctx: click.Context) -> Secrets:
@@ -170,9 +179,3 @@ def _drop_from_keyring(secret: str) -> bool:
     except Exception:  # noqa: BLE001 - not there, locked, or no keyring at all
         return False
     return True
-
-
-def _known(names: list[str]) -> Iterator[tuple[str, str | None]]:
-    providers = {secret: provider for provider, secret in PROVIDERS.items()}
-    for name in dict.fromkeys([*PROVIDERS.values(), *names]):
-        yield name, providers.get(name)

@@ -136,6 +136,7 @@ def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json
     folder before. Exit code 1 if something could not be copied.
     """
     from onetool.app.audit import noted_command
+    from onetool.app.database import state_file
     from onetool.app.database_copy import copy_state, has_state, open_folder
     from onetool.database.migrations import migrate
 
@@ -148,7 +149,7 @@ def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json
         )
     if folder is not None and not has_state(source):
         raise click.ClickException(f"{folder} has neither state.db nor bundles: name a home or an export.")
-    with _reached(config) as database, open_folder(source) as place:
+    with _reached(config) as database, open_folder(source, None if folder else state_file(config)) as place:
         if config.database is not None:
             migrate(database)  # with the table of the audit log
         with noted_command(config, "db import"):

@@ -20,6 +20,16 @@ MENUS = ("run", "search", "direct")  # a test holds them against the config's ow
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class OneOf(click.Choice[str]):
+    """A choice that suggests the nearest value."""
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        from onetool.core.text import did_you_mean
+
+        rather = did_you_mean(str(value), map(str, self.choices))
+        return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
+
+
 def data_options(command: F) -> F:
     """What every command that prints data takes."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(command)
@@ -162,12 +172,6 @@ def _known_tools(ctx: click.Context) -> list[str]:
 def _beginning(incomplete: str, names: list[str]) -> list[str]:
     """Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file)."""
     return [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
-
-
-def complete_provider(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from onetool.formats import PROVIDERS
-
-    return [name for name in PROVIDERS if name.startswith(incomplete)]
 
 
 def positive(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:

@@ -206,7 +206,7 @@ def _line(token: "TokenConfig") -> str:
 
 def _place(ctx: click.Context, store: "TokenStore") -> str:
     """Where the token was stored. In a project that is not trusted, that is not the project."""
-    place = f"in {store.file}" if store.file else "in the database"
+    place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
 
@@ -355,8 +355,7 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 
     if accepts_any(config.http, store):
         return
-    way = f"; or remove {store.file}, and start the server again without tokens" if store.file else ""
-    click.echo(f"No token is left, so the server accepts no requests. Make one: onetool tokens add{way}.", err=True)
+    click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
 
 
 # What the config says

@@ -15,13 +15,14 @@ import msgspec
 
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import StrictJsonError, strict_decoder
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, signature, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, did_you_mean, or_rather
 from onetool.interfaces.cli.options import (
+    OneOf,
     allow_option,
-    complete_provider,
     complete_tool,
     data_options,
     envelope_option,
@@ -152,13 +153,7 @@ def search(ctx: click.Context, query: tuple[str, ...], limit: int, allowed: list
 
 
 @tools.command()
-@click.option(
-    "--provider",
-    required=True,
-    metavar="NAME",
-    shell_complete=complete_provider,
-    help="openai, ollama, gemini, anthropic or mcp.",
-)
+@click.option("--provider", required=True, type=OneOf((*PROVIDERS, "mcp")), help="Whose format.")
 @click.option("--merge", is_flag=True, help="gemini: all declarations in one object.")
 @allow_option
 @data_options
@@ -167,17 +162,12 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
     """Print the tools in the format of a model's API."""
     if merge and provider != "gemini":
         raise click.BadParameter(f"is for gemini; {provider} takes a list as it is.", param_hint="--merge")
-    from onetool.core.errors import UnknownProviderError
     from onetool.formats import provider_tools
 
-    try:
-        app = open_app(ctx, allowed, packs=None)
-        picked = app.catalog.registry.allowing(allowed)
-        # All tools go in and the allow-list picks: a tool's exported name must not depend on which others are allowed.
-        exported = provider_tools(app.tools(), provider, allowed=picked, merge=merge)
-    except UnknownProviderError as error:
-        raise click.BadParameter(str(error), param_hint="--provider") from None
-    print_json(exported, as_json)
+    app = open_app(ctx, allowed, packs=None)
+    picked = app.catalog.registry.allowing(allowed)
+    # All tools go in and the allow-list picks: a tool's exported name must not depend on which others are allowed.
+    print_json(provider_tools(app.tools(), provider, allowed=picked, merge=merge), as_json)
 
 
 def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickException:

@@ -4,10 +4,9 @@ A session is signed data that the client holds: whose token it was made with, a 
 expires, and a random id. So nothing is stored for a session, and with another token in the config it is not valid. When
 a reload brings another token, the sessions of the one before end, and do not come back with it.
 
-The key is random. It lies in one file of the state folder, with the ids of sessions that were ended before they
-expired. All processes of this state folder share the file, and see by its time that it has changed. Who deletes it ends
-all sessions. Where the file can't be written, the ids and another key are in the memory of this process, until it can.
-With a database all replicas share one row of it instead, which is encrypted: who has a key could make sessions.
+The key is random. It lies in one document, with the ids of sessions that were ended before they expired. All processes
+of the state folder, or all replicas, share it. Deleting the document ends all sessions. Where it can't be written, the
+ids and another key are in the memory of this process, until it can.
 """
 
 import hmac
@@ -17,17 +16,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from secrets import token_bytes, token_hex
 from threading import Lock, Thread
 
 import msgspec
 
 from onetool.config.model import OWN_TOKEN
-from onetool.core.os_files import UnsafeFileError
 from onetool.database import DatabaseError
-from onetool.database.documents import Documents, HeldDocument, Version
-from onetool.database.file_documents import FileDocuments
+from onetool.database.documents import Documents, Version
 from onetool.interfaces.signed import sign, verify
 from onetool.services.page_sessions import (
     DOCUMENT,
@@ -44,7 +40,7 @@ PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 SKEW_S = 60  # by which a clock may have been ahead
 LONGEST_SESSION = 1000  # characters; ours are shorter
-PATIENCE_S = 2.0  # to wait for another process that writes the file
+MAX_WAIT_S = 2.0  # for another process that changes the document
 _BOUND = b"login session:"
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 
@@ -56,9 +52,8 @@ class SessionNotEndedError(Exception):
 class LoginSessions:
     """The sessions of one state folder, or of all replicas. `token` is the digest of a token in all methods."""
 
-    def __init__(self, place: Path | Documents, clock: Callable[[], float] = time.time) -> None:
-        """`place`: a folder of the state, or where else documents are."""
-        self._documents = FileDocuments(place) if isinstance(place, Path) else place
+    def __init__(self, documents: Documents, clock: Callable[[], float] = time.time) -> None:
+        self._documents = documents
         self._clock = clock
         self._lock = Lock()
         self._known: tuple[Version, LoginSessionState | None] = (None, None)  # the version, and what it says
@@ -113,7 +108,7 @@ class LoginSessions:
         """What is kept now. It is read only if it has changed."""
         try:
             version = self._documents.version(DOCUMENT)
-        except OSError:
+        except DatabaseError:
             return None
         known = self._known
         if known[0] != version:
@@ -121,14 +116,14 @@ class LoginSessions:
         return known[1]
 
     def _read_anew(self, version: Version) -> tuple[Version, LoginSessionState | None]:
-        """None if there is none that counts: who else could read or write the file could make sessions."""
-        with suppress(OSError, DatabaseError):
+        """None if there is none that counts."""
+        with suppress(DatabaseError):
             version, body = self._documents.load(DOCUMENT)
             return version, read_session_state(body)
         return version, None
 
     def _change(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
-        """Change what is kept, under the lock of the file; in memory where it can't be written."""
+        """Change what is kept, under its lock; in memory where it can't be written."""
         with self._lock:
             own = self._own
             try:
@@ -137,13 +132,13 @@ class LoginSessions:
                 if own is None:
                     place, why = self._documents.describe(DOCUMENT), getattr(error, "strerror", None) or error
                     log.warning("sessions end with this process: %s can't be written (%s)", place, why)
-                self._own = change(own or _new_state())  # never with the key of the file, which others may replace
+                self._own = change(own or _new_state())  # never with the key that is kept, which others may replace
                 return self._own
             self._own = None
             return state
 
     def _with_own(self, state: LoginSessionState) -> LoginSessionState:
-        """With what was ended while the file could not be written. Sessions of the key in memory end now."""
+        """With what was ended while nothing could be written. Sessions of the key in memory end now."""
         own, now = self._own, self._clock()
         if own is not None:
             state = state.ending(own.ended, now, own.ended_until)
@@ -152,8 +147,8 @@ class LoginSessions:
         return state
 
     def _write(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
-        with self._documents.locked(DOCUMENT, PATIENCE_S) as held:
-            state = change(_kept(held) or _new_state())
+        with self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
+            state = change(read_session_state(held.load().body) or _new_state())
             held.write(msgspec.json.encode(state))
         return state
 
@@ -176,10 +171,3 @@ def _verified(key: bytes, text: str, digest_of: "Callable[[str], bytes | None]")
     if token is None or not hmac.compare_digest(session.digest, token_digest(key, token)):
         return None
     return session
-
-
-def _kept(held: HeldDocument) -> LoginSessionState | None:
-    """A file that does not count is replaced. What was encrypted with another key is not: other replicas use it."""
-    with suppress(UnsafeFileError):
-        return read_session_state(held.load().body)
-    return None

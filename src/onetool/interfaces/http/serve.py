@@ -80,7 +80,6 @@ def build_app(
         Route("/mcp", mcp, write_error=as_json_rpc),
         *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
         Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
-        Route("/docs", LazyRoute(lambda: _docs(app)), methods=READ, is_page=True),
         Route("/healthz", _health, protected=False, methods=READ),
         Route(
             READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ, takes_any_host=True
@@ -320,12 +319,6 @@ def _openapi(app: "App") -> Asgi:
     from onetool.interfaces.rest.openapi import openapi
 
     return openapi(app)
-
-
-def _docs(app: "App") -> Asgi:
-    from onetool.interfaces.rest.docs import docs
-
-    return docs(app)
 
 
 def _page(connect: Callable[[Scope], str]) -> Asgi:

@@ -4,7 +4,8 @@ Who may use it is decided in interfaces/http. Here is where it is, which a serve
 rest is loaded with that.
 
 app            the ASGI apps of all routes, and of /call: tools by their names
-routing        addresses, methods, roles
+route          the declaration of a route, which is the decorator of its handler
+routing        all routes, and which of them a path means
 query          query parameters
 request        bodies, ETags, the caller, lists
 problem        errors as application/problem+json
@@ -24,15 +25,8 @@ ask_body       what it takes, and its problems
 ask_sessions   what was asked and answered
 ask_approvals  calls that wait for a person
 
-openapi             /openapi.json: the document, made of the others
-openapi_parts       what they are all made of: references, bodies, responses
-openapi_schemas     the schemas and examples
-openapi_operations  the operations of bundles and tools
-openapi_imports     imports, exports, editing, servers, trust
-openapi_console     what is not below /tools: code, results, statistics
-openapi_insight     the status
-openapi_ask         /ask and what is below
-docs                /docs, the same for people
+openapi          /openapi.json: the document, made of the routes
+openapi_schemas  its schemas
 """
 
 from onetool.core.text import lazy_pattern

@@ -35,7 +35,8 @@ from onetool.interfaces.rest.problem import (
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, json_body, refuse_tools
-from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited, needed_role
+from onetool.interfaces.rest.route import EVENT_STREAM, Route
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
 
@@ -75,21 +76,20 @@ class RestApp:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = self.routes.match(scope["raw_path"], scope["method"])
-        if found.method is None:
-            takes = found.route.allow_header(self._context.principal)
+        if found.route is None:
+            takes = found.resource.allow_header(self._context.principal)
             return RestResponse(204, headers=((b"allow", takes.encode()),))
-        if not found.method.for_tools:
+        if not found.route.for_tools:
             refuse_tools(scope)
         principal = self._context.principal
-        role = needed_role(scope["method"], found.method, principal)
+        role = found.route.needed_role(principal)
         kind, what = scope[AUDIT] = audited(scope["method"], found, principal, role)
         if not principal.may(role):
             raise role_error(principal, role, scope["method"])
         if kind is not None:
             await self._begin(kind, what)
-        raw, parameters = scope["query_string"], found.method.parameters
-        query = read_query(raw, parameters) if raw or parameters else parameters
-        return await found.method.answer(
+        query = read_query(scope["query_string"], found.route.query)
+        return await found.route.handler(
             RestRequest(self._context, found.path, query, read_headers(scope, _RELEVANT_HEADERS), scope, receive, send)
         )
 
@@ -118,6 +118,25 @@ async def _send_response(answer: RestResponse, send: Send) -> None:
 # /call
 
 
+CALL = Route(
+    "POST",
+    f"{CALL_PATH}/{{name}}",
+    "Calls",
+    takes="Arguments",
+    example={},
+    needs_body=False,
+    gives=Any,
+    sends=(EVENT_STREAM,),
+    errors=(404, 424, 429),
+    id="callTool",
+    doc="""Call a tool by its name.
+
+The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser
+asks. The response is the value itself. Errors, limits and streams are those of `invokeTool`; but a tool that ran and
+failed is 424. A stream ends with `result`, which is the envelope.""",
+)
+
+
 class CallApp(RestApp):
     """The route /call and everything below."""
 
@@ -125,7 +144,7 @@ class CallApp(RestApp):
         name = _tool_name(scope["raw_path"])
         if scope["method"] == "OPTIONS":
             return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
-        read_query(scope["query_string"], {})
+        read_query(scope["query_string"], ())
         headers = read_headers(scope, _CALL_HEADERS)
         request = RestRequest(self._context, (name,), {}, headers, scope, receive, send)
         start = partial(self._context.call, name)

@@ -13,28 +13,31 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.app.allow_lists import Offered
+from onetool.app.ask import ModelOverview
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
+from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.core.call import ServerResult, ToolCall
 from onetool.core.context import shown_args
 from onetool.core.principal import owner
 from onetool.core.text import or_rather
 from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, respond
 from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
-from onetool.interfaces.rest import ASK_PATH
+from onetool.interfaces.rest import ASK_PATH, ask_approvals, ask_sessions
 from onetool.interfaces.rest.app import RestApp
-from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions, cancel, decide
+from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions
 from onetool.interfaces.rest.ask_body import (
     AskFailedError,
+    AskProblem,
     AskQuestion,
     ask_problem_body,
     read_question,
 )
-from onetool.interfaces.rest.ask_sessions import SESSION_ROUTES
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.routing import RestRoute, RouteMethod, RouteTable
+from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, Route
+from onetool.interfaces.rest.routing import RouteTable, routes_of
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -235,8 +238,27 @@ TOO_MANY = f"{MOST_AT_ONCE} questions are being answered here: try again when on
 NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Accept: text/event-stream`, or say never.'
 
 
+@Route(
+    "POST",
+    ASK_PATH,
+    "Questions",
+    takes=AskQuestion,
+    example={"prompt": "What time is it?", "toolAllow": ["time.now"]},
+    gives=Answer,
+    sends=(EVENT_STREAM,),
+    errors=(400, 404, 409, 413, 422, 429, 502, 503, 504),
+    problem=AskProblem,
+)
 async def ask(request: RestRequest) -> RestResponse | None:
-    """POST /ask."""
+    """Ask a model that has these tools.
+
+    A model answers, and may use the tools of this server. It is the one of the server's config, unless `provider` or
+    `model` names another; its key is the server's. With `Accept: text/event-stream` the response is a stream of events:
+    `started`, `text` and `thinking` as the model writes, `call` and `result` as tools run, `notice`, and at the end
+    `answer`, or `error` {reason, message, hints, answer}. A client that disconnects ends it; what was said and done by
+    then stays in the session. With `approve: ask`, which needs a stream, `approval` {question, call, name, args,
+    warnings, expiresAt, expiresInSeconds} tells of a call that waits for `approveCall`.
+    """
     context = request.context
     assert isinstance(context, AskContext)  # noqa: S101 - for the type checker
     asked = read_question(await json_body(request.headers, request.receive, whole=True))
@@ -251,20 +273,29 @@ async def ask(request: RestRequest) -> RestResponse | None:
     return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
 
 
+@Route("GET", f"{ASK_PATH}/models", "Questions", gives=ModelOverview)
 async def list_models(request: RestRequest) -> RestResponse:
-    """GET /ask/models."""
+    """List the models that can be asked.
+
+    No hosted provider is asked for its list, so other models of it can be named as well.
+    """
     return RestResponse(200, encode(await request.context.app.ask_models(request.context.allowed)))
 
 
-# Names stand before what stands for any name.
+_ID = {"type": "string", "minLength": 1, "maxLength": 200}
 ASK_ROUTES = RouteTable(
-    (
-        RestRoute("", {"POST": RouteMethod(ask)}, ASK_PATH),
-        RestRoute("/models", {"GET": RouteMethod(list_models)}, ASK_PATH),
-        *SESSION_ROUTES,
-        RestRoute("/{question}", {"DELETE": RouteMethod(cancel, role="call")}, ASK_PATH),
-        RestRoute("/{question}/approvals/{call}", {"POST": RouteMethod(decide)}, ASK_PATH),
-    ),
+    (ask, list_models, *routes_of(ask_sessions, ask_approvals)),
+    {
+        "session": PathParameter(
+            {"type": "string", "pattern": f"^{SESSION_ID.pattern}$"},
+            description="Its id, or `last`.",
+            example=LAST,
+        ),
+        "question": PathParameter(
+            _ID, description="From the events of its stream.", example="0123456789abcdef0123456789abcdef"
+        ),
+        "call": PathParameter(_ID, description="From the event `approval`.", example="call_1"),
+    },
 )
 
 

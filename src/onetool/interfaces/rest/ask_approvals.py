@@ -15,16 +15,19 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from os import urandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.principal import owner
 from onetool.core.text import escape_invisible, mixed_script_words, skeleton
 from onetool.interfaces.asgi import encode
+from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.invoke import sse_event
 from onetool.interfaces.rest.problem import RestError, error_from_store
 from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.route import Route
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -45,7 +48,7 @@ Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
 class ApprovalAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the call may run."""
 
-    approve: bool
+    approve: Annotated[bool, Meta(description="true: this one call runs, as the event told it. false: it does not.")]
 
 
 class OpenQuestion:
@@ -204,8 +207,21 @@ def open_question(request: RestRequest) -> OpenQuestion:
     return request.context.questions.get(request.path[0], owner())
 
 
-async def decide(request: RestRequest) -> RestResponse | None:
-    """POST /ask/{question}/approvals/{call}."""
+@Route(
+    "POST",
+    f"{ASK_PATH}/{{question}}/approvals/{{call}}",
+    "Questions",
+    takes=ApprovalAnswer,
+    example={"approve": True},
+    status=(204,),
+    errors=(404, 409),
+)
+async def approve_call(request: RestRequest) -> RestResponse | None:
+    """Let a call of the model run, or refuse it.
+
+    For questions with `approve: ask`. Only for the client that asked; to all others there is no such question. Five
+    minutes without an answer are a no.
+    """
     if await is_elsewhere(request):
         return None
     question = open_question(request)  # first: who may not decide learns nothing of what a body should be
@@ -218,8 +234,13 @@ async def decide(request: RestRequest) -> RestResponse | None:
     return NO_CONTENT
 
 
-async def cancel(request: RestRequest) -> RestResponse | None:
-    """DELETE /ask/{question}."""
+@Route("DELETE", f"{ASK_PATH}/{{question}}", "Questions", role="call", status=(204,), errors=(404,))
+async def cancel_question(request: RestRequest) -> RestResponse | None:
+    """Cancel a question that is being answered.
+
+    Nothing more is approved, and its stream ends with `error` (interrupted). Only for the client that asked; to all
+    others there is no such question.
+    """
     if await is_elsewhere(request):
         return None
     open_question(request).cancel()

@@ -14,7 +14,8 @@ from msgspec import UNSET, Meta, UnsetType
 from onetool.ask.errors import AskError, SessionError
 from onetool.ask.events import Answer
 from onetool.ask.messages import File
-from onetool.ask.sessions.records import LAST, check_id
+from onetool.ask.sessions.records import LAST, SESSION_ID, check_id
+from onetool.core.model_providers import ProviderName
 from onetool.core.principal import is_pattern
 from onetool.interfaces.asgi import HttpError, encode
 from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
@@ -32,13 +33,21 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 Given = TypeVar("Given", str, bool)
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
+Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES, description="Only these tools; empty: none.")]
+Prompt = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x1c-\x1f\x85]"})]  # not blank
+SessionId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{SESSION_ID.pattern}$"})]
+Steps = Annotated[int, Meta(ge=1, le=MOST_STEPS, description="How often the model may be asked.")]
+Menu = Annotated[Literal["direct", "run"], Meta(description="`run`: the model sees one tool, which runs code.")]
+Approval = Annotated[
+    Literal["ask", "always", "never"], Meta(description="For tools that change something; `ask` needs a stream.")
+]
 
 
 class QuestionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An attached file: a text, or an image as base64."""
 
-    name: Word
-    kind: Word | None = None
+    name: Annotated[Word, Meta(description="What the model is told that it is called.")]
+    kind: Annotated[Word | None, Meta(description="Its media type.")] = None
     text: str | UnsetType = UNSET
     data: str | UnsetType = UNSET
 
@@ -46,19 +55,19 @@ class QuestionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What is asked, and how it is to be answered. What is not said is as the server's config has it."""
 
-    prompt: Annotated[str, Meta(min_length=1)]
-    session: str | None = None
-    new_session: bool = False
-    with_tools: bool | UnsetType = UNSET
-    tool_allow: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
-    provider: Literal["openai", "ollama", "gemini", "anthropic"] | None = None
-    model: Word | None = None
-    system: str | None = None
+    prompt: Prompt
+    session: Annotated[SessionId | None, Meta(description="An id, or `last`; null: a new one.")] = None
+    new_session: Annotated[bool, Meta(description="Refuse a session that exists already.")] = False
+    with_tools: Annotated[bool | UnsetType, Meta(description="false: no tool can run.")] = UNSET
+    tool_allow: Names | None = None
+    provider: ProviderName | None = None
+    model: Annotated[Word | None, Meta(description="As the provider calls it.")] = None
+    system: Annotated[str | None, Meta(description="Replaces the server's system prompt.")] = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
-    menu: Literal["direct", "run"] | None = None
-    approve: Literal["ask", "always", "never"] = "never"  # `ask` needs a stream
-    files: tuple[QuestionFile, ...] = ()
+    max_steps: Steps | None = None
+    menu: Menu | None = None
+    approve: Approval = "never"
+    files: Annotated[tuple[QuestionFile, ...], Meta(description="Attached to the question.")] = ()
 
     def options(self) -> dict[str, Any]:
         """The options for `app.ask`, without prompt and allow-list."""
@@ -174,7 +183,7 @@ ABOUT_SESSIONS = ("busy", "exists", "not_found")
 class AskProblem(Problem, frozen=True, kw_only=True, omit_defaults=True):
     """A problem with what to do about it, and the answer as far as it had come."""
 
-    answer: Answer | None = None
+    answer: Annotated[Answer | None, Meta(description="What was done before it failed: tools may have run.")] = None
 
 
 class AskFailedError(RestError):

@@ -24,7 +24,7 @@ from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_c
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RETRY_S, RestError, error_from_store, rate_limit_headers
-from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter
+from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, QueryType
 from onetool.interfaces.rest.request import (
     NO_CONTENT,
     RestRequest,
@@ -32,12 +32,14 @@ from onetool.interfaces.rest.request import (
     json_body,
     read_weights,
 )
-from onetool.interfaces.rest.routing import RestRoute, RouteMethod
+from onetool.interfaces.rest.route import Route
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.validation import converted
 
 T = TypeVar("T")
+SESSIONS = f"{ASK_PATH}/sessions"
+SESSION = f"{SESSIONS}/{{session}}"
 MARKDOWN, JSON = "markdown", "json"
 MOST_RESULT = 4000  # characters of a result, or of arguments that are too large to be shown as data
 MOST_ARGS = 16 * 1024  # bytes of arguments that are shown as data
@@ -46,15 +48,18 @@ MOST_ARGS = 16 * 1024  # bytes of arguments that are shown as data
 # What clients read
 
 
+CallState = Annotated[Literal["ok", "failed", "running", "not_run"], Meta(description="`not_run`: not approved.")]
+
+
 class SessionListItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A session in a list."""
 
     id: str
-    title: str
+    title: Annotated[str, Meta(description="The first words of the first question, or what it was renamed to.")]
     created_at: str | None
     modified_at: str | None
-    turns: int
-    model: str
+    turns: Annotated[int, Meta(description="Questions.")]
+    model: Annotated[str, Meta(description="Of the last turn that came to its end, as `provider`.")]
     provider: str
 
 
@@ -70,8 +75,8 @@ class AttachedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     name: str
     kind: str
-    text: str | None = None
-    data: str | None = None
+    text: Annotated[str | None, Meta(description="In an export, of a text.")] = None
+    data: Annotated[str | None, Meta(description="In an export, of a picture: base64.")] = None
 
 
 class SessionCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -79,9 +84,9 @@ class SessionCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str | None
     name: str
-    args: Any
-    state: Literal["ok", "failed", "running", "not_run"]
-    result: str
+    args: Annotated[Any, Meta(description="null where they are too large or not an object: see `argsText`.")]
+    state: CallState
+    result: Annotated[str, Meta(description="As the model read it; its beginning, where `isCut`.")]
     args_text: str | UnsetType = UNSET
     is_cut: bool = False
 
@@ -93,27 +98,27 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: str | None
     text: str
     files: tuple[AttachedFile, ...] = ()
-    calls: tuple[SessionCall, ...] = ()
-    broken_off: bool = False
-    usage: Usage | UnsetType = UNSET
+    calls: Annotated[tuple[SessionCall, ...], Meta(description="In a message of the user: a call of the person.")] = ()
+    broken_off: Annotated[bool, Meta(description="It was not let finish.")] = False
+    usage: Annotated[Usage | UnsetType, Meta(description="Tokens of the turn, in its last message.")] = UNSET
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
-    end: TurnEnd | UnsetType = UNSET
-    why: str | UnsetType = UNSET
+    end: Annotated[TurnEnd | UnsetType, Meta(description="How the turn ended, in its last message.")] = UNSET
+    why: Annotated[str | UnsetType, Meta(description="Why the turn failed.")] = UNSET
 
 
 class SessionDocument(SessionListItem, frozen=True, kw_only=True, rename="camel"):
     """A whole conversation."""
 
-    usage: Usage
-    damaged: int
+    usage: Annotated[Usage, Meta(description="Tokens of all turns that came to their end.")]
+    damaged: Annotated[int, Meta(description="Lines of its file that can't be read, and are not here.")]
     messages: tuple[SessionEntry, ...]
 
 
 class UserCallResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What came of a tool that the person called."""
 
-    session_id: str
+    session_id: Annotated[str, Meta(description="For the next call or question.")]
     ok: bool
     value: Any = UNSET
     error: ToolError | UnsetType = UNSET
@@ -212,7 +217,7 @@ def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
     )
 
 
-def _state(came: Result | UserCall) -> Literal["ok", "failed", "running", "not_run"]:
+def _state(came: Result | UserCall) -> CallState:
     if came.ok:
         return "ok"
     if isinstance(came, Result) and came.not_run:
@@ -229,8 +234,9 @@ class SessionTitle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
+@Route("GET", SESSIONS, "Questions", query=(PAGE_SIZE, PAGE_TOKEN), gives=SessionPage)
 async def list_sessions(request: RestRequest) -> RestResponse:
-    """GET /ask/sessions."""
+    """List the caller's conversations, newest first."""
 
     def work() -> RestResponse:
         key, route, token = request.context.bundles.key(), request.scope["path"], request.query["pageToken"]
@@ -243,13 +249,28 @@ async def list_sessions(request: RestRequest) -> RestResponse:
     return await _in_thread(work)
 
 
+@Route("GET", SESSION, "Questions", gives=SessionDocument, errors=(404,))
 async def get_session(request: RestRequest) -> RestResponse:
-    """GET /ask/sessions/{session}."""
+    """Read a conversation, with long results cut."""
     return await _in_thread(lambda: RestResponse(200, encode(_document(request, whole=False))))
 
 
+@Route(
+    "PATCH",
+    SESSION,
+    "Questions",
+    own=True,
+    takes=SessionTitle,
+    example={"title": "Tea"},
+    gives=SessionListItem,
+    errors=(404, 409),
+)
 async def rename_session(request: RestRequest) -> RestResponse:
-    """PATCH /ask/sessions/{session}."""
+    """Rename a conversation.
+
+    `modifiedAt` stays. A title is one line of at most 80 characters. On a server that is for calls only, this needs a
+    caller with a name.
+    """
     wanted = _converted(await json_body(request.headers, request.receive), SessionTitle)
     if not short_title(wanted.title):
         raise error_from_store(InvalidError("/title: there is nothing in it that can be seen", "/title"))
@@ -263,8 +284,12 @@ async def rename_session(request: RestRequest) -> RestResponse:
     return await _in_thread(work)
 
 
+@Route("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
 async def delete_session(request: RestRequest) -> RestResponse:
-    """DELETE /ask/sessions/{session}."""
+    """Delete a conversation for good.
+
+    On a server that is for calls only, this needs a caller with a name.
+    """
 
     def work() -> RestResponse:
         request.context.app.sessions.delete(_session_id(request))
@@ -273,8 +298,30 @@ async def delete_session(request: RestRequest) -> RestResponse:
     return await _in_thread(work)
 
 
+def _read_format(text: str) -> str:
+    if text not in (MARKDOWN, JSON):
+        raise ValueError(f"must be {MARKDOWN} or {JSON}")
+    return text
+
+
+FORMAT = QueryParameter(
+    "format",
+    QueryType(_read_format, {"enum": [MARKDOWN, JSON]}),
+    "Instead of what `Accept` prefers; without both it is Markdown.",
+)
+
+
+@Route(
+    "GET",
+    f"{SESSION}/export",
+    "Questions",
+    query=(FORMAT,),
+    gives=SessionDocument,
+    sends=("text/markdown",),
+    errors=(404,),
+)
 async def export_session(request: RestRequest) -> RestResponse:
-    """GET /ask/sessions/{session}/export."""
+    """Export all of a conversation."""
     form = request.query["format"] or _preferred_form(request.headers.get(b"accept", b""))
 
     def work() -> RestResponse:
@@ -341,17 +388,41 @@ def _converted(body: Any, kind: type[T]) -> T:
 class UserCallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A tool that the person calls."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    name: Annotated[str, Meta(min_length=1, max_length=200, description="As code says it: `time.now`, or an alias.")]
     args: dict[str, Any] = {}
 
 
+EXAMPLE_CALL = {"name": "time.now", "args": {}}
+
+
+@Route(
+    "POST",
+    f"{SESSION}/calls",
+    "Questions",
+    takes=UserCallRequest,
+    example=EXAMPLE_CALL,
+    gives=UserCallResult,
+    errors=(404, 409, 429),
+)
 async def call_in_session(request: RestRequest) -> RestResponse | None:
-    """POST /ask/sessions/{session}/calls."""
+    """Call a tool in a conversation.
+
+    Your own call, which nobody has to approve. The model reads it and its result with the next question.
+    """
     return await _call_tool(request, _session_id(request))
 
 
+@Route(
+    "POST",
+    f"{ASK_PATH}/calls",
+    "Questions",
+    takes=UserCallRequest,
+    example=EXAMPLE_CALL,
+    gives=UserCallResult,
+    errors=(404, 429),
+)
 async def call_in_new_session(request: RestRequest) -> RestResponse | None:
-    """POST /ask/calls."""
+    """Begin a conversation with a call of a tool, as `callInSession`."""
     return await _call_tool(request, None)
 
 
@@ -393,31 +464,3 @@ def _call_body(session: str, result: ToolResult) -> bytes:
 def _refuse_unrun(result: ToolResult) -> None:
     if result.error is not None:
         refuse_unrun(result.error, ARGS_AT)
-
-
-# The routes
-
-
-def _read_format(text: str) -> str:
-    if text not in (MARKDOWN, JSON):
-        raise ValueError(f"must be {MARKDOWN} or {JSON}")
-    return text
-
-
-FORMAT = QueryParameter("format", _read_format)
-_PAGE = {one.name: one for one in (PAGE_SIZE, PAGE_TOKEN)}
-SESSION_ROUTES = (
-    RestRoute("/sessions", {"GET": RouteMethod(list_sessions, _PAGE)}, ASK_PATH),
-    RestRoute(
-        "/sessions/{session}",
-        {
-            "GET": RouteMethod(get_session),
-            "PATCH": RouteMethod(rename_session, own=True),
-            "DELETE": RouteMethod(delete_session, own=True),
-        },
-        ASK_PATH,
-    ),
-    RestRoute("/sessions/{session}/export", {"GET": RouteMethod(export_session, {FORMAT.name: FORMAT})}, ASK_PATH),
-    RestRoute("/sessions/{session}/calls", {"POST": RouteMethod(call_in_session)}, ASK_PATH),
-    RestRoute("/calls", {"POST": RouteMethod(call_in_new_session)}, ASK_PATH),
-)

@@ -9,10 +9,10 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from onetool.core.errors import ConfigError, Mistake
@@ -20,7 +20,9 @@ from onetool.core.text import utc_text
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.route import Route
 from onetool.interfaces.rest.servers import changed_error, digest_of, server_problems
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
@@ -40,16 +42,16 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One thing that is wrong. `where` is a file with its line, or what it is about."""
 
     level: Literal["error", "warning", "hint"]
-    where: str
+    where: Annotated[str, Meta(description="A file with its line, or the tool or key that it is about.")]
     message: str
-    fix: str | UnsetType = UNSET
+    fix: Annotated[str | UnsetType, Meta(description="What to do: a command or a text to copy.")] = UNSET
 
 
 class DatabaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether the database is reached; if not, `why`."""
 
     reached: bool
-    missing_migrations: list[str]
+    missing_migrations: Annotated[list[str], Meta(description="Tables that are missing: `onetool db migrate`.")]
     why: str | None
 
 
@@ -57,11 +59,11 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One of the processes that serve: a replica, or a worker of one machine."""
 
     id: str
-    address: str
+    address: Annotated[str, Meta(description="Where the other ones reach it.")]
     version: str
     since: str
-    is_draining: bool
-    is_this: bool
+    is_draining: Annotated[bool, Meta(description="It stops in a moment, and balancers send it nothing new.")]
+    is_this: Annotated[bool, Meta(description="It is the one that answers.")]
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,12 +71,16 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     ok: bool
     findings: list[CheckFinding]
-    database: DatabaseReport | UnsetType = UNSET
-    replicas: list[ReplicaReport] | UnsetType = UNSET
+    database: Annotated[DatabaseReport | UnsetType, Meta(description="Only where the config has one.")] = UNSET
+    replicas: Annotated[list[ReplicaReport] | UnsetType, Meta(description="Only if several processes serve.")] = UNSET
 
 
-async def check(request: RestRequest) -> RestResponse:
-    """What is wrong. The config is read again if its last change could not be used."""
+@Route("GET", "/check", "Server", role="edit", gives=CheckReport)
+async def get_check(request: RestRequest) -> RestResponse:
+    """Get what is wrong with the config and the tools.
+
+    What `onetool check` says, and what keeps a changed config from being used.
+    """
     context = request.context
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
@@ -157,14 +163,16 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the project that was found where the server runs; null where there is none."""
 
     folder: str | None
-    trusted: bool
-    reaches: list[str]
+    trusted: Annotated[bool, Meta(description="Whether its config, packs, bundles and servers are used.")]
+    reaches: Annotated[list[str], Meta(description="What it runs, dials and reads, and which secrets it names.")]
     message: str | None
-    command: str | None
-    digest: str | None
+    command: Annotated[str | None, Meta(description="The command that changes it.")]
+    digest: Annotated[str | None, Meta(description="For `POST /tools/trust`: trust only what was seen.")]
 
 
+@Route("GET", "/trust", "Server", role="edit", gives=TrustState)
 async def get_trust(request: RestRequest) -> RestResponse:
+    """Get whether the project's folder is trusted, and what it reaches."""
     context = request.context
     found = await asyncio.to_thread(_trust_state, context.app)
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
@@ -186,11 +194,26 @@ def _trust_state(app: "App") -> TrustState:
 class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The folder of a project, or its `.onetool`."""
 
-    folder: str
-    digest: str | None = None
+    folder: Annotated[str, Meta(description="Its absolute path.")]
+    digest: Annotated[str | None, Meta(description="That of a dry run.")] = None
 
 
-async def trust(request: RestRequest) -> RestResponse:
+@Route(
+    "POST",
+    "/tools/trust",
+    "Servers",
+    role="admin",
+    query=(DRY_RUN,),
+    takes=TrustRequest,
+    example={"folder": "/home/me/project"},
+    gives="TrustReport",
+    errors=(409,),
+)
+async def trust_folder(request: RestRequest) -> RestResponse:
+    """Trust the folder of a project.
+
+    With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
+    """
     asked = converted(await json_body(request.headers, request.receive), TrustRequest)
     return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
 

@@ -25,23 +25,42 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
+from onetool.interfaces.rest.route import TOOL, Route
+from onetool.sources.bundles import drafts, editing
 from onetool.sources.bundles.drafts import (
     DraftReport,
     PreviewReport,
     check_arguments,
     check_bundle_draft,
     check_tool_draft,
-    preview_draft,
     preview_tool,
 )
-from onetool.sources.bundles.editing import copy_tool, examples_tag, read_own_examples, rename_tool, shown_examples
+from onetool.sources.bundles.editing import ShownExamples, examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.model import Tool
 from onetool.sources.bundles.store import EVERYTHING, Visibility
-from onetool.sources.bundles.validation import converted, refuse_secrets
+from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
 
 
-async def copy(request: RestRequest) -> RestResponse:
-    """Conditions are about the tool that is copied: `If-Match` copies what the client has seen."""
+@Route(
+    "POST",
+    f"{TOOL}/copy",
+    "Tools",
+    role="edit",
+    takes="ToolCopy",
+    example={"version": "2.0", "changes": {"description": "The forecast for a city, for a week."}},
+    gives=Tool,
+    status=(201,),
+    etag=True,
+    errors=(404, 409),
+)
+async def copy_tool(request: RestRequest) -> RestResponse:
+    """Copy a tool, or edit it as a new version.
+
+    `changes` is a JSON Merge Patch (RFC 7396) of the tool: null removes a key. A copy has an id of its own, and its
+    usage begins at 0. Built-in tools can be copied into a bundle that is not. Conditions are about the tool that is
+    copied: `If-Match` copies what the client has seen.
+    """
     service, wanted, visibility = (
         request.context.bundles,
         conditions(request.headers),
@@ -52,20 +71,36 @@ async def copy(request: RestRequest) -> RestResponse:
 
     def do() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        place, tool, tag = copy_tool(service, (bundle_id, slug, version), data, visibility)
+        place, tool, tag = editing.copy_tool(service, (bundle_id, slug, version), data, visibility)
         return created_at(request.context.clean_examples(tool), tag, tool_address(*place))
 
     return await asyncio.to_thread(do)
 
 
-async def rename(request: RestRequest) -> RestResponse:
+@Route(
+    "POST",
+    f"{TOOL}/rename",
+    "Tools",
+    role="edit",
+    takes="ToolRename",
+    example={"slug": "weather-forecast"},
+    gives=Tool,
+    etag=True,
+    headers=("Content-Location",),
+    errors=(404, 409),
+)
+async def rename_tool(request: RestRequest) -> RestResponse:
+    """Give a tool another slug or version.
+
+    It stays the same tool: with its id, its usage and whether it is enabled.
+    """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     data = await json_body(request.headers, request.receive)
 
     def do() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
-        place, tool, tag = rename_tool(service, (bundle_id, slug, version), data, match)
+        place, tool, tag = editing.rename_tool(service, (bundle_id, slug, version), data, match)
         body = encode(request.context.clean_examples(tool))
         return RestResponse(200, body, (etag(tag), (b"content-location", tool_address(*place).encode())))
 
@@ -75,8 +110,12 @@ async def rename(request: RestRequest) -> RestResponse:
 # Examples: those of the tool are common to all who see it; who has a name keeps examples of their own
 
 
+@Route("GET", f"{TOOL}/examples", "Tools", gives=ShownExamples, etag=True, errors=(404,), for_tools=True)
 async def get_examples(request: RestRequest) -> RestResponse:
-    """Their ETag is that of the tool, as long as one has none of one's own."""
+    """Get the examples of a tool.
+
+    Their ETag is that of the tool, unless the caller has examples of their own.
+    """
     visibility = await request.context.visibility()
     found, tag = await asyncio.to_thread(_examples, request, visibility)
     if is_known(request.headers, tag):
@@ -84,7 +123,24 @@ async def get_examples(request: RestRequest) -> RestResponse:
     return with_etag(request.context.clean_examples(found), tag)
 
 
+@Route(
+    "PUT",
+    f"{TOOL}/examples",
+    "Tools",
+    takes=ExampleList,
+    example={"examples": [{"name": "Oslo", "args": {"city": "Oslo"}}]},
+    gives=ShownExamples,
+    etag=True,
+    errors=(404, 409),
+)
 async def put_examples(request: RestRequest) -> RestResponse:
+    """Replace the examples of a tool.
+
+    Also of read-only tools. A caller with a name (a named token, a JWT) replaces examples of their own, which nobody
+    else sees; examples of the tool that are in the list stay as they are. Help shows them to people and models. An
+    example has at most 16 KiB, a name of its own, and no argument that its schema marks as secret. The version of the
+    tool and `modifiedAt` stay.
+    """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     data = await json_body(request.headers, request.receive, whole=True)
@@ -137,7 +193,26 @@ class DraftRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     version: str | None = None
 
 
+EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
+EXAMPLE_CALL = {"args": {"city": "Oslo"}}
+
+
+@Route(
+    "POST",
+    "/tools/validate",
+    "Drafts",
+    role="edit",
+    audited=False,
+    takes="DraftRequest",
+    example={"tool": EXAMPLE_DRAFT},
+    gives=DraftReport,
+)
 async def validate_draft(request: RestRequest) -> RestResponse:
+    """Check a tool or a bundle before it is stored.
+
+    Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also
+    checked whether it could be put there.
+    """
     data = await json_body(request.headers, request.receive, whole=True)
     draft = converted(data, DraftRequest)
     if (draft.tool is None) == (draft.bundle is None):
@@ -153,7 +228,12 @@ async def validate_draft(request: RestRequest) -> RestResponse:
     return _response(request, await asyncio.to_thread(check), data)
 
 
+@Route("POST", f"{TOOL}/validate", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=DraftReport, errors=(404,))
 async def validate_args(request: RestRequest) -> RestResponse | None:
+    """Check arguments before a call.
+
+    Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
+    """
     args = read_args(await json_body(request.headers, request.receive, empty={}))
 
     async def validate() -> DraftReport:
@@ -174,7 +254,13 @@ class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     args: dict[str, Any] = {}
 
 
-async def preview(request: RestRequest) -> RestResponse | None:
+@Route("POST", f"{TOOL}/preview", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=PreviewReport, errors=(404,))
+async def preview_call(request: RestRequest) -> RestResponse | None:
+    """Preview what a call would send.
+
+    Nothing is sent or called, except the pre-processors of the tool; secrets are `***`. Pointers of errors lead into
+    the arguments.
+    """
     args = read_args(await json_body(request.headers, request.receive, empty={}))
 
     async def look() -> PreviewReport:
@@ -187,14 +273,28 @@ async def preview(request: RestRequest) -> RestResponse | None:
     return await _answer(request, look(), args)
 
 
-async def preview_of_draft(request: RestRequest) -> RestResponse | None:
+@Route(
+    "POST",
+    "/tools/preview",
+    "Drafts",
+    role="edit",
+    audited=False,
+    takes=PreviewDraft,
+    example={"tool": EXAMPLE_DRAFT, "args": {}},
+    gives=PreviewReport,
+)
+async def preview_draft(request: RestRequest) -> RestResponse | None:
+    """Preview what a tool would send, before it is stored.
+
+    Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`.
+    """
     data = await json_body(request.headers, request.receive, whole=True)
     draft = converted(data, PreviewDraft)
 
     async def look() -> PreviewReport:
         service, turns = request.context.bundles, request.context.pre_processor_turns
         await service.keep_in_step()
-        return await preview_draft(service, draft.tool, draft.bundle_id, draft.args, turns)
+        return await drafts.preview_draft(service, draft.tool, draft.bundle_id, draft.args, turns)
 
     return await _answer(request, look(), data)
 

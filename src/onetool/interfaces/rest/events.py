@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from onetool._version import __version__
 from onetool.app.allow_lists import Offered
@@ -32,12 +33,13 @@ from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.asgi import Receive, Scope, Send, encode
 from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.interfaces.rest import EVENTS_PATH
+from onetool.interfaces.rest import EVENTS_PATH, STATUS_PATH
 from onetool.interfaces.rest.app import RestApp
-from onetool.interfaces.rest.invoke import EVENT_STREAM, sse_event, wants_events
+from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
+from onetool.interfaces.rest.route import EVENT_STREAM, Route
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -108,6 +110,22 @@ class Reader:
         return b"".join(events)
 
 
+EVENTS = Route(
+    "GET",
+    EVENTS_PATH,
+    "Server",
+    sends=(EVENT_STREAM,),
+    errors=(406,),
+    id="readEvents",
+    doc="""Read what happens, as it happens.
+
+Needs `Accept: text/event-stream`. `hello` {version, instance} comes at once; `changed` {tools} when tools, switches or
+servers have changed, at most four times a second; `call` {bundleID, toolSlug, version, name, ok, durationMs, source,
+at} when a call has ended, or {dropped} if a client was too slow for so many. Only admins are told of calls of other
+callers. A comment comes every 15 seconds. At most 64 clients read at once; others get 503.""",
+)
+
+
 class EventsApp(RestApp):
     """The route /events."""
 
@@ -126,7 +144,7 @@ class EventsApp(RestApp):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         refuse_tools(scope)
-        read_query(scope["query_string"], {})
+        read_query(scope["query_string"], ())
         accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
         if not wants_events(accept):
             message = f"{EVENTS_PATH} is a stream of events: send `Accept: {EVENT_STREAM}`."
@@ -271,13 +289,18 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     version: str
     url: str
-    needs_token: bool
-    can_change: bool
-    is_admin: bool
-    is_capped: bool
-    tools: int
-    health: dict[str, Any]
-    config: str | None
+    needs_token: Annotated[bool, Meta(description="Whether requests need a credential: a token, a session or a JWT.")]
+    can_change: Annotated[bool, Meta(description="Whether this client has the role edit or admin.")]
+    is_admin: Annotated[bool, Meta(description="Whether this client has the role admin.")]
+    is_capped: Annotated[bool, Meta(description="Whether the server allows calls only, and the token allows more.")]
+    tools: Annotated[int, Meta(description="How many there are.")]
+    health: Annotated[dict[str, Any], Meta(description="As `onetool health` has it.")]
+    config: Annotated[str | None, Meta(description="The file in force; null: the defaults.")]
+
+
+STATUS = Route(
+    "GET", STATUS_PATH, "Server", gives=StatusReport, id="getStatus", doc="Get what this server is, and how it does."
+)
 
 
 class StatusApp(RestApp):
@@ -297,7 +320,7 @@ class StatusApp(RestApp):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         refuse_tools(scope)
-        read_query(scope["query_string"], {})
+        read_query(scope["query_string"], ())
         return RestResponse(200, encode(await asyncio.to_thread(self._report, scope)))
 
     def _report(self, scope: Scope) -> StatusReport:

@@ -13,7 +13,18 @@ import msgspec
 
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import picked
+from onetool.interfaces.rest.query import (
+    BUNDLE_IDS,
+    INCLUDE_DISABLED,
+    OF_BUNDLES,
+    OF_TOOLS,
+    PAGE_SIZE,
+    PAGE_TOKEN,
+    RECOMMENDED_PAGE_SIZE,
+    TAGS,
+    Q,
+    picked,
+)
 from onetool.interfaces.rest.request import (
     ANY,
     NO_CONTENT,
@@ -28,8 +39,10 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
+from onetool.interfaces.rest.route import BUNDLE, TOOL, Route
 from onetool.interfaces.signed import sign, verify
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 
 LONGEST_TOKEN = 4096
 _UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
@@ -80,7 +93,21 @@ def _unordered(value: Any) -> Any:
 # Bundles
 
 
+EXAMPLE_BUNDLE = {"slug": "weather", "displayName": "Weather", "description": "Forecasts.", "isEnabled": True}
+EXAMPLE_SWITCH = {"isEnabled": False}
+
+
+@Route(
+    "GET",
+    "/tools/bundles",
+    "Bundles",
+    query=(BUNDLE_IDS, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_BUNDLES),
+    gives="BundlePage",
+    etag=True,
+    for_tools=True,
+)
 async def list_bundles(request: RestRequest) -> RestResponse:
+    """List bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     chosen = (query["bundleIDs"], query["includeDisabled"])
     return await list_page(
@@ -91,14 +118,32 @@ async def list_bundles(request: RestRequest) -> RestResponse:
     )
 
 
+@Route("GET", BUNDLE, "Bundles", gives=Bundle, etag=True, errors=(404,), for_tools=True)
 async def get_bundle(request: RestRequest) -> RestResponse:
+    """Get a bundle."""
     bundle, tag = await asyncio.to_thread(
         request.context.bundles.get_bundle, *request.path, visibility=await request.context.visibility()
     )
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(bundle, tag)
 
 
+@Route(
+    "PUT",
+    BUNDLE,
+    "Bundles",
+    takes=BundleContent,
+    example=EXAMPLE_BUNDLE,
+    gives=Bundle,
+    status=(200, 201),
+    etag=True,
+    errors=(409,),
+    links=("getBundle", "patchBundle", "deleteBundle", "putTool"),
+)
 async def put_bundle(request: RestRequest) -> RestResponse:
+    """Create or replace a bundle.
+
+    This also restores a bundle that was deleted and not removed yet.
+    """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
     data = await json_body(request.headers, request.receive)
     create_only = ANY in wanted.known
@@ -116,7 +161,12 @@ async def put_bundle(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(put)
 
 
+@Route("PATCH", BUNDLE, "Bundles", takes="Switch", example=EXAMPLE_SWITCH, gives=Bundle, etag=True, errors=(404, 409))
 async def patch_bundle(request: RestRequest) -> RestResponse:
+    """Enable or disable a bundle.
+
+    A built-in bundle takes no other change.
+    """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
     data = await json_body(request.headers, request.receive)
 
@@ -127,7 +177,12 @@ async def patch_bundle(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(patch)
 
 
+@Route("DELETE", BUNDLE, "Bundles", status=(204,), etag=True, errors=(404, 409))
 async def delete_bundle(request: RestRequest) -> RestResponse:
+    """Delete a bundle.
+
+    Refused while it has tools. It is removed after two days; until then, PUT restores it.
+    """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
 
     def delete() -> RestResponse:
@@ -140,7 +195,38 @@ async def delete_bundle(request: RestRequest) -> RestResponse:
 # Tools
 
 
+EXAMPLE_TOOL: dict[str, Any] = {
+    "type": "http",
+    "displayName": "Forecast",
+    "description": "The forecast for a city.",
+    "tags": ["weather"],
+    "isEnabled": True,
+    "argSchema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "outputSchema": {},
+    "httpImpl": {
+        "request": {
+            "method": "GET",
+            "urlTemplate": "https://api.example.com/v1/${city}",
+            "auth": {"type": "bearer", "value": "${WEATHER_TOKEN}"},
+            "retries": 2,
+        },
+        "response": {"selector": "daily[0]"},
+    },
+    "limits": {"maxCallsPerMinute": 60},
+}
+
+
+@Route(
+    "GET",
+    "/tools/tools",
+    "Lists",
+    query=(TAGS, BUNDLE_IDS, INCLUDE_DISABLED, RECOMMENDED_PAGE_SIZE, PAGE_TOKEN, OF_TOOLS),
+    gives="ToolPage",
+    etag=True,
+    for_tools=True,
+)
 async def list_tools(request: RestRequest) -> RestResponse:
+    """List tools of all bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
@@ -149,7 +235,20 @@ async def list_tools(request: RestRequest) -> RestResponse:
     return await list_page(request, "tools", size, more)
 
 
+@Route(
+    "GET",
+    "/tools/tools/search",
+    "Lists",
+    query=(Q, INCLUDE_DISABLED, PAGE_SIZE, PAGE_TOKEN, OF_TOOLS),
+    gives="ToolPage",
+    etag=True,
+    for_tools=True,
+)
 async def search_tools(request: RestRequest) -> RestResponse:
+    """Search tools.
+
+    Prefixes of names come before whole words, and these before similar words; then the newest first.
+    """
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["q"], query["includeDisabled"])
@@ -167,7 +266,9 @@ def _clean(request: RestRequest, more: ReadMore) -> ReadMore:
     return clean
 
 
+@Route("GET", TOOL, "Tools", gives=Tool, etag=True, errors=(404,), for_tools=True)
 async def get_tool(request: RestRequest) -> RestResponse:
+    """Get a tool."""
     await request.context.bundles.keep_in_step()
     tool, tag = await asyncio.to_thread(
         request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
@@ -183,15 +284,39 @@ VERSION_KEYS = (
 )
 
 
+@Route(
+    "GET",
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions",
+    "Tools",
+    gives="VersionList",
+    errors=(404,),
+    for_tools=True,
+)
 async def list_versions(request: RestRequest) -> RestResponse:
+    """List the versions of a tool, newest first."""
     service, visibility = request.context.bundles, await request.context.visibility()
     await service.keep_in_step()
     found = await asyncio.to_thread(service.versions, *request.path, visibility=visibility)
     return RestResponse(200, encode({"versions": [{key: row[key] for key in VERSION_KEYS} for row in found]}))
 
 
+@Route(
+    "PUT",
+    TOOL,
+    "Tools",
+    takes=ToolContent,
+    example=EXAMPLE_TOOL,
+    gives=Tool,
+    status=(201,),
+    etag=True,
+    errors=(404, 409),
+    links=("getTool", "patchTool", "deleteTool", "invokeTool"),
+)
 async def put_tool(request: RestRequest) -> RestResponse:
-    """Create a tool. An existing version is never replaced."""
+    """Create a tool.
+
+    An existing version is never replaced (409): put another version, or delete this one first.
+    """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     data = await json_body(request.headers, request.receive, whole=True)
@@ -205,7 +330,9 @@ async def put_tool(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(put)
 
 
+@Route("PATCH", TOOL, "Tools", takes="Switch", example=EXAMPLE_SWITCH, gives=Tool, etag=True, errors=(404, 409))
 async def patch_tool(request: RestRequest) -> RestResponse:
+    """Enable or disable a tool."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     data = await json_body(request.headers, request.receive)
@@ -218,7 +345,9 @@ async def patch_tool(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(patch)
 
 
+@Route("DELETE", TOOL, "Tools", status=(204,), etag=True, errors=(404, 409))
 async def delete_tool(request: RestRequest) -> RestResponse:
+    """Delete a tool for good."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
 

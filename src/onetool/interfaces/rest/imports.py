@@ -8,18 +8,22 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Meta
 
 from onetool.app.bundles import live_bundle
 from onetool.core.errors import ConfigError
 from onetool.interfaces.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
 from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
+from onetool.interfaces.rest.route import BUNDLE, Route
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Tool, shown
+from onetool.sources.bundles.names import Slug, Version
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
@@ -28,25 +32,42 @@ if TYPE_CHECKING:
 
 ZIP = b"application/zip"
 YAML = b"application/yaml"
+BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 class ArchiveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A ZIP archive in Base64, for clients that send nothing but JSON."""
 
-    archive: str
+    archive: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64", "pattern": BASE64})]
 
 
 class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A curl command, and the tool that is made of it."""
 
-    command: str
-    bundle: str  # a slug or an id; one that is not there is made
-    tool: str
-    version: str = "1"
-    description: str | None = None
+    command: Annotated[str, Meta(description="As it is typed: `curl https://…`.")]
+    bundle: Annotated[str, Meta(description="A slug or an id; a missing bundle is created.")]
+    tool: Slug
+    version: Version = "1"
+    description: Annotated[str | None, Meta(description="What it does.")] = None
 
 
+@Route(
+    "POST",
+    "/tools/imports/zip",
+    "Imports",
+    role="edit",
+    query=(AS, DRY_RUN),
+    takes=ArchiveRequest,
+    example={"archive": "UEsDBA=="},
+    media=(ZIP,),
+    gives="ImportReport",
+    errors=(409,),
+)
 async def import_zip(request: RestRequest) -> RestResponse:
+    """Import a ZIP archive of a bundle.
+
+    As `onetool bundles import` does: all of it, or nothing.
+    """
     from onetool.app.bundle_import import ImportOptions
 
     data = await _body(request, (ZIP, JSON))
@@ -65,7 +86,29 @@ def _from_base64(data: bytes) -> bytes:
         raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
 
 
+@Route(
+    "POST",
+    "/tools/imports/openapi",
+    "Imports",
+    role="edit",
+    query=(AS, BASE_URL, TOKEN, URL, ONLY, TAG, OPERATION, DRY_RUN),
+    takes=dict,
+    example={
+        "openapi": "3.1.0",
+        "info": {"title": "Weather", "version": "1"},
+        "servers": [{"url": "https://api.example.com"}],
+        "paths": {"/v1/forecast": {"get": {"operationId": "forecast", "responses": {"200": {"description": "It."}}}}},
+    },
+    media=(YAML,),
+    gives="ImportReport",
+    errors=(409,),
+)
 async def import_openapi(request: RestRequest) -> RestResponse:
+    """Make tools of an OpenAPI 3 document.
+
+    Each operation becomes a tool; `skipped` has those that can't. The document is the body, in JSON or YAML, or at
+    `url`. `only`, `tag` and `operation` choose a part; each narrows down the others. All of it is imported, or nothing.
+    """
     from onetool.app.bundle_import import ImportOptions, fetch_document
 
     query = request.query
@@ -88,13 +131,37 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_imported, request, data, options)
 
 
+@Route(
+    "POST",
+    "/tools/imports/curl",
+    "Imports",
+    role="edit",
+    query=(DRY_RUN,),
+    takes=CurlRequest,
+    example={
+        "command": "curl https://api.example.com/v1/forecast?city=Oslo",
+        "bundle": "weather",
+        "tool": "forecast",
+    },
+    gives="ImportReport",
+    errors=(409,),
+)
 async def import_curl(request: RestRequest) -> RestResponse:
+    """Make a tool of a curl command.
+
+    The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file
+    of the server, and only their names into the tool.
+    """
     asked = converted(await json_body(request.headers, request.receive), CurlRequest)
     return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])
 
 
-async def export(request: RestRequest) -> RestResponse:
-    """The archive of a bundle, as `onetool bundles export` writes it."""
+@Route("GET", f"{BUNDLE}/export", "Bundles", sends=(ZIP.decode(),), etag=True, errors=(404,))
+async def export_bundle(request: RestRequest) -> RestResponse:
+    """Get a bundle with its tools as a ZIP archive.
+
+    Secrets are not in it: tools have only their names.
+    """
     return await asyncio.to_thread(_exported, request, await request.context.visibility())
 
 

@@ -4,17 +4,36 @@ import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner, stats_caller
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
+from onetool.interfaces.rest.query import (
+    CALLER,
+    CLIENT,
+    COLUMN,
+    DAYS,
+    FROM,
+    KIND,
+    LIMIT,
+    OUTCOME,
+    PAGE_SIZE,
+    PAGE_TOKEN,
+    SINCE,
+    SOURCE,
+    TOOL_NAME,
+    UNTIL,
+    WHO,
+    Q,
+)
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
+from onetool.interfaces.rest.route import TOOL, Route
 from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
@@ -27,7 +46,13 @@ if TYPE_CHECKING:
 # What was counted
 
 
-async def usage(request: RestRequest) -> RestResponse:
+@Route("GET", f"{TOOL}/usage", "Tools", query=(DAYS,), gives=ToolUsage, errors=(404,))
+async def get_usage(request: RestRequest) -> RestResponse:
+    """Get how often a tool was called, and how that went.
+
+    As far as calls are kept (`stats` in the config); arguments and values are not. The series has hours for up to two
+    days, else days, also those without a call. Only admins see the calls of other callers.
+    """
     context, visibility = request.context, await request.context.visibility()
     await context.bundles.keep_in_step()  # what it is counted under depends on the others
 
@@ -43,8 +68,12 @@ async def usage(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
-async def stats(request: RestRequest) -> RestResponse:
-    """What was counted of all tools; under an allow-list, of those that lists show. Admins see others' calls, too."""
+@Route("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
+async def get_stats(request: RestRequest) -> RestResponse:
+    """Get how often tools were called, and how that went.
+
+    As `getUsage`, over all tools; under an allow-list, over those that lists show.
+    """
     context, query = request.context, request.query
     caller = stats_caller(query["caller"])
     if query["caller"] not in (None, caller):
@@ -86,16 +115,28 @@ def _unreadable(error: ToolFailure) -> RestError:
 class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     """A page of the audit log."""
 
-    enabled: bool
-    records: tuple[AuditRecord, ...] = ()
-    next_page_token: str | None = None
-    skipped: int = 0
-    lost: int = 0
-    problem: str | None = None
+    enabled: Annotated[bool, Meta(description="Whether there is an audit log: `audit` in the config.")]
+    records: Annotated[tuple[AuditRecord, ...], Meta(description="The newest first.")] = ()
+    next_page_token: Annotated[str | None, Meta(description="Null on the last page; others may be short, too.")] = None
+    skipped: Annotated[int, Meta(description="Lines that can't be read.")] = 0
+    lost: Annotated[int, Meta(description="Lines that this server could not write, and has lost.")] = 0
+    problem: Annotated[str | None, Meta(description="Why it can't be written at the moment.")] = None
 
 
+@Route(
+    "GET",
+    "/audit",
+    "Server",
+    role="admin",
+    audited=False,
+    query=(SINCE, UNTIL, WHO, KIND, TOOL_NAME, OUTCOME, PAGE_SIZE, PAGE_TOKEN),
+    gives=AuditList,
+)
 async def list_audit(request: RestRequest) -> RestResponse:
-    """The newest lines first. A page may have fewer than were asked for, and still not be the last one."""
+    """List who called what, and how it went, newest first.
+
+    `tool` may be a pattern such as `web.*`. A page may have fewer lines than were asked for, and still not be the last.
+    """
     context, query = request.context, request.query
     wanted = AuditFilter(**{name: query[name] for name in ("since", "until", "who", "kind", "tool", "outcome")})
     log = context.app.audit.log
@@ -138,13 +179,13 @@ class ResultEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """A result that is stored."""
 
     handle: str
-    name: str | UnsetType = UNSET
+    name: Annotated[str | UnsetType, Meta(description="The tool that it came from, where it was one.")] = UNSET
     created_at: str
     expires_at: str
-    size: int
+    size: Annotated[int, Meta(description="Bytes of UTF-8.")]
     lines: int
     type: str
-    head: str
+    head: Annotated[str, Meta(description="How it begins.")]
 
 
 class ResultList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -158,20 +199,30 @@ class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Some lines of a result, or of those that match."""
 
     lines: list[str]
-    total: int
-    first: int = msgspec.field(name="from")
+    total: Annotated[int, Meta(description="How many lines the result has.")]
+    first: Annotated[int, Meta(description="The first line, or match of a search.")] = msgspec.field(name="from")
     returned: int
     has_more: bool
-    numbers: list[int] | UnsetType = UNSET
-    column: int | UnsetType = UNSET
-    next: dict[str, int] | UnsetType = UNSET
+    numbers: Annotated[list[int] | UnsetType, Meta(description="Of a search: the numbers of these lines.")] = UNSET
+    column: Annotated[int | UnsetType, Meta(description="Where the first line begins, if not at 1.")] = UNSET
+    next: Annotated[dict[str, int] | UnsetType, Meta(description="Where a page goes on that was too large.")] = UNSET
 
 
+@Route("GET", "/results", "Results", query=(Q, PAGE_TOKEN), gives=ResultList)
 async def list_results(request: RestRequest) -> RestResponse:
+    """List stored results, newest first.
+
+    Only those of this client, whichever process of this state folder has stored them.
+    """
     return await asyncio.to_thread(_told, lambda: _list(request))
 
 
-async def get_result(request: RestRequest) -> RestResponse:
+@Route("GET", "/results/{handle}", "Results", query=(FROM, LIMIT, COLUMN, Q), gives=ResultLines, errors=(404,))
+async def read_result(request: RestRequest) -> RestResponse:
+    """Read lines of a stored result.
+
+    With `q`, a regular expression, only lines that match.
+    """
     query, (handle,) = request.query, request.path
 
     def read() -> RestResponse:
@@ -186,7 +237,10 @@ async def get_result(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_told, read)
 
 
+@Route("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
 async def delete_result(request: RestRequest) -> RestResponse:
+    """Delete a stored result."""
+
     def remove() -> RestResponse:
         store, owner = _store(request)
         store.remove(request.path[0], owner)

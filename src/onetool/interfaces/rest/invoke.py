@@ -23,13 +23,13 @@ from onetool.interfaces.asgi import HttpError, encode
 from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights
+from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, Route
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
 if TYPE_CHECKING:
     from onetool.core.context import Progress
 
-EVENT_STREAM = "text/event-stream"
 ARGS_AT = "/args"
 
 
@@ -38,8 +38,25 @@ StartCall = Callable[[Args, "Progress | None"], Awaitable[ToolResult]]
 """Calls the tool that a request is about."""
 
 
-async def invoke(request: RestRequest) -> RestResponse | None:
-    """Call the tool. Returns None if the client has disconnected, or the result was streamed."""
+@Route(
+    "POST",
+    f"{TOOL}/invoke",
+    "Calls",
+    takes="Call",
+    example={"args": {"city": "Oslo"}},
+    gives="Envelope",
+    sends=(EVENT_STREAM,),
+    headers=LIMIT_HEADERS,
+    errors=(404, 429),
+    for_tools=True,
+)
+async def invoke_tool(request: RestRequest) -> RestResponse | None:
+    """Call a tool.
+
+    Arguments that the argSchema doesn't allow are refused with 400 before anything runs. With `Accept:
+    text/event-stream` the response is a stream of events: `progress` {progress, total, message}, `chunk` {data}, and
+    at the end `result`, which is the envelope. A client that disconnects cancels the call.
+    """
     args = read_args(await json_body(request.headers, request.receive, empty={}))
     return await answer_call(request, args, partial(request.context.invoke, request.path), envelope)
 

@@ -1,6 +1,9 @@
-"""The OpenAPI 3.1 document of the REST API, and the route that serves it."""
+"""The OpenAPI 3.1 document of the REST API, made of the declarations of its routes; and the route that serves it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -8,127 +11,101 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.access import needs_credential
 from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
-from onetool.interfaces.rest import (
-    CALL_PATH,
-    openapi_ask,
-    openapi_console,
-    openapi_imports,
-    openapi_insight,
-    openapi_operations,
-    openapi_schemas,
-)
+from onetool.interfaces.rest.app import CALL
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
-from onetool.interfaces.rest.openapi_ask import ASK_GROUP
-from onetool.interfaces.rest.openapi_operations import (
-    CALL_STREAM,
-    described_operation,
-    operation,
-    path_parameters,
-    with_query,
-)
-from onetool.interfaces.rest.openapi_parts import Part, problem_response, request_body, response
-from onetool.interfaces.rest.openapi_schemas import components
-from onetool.interfaces.rest.routing import ROOT, ROUTES
+from onetool.interfaces.rest.events import EVENTS, STATUS
+from onetool.interfaces.rest.openapi_schemas import Schema, describe, schema_ref
+from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
+from onetool.interfaces.rest.query import QueryParameter
+from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, Route, Shape
+from onetool.interfaces.rest.routing import API_ROUTES, Resource, RouteTable
 
 if TYPE_CHECKING:
     from onetool.app import App
 
-
-# POST /ask
-
-
-def ask_operation() -> Part:
-    found = operation(
-        "ask",
-        "Ask a model that has these tools",
-        {200: response("It answered.", "Answer")},
-        note=openapi_ask.ASK_DESCRIPTION,
-        takes=request_body("Question", openapi_schemas.EXAMPLE_QUESTION),
-    )
-    found["responses"]["200"]["content"]["text/event-stream"] = {"schema": openapi_ask.ASK_STREAM}
-    refusals = {
-        str(status): problem_response(status, words, "AskProblem") for status, words in openapi_ask.ASK_REFUSALS.items()
-    }
-    return {**found, "responses": dict(sorted({**found["responses"], **refusals}.items()))}
-
-
-# POST /call/{name}
-
-
-CALL = f"{CALL_PATH}/{{name}}"
-_CALL_DESCRIPTION = """\
-The body is the arguments, an object; without any, it may be left out, together with its Content-Type, unless a browser
-asks. The answer is the value itself. Refusals, limits and streams are those of `invokeTool`; but a tool that ran and
-failed is 424. A stream ends with `result`, which is the envelope."""
-
-
-def call_operation() -> Part:
-    found = operation(
-        "callTool",
-        "Call a tool by its name",
-        {200: {"description": "The value.", "content": {"application/json": {"schema": {}}}}},
-        *(404, 424, 429),
-        note=_CALL_DESCRIPTION,
-        takes=request_body("Arguments", {}) | {"required": False},
-    )
-    found["responses"]["200"]["content"]["text/event-stream"] = CALL_STREAM
-    return found
-
-
-# The document
-
+Part = dict[str, Any]
 
 ABOUT = """\
-Bundles of versioned tools: made, listed, searched, switched on and off, and called. Packs, declared tools and MCP
-servers are bundles, too, which only take the switch. And a model that uses all of them: ask it.
+Bundles of versioned tools: create, list, search, enable, disable and call them. Packs, declared tools and MCP servers
+are bundles, too, which can only be enabled and disabled. And a model that uses all of them: ask it.
 
-Every refusal is `application/problem+json` with a `code` for programs and a `detail` for people. Lists come in pages;
-single things have an ETag. A tool that ran and failed is no refusal: its answer is 200 with `ok: false`."""
+Every error is `application/problem+json` with a `code` for programs and a `detail` for people. Lists come in pages;
+single things have an ETag. A tool that ran and failed is not an error: its response is 200 with `ok: false`."""
 
-_FURTHER = openapi_imports.OPERATIONS | openapi_insight.OPERATIONS
-OPERATIONS = openapi_operations.OPERATIONS | {
-    place: (group, described_operation(one)) for place, (group, one) in _FURTHER.items()
+_TOOL_NAME = PathParameter(
+    {"type": "string", "minLength": 1},
+    description="As code says it: `time.now`, `bundle.tool`, `bundle.tool@version`, or an alias.",
+)
+TABLES = (API_ROUTES, ASK_ROUTES, RouteTable((CALL, EVENTS, STATUS), {"name": _TOOL_NAME}))
+
+ANY_ROUTE = (400, 401, 403, 405, 413, 415, 421, 500, 503)
+ERRORS = {
+    400: "Something in the request can't be used; `in` and `pointer` say where.",
+    401: "This server needs a token.",
+    403: "Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks.",
+    404: "It doesn't exist.",
+    405: "This path takes other methods.",
+    406: "This is a stream of events, and `Accept` doesn't name that.",
+    409: "It exists already, or something is in the way.",
+    412: "It is not what If-Match or If-None-Match says.",
+    413: "The body is larger than this server takes, or the question than the model takes.",
+    415: "A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes.",
+    421: "The Host is not a name of this server.",
+    422: "The model, or its provider, refused this.",
+    424: "The tool ran and failed: `code` and `reason` say why.",
+    429: "Called more often than the limit allows.",
+    500: "A bug in OneTool.",
+    502: "The provider of the model refused, can't be reached, or gave an invalid answer.",
+    503: "Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is "
+    "`change_unknown` or `stopping`.",
+    504: "The provider of the model took too long.",
 }
-_CONSOLE = {place: (group, described_operation(one)) for place, (group, one) in openapi_console.OPERATIONS.items()}
+_TEXT: Part = {"type": "string"}
+_COUNT: Part = {"type": "integer", "minimum": 0}
+HEADERS: dict[str, Part] = {
+    "ETag": {"description": "Its state, for If-Match and If-None-Match.", "schema": _TEXT},
+    "Location": {"description": "Where it is.", "schema": _TEXT},
+    "Content-Location": {"description": "Where it is now.", "schema": _TEXT},
+    "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+    "RateLimit-Limit": {"description": "Of a tool with a limit: calls per minute.", "schema": _COUNT},
+    "RateLimit-Remaining": {"description": "How many of them are left.", "schema": _COUNT},
+    "RateLimit-Reset": {"description": "Seconds until there are more.", "schema": _COUNT},
+    "RateLimit-Policy": {"description": 'The limit: `"minute";q=60;w=60`.', "schema": _TEXT},
+    "RateLimit": {"description": 'What is left of it: `"minute";r=12;t=34`.', "schema": _TEXT},
+    "Allow": {"schema": _TEXT},
+    "WWW-Authenticate": {"schema": _TEXT},
+}
+ERROR_HEADERS = {
+    401: ("WWW-Authenticate",),
+    405: ("Allow",),
+    429: ("Retry-After", *LIMIT_HEADERS),
+    503: ("Retry-After",),
+}
+_ETAGS = r'^(\*|[!#-+\x2d-~]+|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$'
+CONDITIONS = {
+    "If-Match": "Only if it still has this ETag; `*`: only if it exists.",
+    "If-None-Match": "Only if it has another ETag; `*`: only if it doesn't exist yet.",
+}
+MEDIA: dict[str, Schema] = {
+    "application/zip": {"type": "string", "contentMediaType": "application/zip"},
+    "application/yaml": {"type": "object"},
+    "text/markdown": _TEXT,
+    EVENT_STREAM: {"type": "string", "description": "Server-sent events."},
+}
 
 
-def _groups() -> list[str]:
-    return [group for group, _ in (*OPERATIONS.values(), *_CONSOLE.values(), *openapi_insight.OUTSIDE.values())]
+def openapi(app: "App") -> Asgi:
+    """Return the ASGI app of /openapi.json."""
 
+    async def show(scope: Scope, _receive: Receive, send: Send) -> None:
+        await respond(send, 200, msgspec.json.encode(openapi_document(app, scope.get("root_path", ""))))
 
-def _schemas() -> Part:
-    found = components()
-    further = openapi_insight.insight_schemas(found["Tool"])
-    return found | openapi_imports.import_schemas(found["Tool"], found["Bundle"]) | further
-
-
-def _ask_paths() -> Part:
-    paths: Part = {}
-    for route in ASK_ROUTES.routes:
-        item: Part = {"parameters": path_parameters(route.template)}
-        paths[route.path] = item
-        for method, one in route.methods.items():
-            facts = openapi_ask.OPERATIONS.get((route.template, method))
-            found = ask_operation() if facts is None else with_query(described_operation(facts), dict(one.parameters))
-            item[method.lower()] = {"tags": [ASK_GROUP], **found}
-    return paths
+    return show
 
 
 def openapi_document(app: "App", root: str = "") -> Part:
-    """The OpenAPI document. Only whether a token is needed depends on the config. `root` is before all addresses."""
-    paths: Part = {}
-    for route in ROUTES:
-        item: Part = {"parameters": path_parameters(route.template)}
-        paths[route.path] = item
-        described = OPERATIONS if route.root == ROOT else _CONSOLE
-        for method, one in route.methods.items():
-            group, found = described[route.template, method]
-            item[method.lower()] = {"tags": [group], **with_query(found, dict(one.parameters))}
-    paths[CALL] = {"parameters": path_parameters(CALL), "post": {"tags": ["Calls"], **call_operation()}}
-    for (path, method), (group, facts) in openapi_insight.OUTSIDE.items():
-        found = {"tags": [group], **described_operation(facts)}
-        paths.setdefault(path, {"parameters": path_parameters(path)})[method.lower()] = found
-    paths |= _ask_paths()
+    """Return the document. Only whether a token is needed depends on the config; `root` is before all paths."""
+    tags, paths, schemas = describe_routes(TABLES)
     document: Part = {
         "openapi": "3.1.0",
         "info": {
@@ -138,9 +115,9 @@ def openapi_document(app: "App", root: str = "") -> Part:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": quote(root) or "/"}],
-        "tags": [{"name": name} for name in dict.fromkeys([*_groups(), ASK_GROUP])],
+        "tags": [{"name": name} for name in tags],
         "paths": paths,
-        "components": {"schemas": _schemas()},
+        "components": {"schemas": schemas},
     }
     if needs_credential(app.config.http, app.runtime.tokens.store):
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
@@ -148,10 +125,98 @@ def openapi_document(app: "App", root: str = "") -> Part:
     return document
 
 
-def openapi(app: "App") -> Asgi:
-    """The route /openapi.json."""
+@cache
+def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, dict[str, Schema]]:
+    """Return the tags, paths and schemas of all routes."""
+    resources = [(one, table) for table in tables for one in table.resources]
+    routes = [route for one, _ in resources for route in one.methods.values()]
+    shapes = dict.fromkeys(shape for one in routes for shape in (one.takes, one.gives, one.problem))
+    known, schemas = describe(one for one in shapes if one is not None and not isinstance(one, str))
 
-    async def show(scope: Scope, _receive: Receive, send: Send) -> None:
-        await respond(send, 200, msgspec.json.encode(openapi_document(app, scope.get("root_path", ""))))
+    def schema(shape: Shape) -> Schema:
+        return schema_ref(shape) if isinstance(shape, str) else known[shape]
 
-    return show
+    paths = {
+        resource.path: {
+            "parameters": [_path_parameter(name, table.parameters[name]) for name in _names(resource)],
+            **{method.lower(): _operation(route, schema) for method, route in resource.methods.items()},
+        }
+        for resource, table in resources
+    }
+    return list(dict.fromkeys(one.tag for one in routes)), paths, schemas
+
+
+def _names(resource: Resource) -> list[str]:
+    return [part[1:-1] for part in resource.segments if part.startswith("{")]
+
+
+def _path_parameter(name: str, one: PathParameter) -> Part:
+    more = {"description": one.description, "example": one.example}
+    return {"name": name, "in": "path", "required": True, "schema": one.schema, **_given(more)}
+
+
+def _query_parameter(one: QueryParameter) -> Part:
+    default = {} if one.default in (None, (), "") else {"default": one.default}
+    more = {"description": one.description, "schema": {**one.type.schema, **default}, "example": one.example}
+    return {"name": one.name, "in": "query", **_given(more)}
+
+
+def _condition(name: str) -> Part:
+    return {"name": name, "in": "header", "description": CONDITIONS[name], "schema": {**_TEXT, "pattern": _ETAGS}}
+
+
+def _given(members: Part) -> Part:
+    return {key: value for key, value in members.items() if value not in (None, "", {})}
+
+
+def _operation(route: Route, schema: Callable[[Shape], Schema]) -> Part:
+    summary, _, description = route.doc.partition("\n\n")
+    if route.role in ("edit", "admin"):
+        description += f" It needs the role {route.role}."
+    conditions = () if not route.etag else ("If-None-Match",) if route.method == "GET" else CONDITIONS
+    return {
+        "tags": [route.tag],
+        "operationId": route.id,
+        "summary": summary.rstrip("."),
+        **_given({"description": " ".join(description.split())}),
+        "parameters": [*map(_condition, conditions), *map(_query_parameter, route.query)],
+        **_given({"requestBody": _request_body(route, schema)}),
+        "responses": {str(status): one for status, one in sorted(_responses(route, schema))},
+    }
+
+
+def _request_body(route: Route, schema: Callable[[Shape], Schema]) -> Part:
+    if route.takes is None:
+        return {}
+    content: Part = {"application/json": {"schema": schema(route.takes), "example": route.example}}
+    content |= {kind.decode(): {"schema": MEDIA[kind.decode()]} for kind in route.media}
+    return {"required": route.needs_body, "content": content}
+
+
+def _responses(route: Route, schema: Callable[[Shape], Schema]) -> Iterable[tuple[int, Part]]:
+    content: Part = {} if route.gives is None else {"application/json": {"schema": schema(route.gives)}}
+    content |= {kind: {"schema": MEDIA[kind]} for kind in route.sends}
+    links = {name: {"operationId": name, "parameters": _link_parameters(route)} for name in route.links}
+    etag = ("ETag",) if route.etag else ()
+    for status in route.status:
+        if status == 204:
+            yield status, _response(status)
+        else:
+            location = ("Location",) if status == 201 else ()
+            yield status, _response(status, (*etag, *location, *route.headers), content, links)
+    if etag and route.method == "GET":
+        yield 304, _response(304, etag)
+    for status in {*ANY_ROUTE, *route.errors, *((412,) if etag and route.method != "GET" else ())}:
+        problem = route.problem if status in route.errors else Problem
+        kind = {PROBLEM_TYPE.decode(): {"schema": schema(problem)}}
+        yield status, _response(status, ERROR_HEADERS.get(status, ()), kind) | {"description": ERRORS[status]}
+
+
+def _response(status: int, headers: Iterable[str] = (), content: Part | None = None, links: Part | None = None) -> Part:
+    more = {"headers": {name: HEADERS[name] for name in headers}, "content": content or {}, "links": links or {}}
+    return {"description": HTTPStatus(status).phrase, **_given(more)}
+
+
+def _link_parameters(route: Route) -> Part:
+    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    return {name: f"$request.path.{name}" for name in names}

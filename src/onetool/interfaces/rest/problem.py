@@ -7,9 +7,10 @@ When the database can't be used, it tells whether anything may have changed.
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from math import ceil
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.principal import Principal, Role
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
@@ -44,7 +45,7 @@ STATUS_OF_ERROR: dict[type[BundleError], int] = {
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of several errors in a request."""
 
-    pointer: str
+    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) into what `in` of the problem names.")]
     message: str
 
 
@@ -55,12 +56,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     status: int
     detail: str
-    code: str
-    part: Part | None = msgspec.field(default=None, name="in")
-    pointer: str | None = None
-    errors: tuple[Fault, ...] = ()
-    reason: str | msgspec.UnsetType | None = msgspec.UNSET  # of a tool's failure
-    hints: tuple[str, ...] = ()
+    code: Annotated[str, Meta(description="Why, for programs: one word that stays the same, whatever `detail` says.")]
+    part: Annotated[Part | None, Meta(description="The part that is wrong.")] = msgspec.field(default=None, name="in")
+    pointer: Annotated[str | None, Meta(description="JSON pointer (RFC 6901) into what `in` names.")] = None
+    errors: Annotated[tuple[Fault, ...], Meta(description="Where several things are wrong: each of them.")] = ()
+    reason: Annotated[str | msgspec.UnsetType | None, Meta(description="Why a tool failed.")] = msgspec.UNSET
+    hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
 
 
 class RestError(HttpError):

@@ -1,7 +1,7 @@
 """The query parameters of the REST API: how a query string is read, and what each parameter can be."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import time
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -15,7 +15,7 @@ from onetool.services.audit import KINDS
 from onetool.services.audit.record import read_moment
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.names import check_id, check_slug
+from onetool.sources.bundles.names import ID_SCHEMA, SLUG_SCHEMA, check_id, check_slug
 from onetool.sources.bundles.validation import SHOWN
 
 MOST_PER_PAGE = 1000
@@ -33,15 +33,22 @@ _NUMBER = re.compile(r"[1-9][0-9]*")
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
+class QueryType(NamedTuple):
+    """A reader of texts, and the JSON schema of what it reads. `read` raises ValueError, saying what was expected."""
+
+    read: Callable[[str], Any]
+    schema: Mapping[str, Any]
+    many: bool = False  # the parameter may be repeated, and `read` gives a list
+
+
 class QueryParameter(NamedTuple):
-    """A query parameter. `read` parses its text; ValueError says what was expected."""
+    """A query parameter."""
 
     name: str
-    read: Callable[[str], Any]
+    type: QueryType
+    description: str
     default: Any = None
-    many: bool = False
-    required: bool = False
-    values: tuple[str, ...] = ()  # that an entry of a list can have; none: any
+    example: Any = None
 
 
 def percent_decoded(raw: bytes) -> str:
@@ -56,8 +63,9 @@ def percent_decoded(raw: bytes) -> str:
         raise ValueError("it is not UTF-8") from None
 
 
-def read_query(raw: bytes, known: Mapping[str, QueryParameter]) -> dict[str, Any]:
+def read_query(raw: bytes, parameters: Iterable[QueryParameter]) -> dict[str, Any]:
     """Parse a query string into values of all known parameters. Raises RestError."""
+    known = {one.name: one for one in parameters}
     given: dict[str, list[str]] = {}
     for piece in raw.split(b"&") if raw else ():
         if piece:
@@ -71,15 +79,14 @@ def read_query(raw: bytes, known: Mapping[str, QueryParameter]) -> dict[str, Any
 
 def _value(parameter: QueryParameter, texts: list[str] | None) -> Any:
     if texts is None:
-        if parameter.required:
-            raise _bad_parameter(parameter.name, "is missing")
         return parameter.default
-    if not parameter.many and len(texts) > 1:
+    read, _, many = parameter.type
+    if not many and len(texts) > 1:
         raise _bad_parameter(parameter.name, "is given twice")
     try:
-        if not parameter.many:
-            return parameter.read(texts[0])
-        found = tuple(dict.fromkeys(part for text in texts for part in parameter.read(text)))
+        if not many:
+            return read(texts[0])
+        found = tuple(dict.fromkeys(part for text in texts for part in read(text)))
         if len(found) > MOST_IN_LIST:
             raise ValueError(f"has more than {MOST_IN_LIST} entries")
     except ValueError as error:
@@ -231,35 +238,84 @@ def picked(rows: list[dict[str, Any]], fields: Collection[str] | None) -> list[d
 # All parameters
 
 
-TAGS = QueryParameter("tags", _texts, (), many=True)
-BUNDLE_IDS = QueryParameter("bundleIDs", _ids, (), many=True)
-INCLUDE_DISABLED = QueryParameter("includeDisabled", _boolean, False)
-PAGE_SIZE = QueryParameter("pageSize", _size, PER_PAGE)
-RECOMMENDED_PAGE_SIZE = QueryParameter("recommendedPageSize", _recommended, PER_PAGE)
-PAGE_TOKEN = QueryParameter("pageToken", str)
-Q = QueryParameter("q", _words, "")
-OF_BUNDLES = QueryParameter("fields", read_fields(BUNDLE_FIELDS), None, many=True, values=BUNDLE_FIELDS)
-OF_TOOLS = QueryParameter("fields", read_fields(TOOL_FIELDS), None, many=True, values=TOOL_FIELDS)
-DRY_RUN = QueryParameter("dryRun", _boolean, False)
-REPLACE = QueryParameter("replace", _boolean, False)
-AS = QueryParameter("as", _slug)
-BASE_URL = QueryParameter("baseUrl", _url)
-URL = QueryParameter("url", _url)
-TOKEN = QueryParameter("token", _boolean, False)
-ONLY = QueryParameter("only", _one_text, (), many=True)
-TAG = QueryParameter("tag", _one_text, (), many=True)
-OPERATION = QueryParameter("operation", _one_text, (), many=True)
-DAYS = QueryParameter("days", _days, USUAL_DAYS)
-AFTER = QueryParameter("after", _words, "")
-FROM = QueryParameter("from", _position, 1)
-LIMIT = QueryParameter("limit", _size, PER_PAGE)
-COLUMN = QueryParameter("column", _position, 1)
-TOOL = QueryParameter("tool", _words)
-SOURCE = QueryParameter("source", _words)
-CLIENT = QueryParameter("client", _words)
-SINCE = QueryParameter("since", _moment)
-UNTIL = QueryParameter("until", _moment)
-WHO = QueryParameter("who", _words)
-KIND = QueryParameter("kind", _kind)
-OUTCOME = QueryParameter("outcome", _words)
-CALLER = QueryParameter("caller", _words)
+def _whole(most: int | None) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1} | ({} if most is None else {"maximum": most})
+
+
+def _array(**items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _fields(*known: str) -> QueryParameter:
+    kind = QueryType(read_fields(known), {**_array(enum=list(known)), "minItems": 1}, many=True)
+    words = "Only these keys of each row: `fields=slug,version`. A key that a row does without is left out."
+    return QueryParameter("fields", kind, words, example=["id", "slug"])
+
+
+_BOOLEAN = QueryType(_boolean, {"enum": [True, False, 1, 0]})
+_COUNT = QueryType(_size, _whole(MOST_PER_PAGE))
+_POSITION = QueryType(_position, _whole(10**LONGEST_NUMBER - 1))
+_WORDS = QueryType(_words, {"type": "string", "maxLength": LONGEST_SEARCH})
+_TEXTS = QueryType(_one_text, _array(type="string", minLength=1, maxLength=LONGEST_SEARCH), many=True)
+_IDS = QueryType(_ids, _array(type="string", pattern="^{0}(,{0})*$".format(ID_SCHEMA["pattern"][1:-1])), many=True)
+_URL = QueryType(_url, {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": LONGEST_URL})
+_MOMENT = QueryType(
+    _moment,
+    {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"},
+)
+_TOKEN = QueryType(str, {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
+
+TAGS = QueryParameter(
+    "tags",
+    QueryType(_texts, _array(type="string"), many=True),
+    "Tools with any of these tags: `tags=a&tags=b` or `tags=a,b`.",
+    default=(),
+)
+BUNDLE_IDS = QueryParameter("bundleIDs", _IDS, "Only these bundles: `bundleIDs=…&bundleIDs=…` or `bundleIDs=…,…`.", ())
+INCLUDE_DISABLED = QueryParameter("includeDisabled", _BOOLEAN, "Also what is disabled.", False)
+PAGE_SIZE = QueryParameter("pageSize", _COUNT, "How many at most.", PER_PAGE)
+RECOMMENDED_PAGE_SIZE = QueryParameter(
+    "recommendedPageSize",
+    QueryType(_recommended, _whole(None)),
+    f"How many at most. More than {MOST_PER_PAGE} means {MOST_PER_PAGE}.",
+    PER_PAGE,
+)
+PAGE_TOKEN = QueryParameter("pageToken", _TOKEN, "`nextPageToken` of the previous page with the same query.")
+Q = QueryParameter(
+    "q",
+    _WORDS,
+    "What to search for: prefixes of names, whole words, or similar words. Empty: everything, newest first.",
+    default="",
+    example="forecast",
+)
+OF_BUNDLES = _fields(*BUNDLE_FIELDS)
+OF_TOOLS = _fields(*TOOL_FIELDS)
+DRY_RUN = QueryParameter("dryRun", _BOOLEAN, "Change nothing; the response is what the real one would be.", False)
+REPLACE = QueryParameter("replace", _BOOLEAN, "Replace servers of the same name instead of keeping them.", False)
+AS = QueryParameter("as", QueryType(_slug, SLUG_SCHEMA), "The slug of the bundle, instead of its own.")
+BASE_URL = QueryParameter("baseUrl", _URL, "Where the API is, if the document doesn't say.")
+URL = QueryParameter("url", _URL, "Where the document is, on an allowed host; then the body is `{}`.")
+TOKEN = QueryParameter("token", _BOOLEAN, "Send a bearer token, if the document says nothing about that.", False)
+ONLY = QueryParameter("only", _TEXTS, "Only operations whose path (`/users/*`) or tool name (`list-*`) matches.", ())
+TAG = QueryParameter("tag", _TEXTS, "Only operations with one of these tags.", ())
+OPERATION = QueryParameter(
+    "operation",
+    _TEXTS,
+    "Only these operations: an operationId, or a method and a path.",
+    default=(),
+    example=["GET /users/{id}"],
+)
+DAYS = QueryParameter("days", QueryType(_days, _whole(MOST_DAYS)), "How many days, until now.", USUAL_DAYS)
+AFTER = QueryParameter("after", _WORDS, "`next` of the previous page.", "")
+FROM = QueryParameter("from", _POSITION, "The first line, counted from 1.", 1)
+LIMIT = QueryParameter("limit", _COUNT, "How many lines at most.", PER_PAGE)
+COLUMN = QueryParameter("column", _POSITION, "Where to begin in the first line, from 1.", 1)
+TOOL_NAME = QueryParameter("tool", _WORDS, "Only calls of this tool.", example="time.now")
+SOURCE = QueryParameter("source", _WORDS, "Only calls that came through this interface.")
+CLIENT = QueryParameter("client", _WORDS, "Only calls of this client.")
+CALLER = QueryParameter("caller", _WORDS, "For admins: only calls of this token or `iss|sub`; empty: of `http.token`.")
+SINCE = QueryParameter("since", _MOMENT, "A date, or so long ago.", example="2h")
+UNTIL = QueryParameter("until", _MOMENT, "A date, or so long ago.", example="1h")
+WHO = QueryParameter("who", _WORDS, "Only what this token or user did.")
+KIND = QueryParameter("kind", QueryType(_kind, {"enum": [*KINDS]}), "Only lines of this kind.")
+OUTCOME = QueryParameter("outcome", _WORDS, "ok, error, the code or reason of an error, or a status.", example="error")

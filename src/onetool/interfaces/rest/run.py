@@ -15,10 +15,10 @@
 import asyncio
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from onetool.core.call import ToolCall, ToolResult, new_id
@@ -30,6 +30,7 @@ from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, list_response
+from onetool.interfaces.rest.route import EVENT_STREAM, Route
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
@@ -49,8 +50,8 @@ MOST_CALLS = 1000  # that the answer lists
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Code, and the names that it finds bound."""
 
-    code: str
-    variables: dict[str, Any] = {}
+    code: Annotated[str, Meta(description="Python, as `run` takes it.")]
+    variables: Annotated[dict[str, Any], Meta(description="Names that the code finds bound, and their values.")] = {}
 
 
 class RunCall(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -58,11 +59,11 @@ class RunCall(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
     id: str
     name: str
-    args: dict[str, Any]
+    args: Annotated[dict[str, Any], Meta(description="Without secrets; what is long is cut.")]
     at: str
     ok: bool | UnsetType = UNSET
     duration_ms: float | UnsetType = UNSET
-    preview: str | UnsetType = UNSET
+    preview: Annotated[str | UnsetType, Meta(description="The beginning of what it gave, as text.")] = UNSET
     error: str | UnsetType = UNSET
 
 
@@ -70,11 +71,11 @@ class RunFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     """Why a run has failed, and where in its code, if that is known."""
 
     message: str
-    code: str
-    reason: str | None = None
+    code: Annotated[str, Meta(description="One of three. The finer cause is in `reason`.")]
+    reason: Annotated[str | None, Meta(description="check, syntax, timeout, memory …")] = None
     hints: tuple[str, ...] = ()
-    calls: int | UnsetType = UNSET
-    line: int | UnsetType = UNSET
+    calls: Annotated[int | UnsetType, Meta(description="How many calls had been made.")] = UNSET
+    line: Annotated[int | UnsetType, Meta(description="In the text that was sent, from 1.")] = UNSET
     column: int | UnsetType = UNSET
     end_line: int | UnsetType = UNSET
     end_column: int | UnsetType = UNSET
@@ -84,18 +85,30 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     """How a run went. Of a value that is stored, `value` is its beginning as text."""
 
     ok: bool
-    prints: str | UnsetType = UNSET
-    calls: list[RunCall] | int
+    prints: Annotated[str | UnsetType, Meta(description="What the code has printed.")] = UNSET
+    calls: Annotated[list[RunCall] | int, Meta(description="At most 1,000, in order; in a stream, how many.")]
     duration_ms: float
-    value: Any = UNSET
-    type: str | UnsetType = UNSET
-    size: int | UnsetType = UNSET
-    stored: str | UnsetType = UNSET
+    value: Annotated[Any, Meta(description="Of the last expression; its beginning as text, if it is stored.")] = UNSET
+    type: Annotated[str | UnsetType, Meta(description="The type of the value in JSON.")] = UNSET
+    size: Annotated[int | UnsetType, Meta(description="Bytes of the value.")] = UNSET
+    stored: Annotated[str | UnsetType, Meta(description="The handle of a large value: see `/results`.")] = UNSET
     error: RunFault | UnsetType = UNSET
 
 
-async def run(request: RestRequest) -> RestResponse | None:
-    """Run code. Returns None if the client has disconnected, or the result was streamed."""
+EXAMPLE = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
+
+
+@Route("POST", "/run", "Code", takes=RunRequest, example=EXAMPLE, gives=RunAnswer, sends=(EVENT_STREAM,))
+async def run_code(request: RestRequest) -> RestResponse | None:
+    """Run code over all tools.
+
+    In the sandbox. A value that is too large to send is stored, and its beginning sent. With `Accept:
+    text/event-stream` the response is a stream of events: `started` {id}, `call` {id, name, args, at} and `called` {id,
+    ok, durationMs, preview, error} for each call, `progress` {progress, total, message}, `chunk` {data}, `print`
+    {text}, and at the end `result` {value, type, size, stored, calls, durationMs} or `error` {message, code, reason,
+    hints, calls, line, column, endLine, endColumn}. A client that disconnects stops the run. At most 16 run at once;
+    others get 503.
+    """
     asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
     if wants_events(request.headers.get(b"accept", b"")):
         await _stream(request, asked)
@@ -111,7 +124,12 @@ async def run(request: RestRequest) -> RestResponse | None:
     return None
 
 
-async def check(request: RestRequest) -> RestResponse:
+@Route("POST", "/run/check", "Code", takes=RunRequest, example=EXAMPLE, gives="CodeReport")
+async def check_code(request: RestRequest) -> RestResponse:
+    """Check code before it runs.
+
+    Nothing runs. Calls are checked against the tools and their schemas, as before every run.
+    """
     asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
     context = request.context
     with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
@@ -119,8 +137,13 @@ async def check(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(found))
 
 
-async def names(request: RestRequest) -> RestResponse:
-    """What code can say. Its ETag is that of a list: pages ask again after every change."""
+@Route("GET", "/run/names", "Code", gives="CodeNames", etag=True)
+async def list_names(request: RestRequest) -> RestResponse:
+    """List the names that code can use.
+
+    For editors that complete code: packs and their tools with parameters, functions, builtins, modules, snippets and
+    aliases. Under an allow-list only what may be called.
+    """
     context = request.context
     await context.app.catalog.refresh(at_once=True)
     with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):

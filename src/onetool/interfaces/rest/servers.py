@@ -4,7 +4,7 @@ How a server is reached is for the role edit. Its log, which may have a password
 admins.
 
 What starts code needs the role admin, and no tool can reach these routes: every request of an HTTP tool and to an MCP
-server carries the header `OneTool-Call`, which only few routes take (`RouteMethod.for_tools`), and `http.token` can't
+server carries the header `OneTool-Call`, which only few routes take (`Route.for_tools`), and `http.token` can't
 be a secret of a tool. What can't be held back is code of a pack, which runs in this process, and programs that were
 given the token by a person.
 """
@@ -15,17 +15,19 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.interfaces.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import AFTER, DRY_RUN, REPLACE
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.route import Route
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -49,22 +51,22 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """How a server is doing. `command` or `url` is how it is reached."""
 
     name: str
-    state: str
+    state: Annotated[str, Meta(description="connected, connecting, disconnected, idle (not used yet) or disabled.")]
     is_enabled: bool
     tools: int
     transport: str
-    changed: int
-    needs_login: bool
-    refused: bool
-    since: str | None
+    changed: Annotated[int, Meta(description="How many of its tools are not as they were approved.")]
+    needs_login: Annotated[bool, Meta(description="A person has to log in: POST `login`.")]
+    refused: Annotated[bool, Meta(description="Whether its tools can't be called because of that.")]
+    since: Annotated[str | None, Meta(description="When its state last changed.")]
     version: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
-    hints: list[str] | UnsetType = UNSET
-    command: str | UnsetType = UNSET
-    url: str | UnsetType = UNSET
-    runs_in: str | UnsetType = UNSET
-    changes: list[ServerChange] | UnsetType = UNSET
-    digest: str | UnsetType = UNSET
+    hints: Annotated[list[str] | UnsetType, Meta(description="Commands that help.")] = UNSET
+    command: Annotated[str | UnsetType, Meta(description="For the role edit. Secrets are masked.")] = UNSET
+    url: Annotated[str | UnsetType, Meta(description="For the role edit. Secrets are masked.")] = UNSET
+    runs_in: Annotated[str | UnsetType, Meta(description="The replica that runs it for all replicas.")] = UNSET
+    changes: Annotated[list[ServerChange] | UnsetType, Meta(description="Only of a single server.")] = UNSET
+    digest: Annotated[str | UnsetType, Meta(description="For `approve`: approve only what was seen.")] = UNSET
 
 
 class ServerList(msgspec.Struct, frozen=True):
@@ -77,32 +79,49 @@ class ServerLogPage(msgspec.Struct, frozen=True):
     """Lines of a log. `next` is what `after` takes for what comes later."""
 
     lines: list[str]
-    next: str
+    next: Annotated[str, Meta(description="`after` of the next request.")]
 
 
 class LoginPage(msgspec.Struct, frozen=True):
     """Where a person logs in, in a browser on the machine of the server."""
 
-    url: str
+    url: Annotated[str, Meta(description="For a browser on the machine of the server, which then connects again.")]
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing: the address says it all."""
 
 
+_action = partial(
+    Route, "POST", tag="Servers", role="admin", takes=NoOptions, example={}, gives=ServerEntry, errors=(404, 409)
+)
+
+
+@Route("GET", "/servers", "Servers", gives=ServerList)
 async def list_servers(request: RestRequest) -> RestResponse:
+    """List the MCP servers."""
     return await asyncio.to_thread(_list, request.context)
 
 
+@Route("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
 async def get_server(request: RestRequest) -> RestResponse:
+    """Get a server, and what has changed about its tools."""
     return await asyncio.to_thread(_get, request.context, request.path[0])
 
 
-async def logs(request: RestRequest) -> RestResponse:
+@Route("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
+async def read_server_log(request: RestRequest) -> RestResponse:
+    """Read the log of a server.
+
+    What it writes to standard error, and when it was started and lost: at most the last 1,000 lines. With `after`,
+    what came after that.
+    """
     return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
 
 
-async def reconnect(request: RestRequest) -> RestResponse:
+@_action("/servers/{server}/reconnect")
+async def reconnect_server(request: RestRequest) -> RestResponse:
+    """Connect a server again."""
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
@@ -112,15 +131,24 @@ async def reconnect(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_get, request.context, status.name)
 
 
-async def enable(request: RestRequest) -> RestResponse:
+@_action("/servers/{server}/enable")
+async def enable_server(request: RestRequest) -> RestResponse:
+    """Enable a server in the config file."""
     return await _switch(request, on=True)
 
 
-async def disable(request: RestRequest) -> RestResponse:
+@_action("/servers/{server}/disable")
+async def disable_server(request: RestRequest) -> RestResponse:
+    """Disable a server in the config file."""
     return await _switch(request, on=False)
 
 
-async def login(request: RestRequest) -> RestResponse:
+@_action("/servers/{server}/login", gives=LoginPage)
+async def login_to_server(request: RestRequest) -> RestResponse:
+    """Begin a login to a server.
+
+    For servers with OAuth. 409: there is nothing to log in to.
+    """
     converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
@@ -239,11 +267,25 @@ def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestRes
 class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`digest` is that of a dry run: what has changed since is not approved."""
 
-    digest: str | None = None
+    digest: Annotated[str | None, Meta(description="That of a dry run.")] = None
 
 
+@Route(
+    "POST",
+    "/tools/servers/{server}/approve",
+    "Servers",
+    role="admin",
+    query=(DRY_RUN,),
+    takes=SeenDigest,
+    example={},
+    gives="ServerChanges",
+    errors=(404, 409),
+)
 async def approve_server(request: RestRequest) -> RestResponse:
-    """What has changed about a server's tools, and unless it is a dry run, trust them as they are now."""
+    """Trust a server's tools as they are now.
+
+    With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
+    """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
     asked = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
@@ -281,7 +323,23 @@ def digest_of(data: Any) -> str:
 # Adding servers to the config
 
 
+@Route(
+    "POST",
+    "/tools/imports/servers",
+    "Servers",
+    role="admin",
+    query=(REPLACE, DRY_RUN),
+    takes=dict,
+    example={"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}},
+    gives="ImportReport",
+    errors=(409,),
+)
 async def import_servers(request: RestRequest) -> RestResponse:
+    """Add MCP servers to the config.
+
+    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
+    tool can call this.
+    """
     data = await json_body(request.headers, request.receive)
     return await asyncio.to_thread(_import_servers, request, data)
 

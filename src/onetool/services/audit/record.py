@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
 import msgspec
+from msgspec import Meta
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import Principal
@@ -69,22 +70,22 @@ _REFUSALS = ("audit_unavailable", "role_needed")  # reasons why nothing was done
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line. What is empty is left out."""
 
-    time: str  # UTC, with milliseconds: 2026-11-16T17:03:18.123Z
+    time: Annotated[str, Meta(description="UTC, with milliseconds.")]
     kind: AuditKind
-    what: str  # the name of a tool, or an address of the REST API: PUT /tools/bundles/weather
-    outcome: str  # ok, approved, declined, begun, or the code of the error
-    reason: str = ""  # the finer cause of an error
-    status: int | None = None  # of HTTP
-    who: str = ""  # the name of the principal; empty for the person who runs the process
-    owner: str = ""  # where that is another text than `who`
+    what: Annotated[str, Meta(description="The tool, or a request: PUT /tools/bundles/…")]
+    outcome: Annotated[str, Meta(description="ok, approved, declined, begun (see a later line), or the error's code.")]
+    reason: Annotated[str, Meta(description="The finer cause of an error.")] = ""
+    status: Annotated[int | None, Meta(description="The HTTP status of a request.")] = None
+    who: Annotated[str, Meta(description="The principal; empty for the person who runs the process.")] = ""
+    owner: Annotated[str, Meta(description="Whose things are meant, if not those of `who`.")] = ""
     role: str = ""
-    address: str = msgspec.field(default="", name="from")
-    via: str = ""  # the interface: mcp, rest, ask, run, cli …
-    client: str = ""  # the program, as it calls itself
+    address: Annotated[str, Meta(description="The address of the client.")] = msgspec.field(default="", name="from")
+    via: Annotated[str, Meta(description="The interface: mcp, rest, ask, run, http, cli.")] = ""
+    client: Annotated[str, Meta(description="The program, as it calls itself.")] = ""
     ms: float | None = None
-    args: str = ""  # a keyed hash of the arguments
-    id: str = ""  # of the call
-    run: str = ""  # of the run whose code called
+    args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""
+    id: Annotated[str, Meta(description="The id of the call.")] = ""
+    run: Annotated[str, Meta(description="The run whose code called.")] = ""
 
     @property
     def failed(self) -> bool:

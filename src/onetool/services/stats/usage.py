@@ -6,9 +6,10 @@ Both have totals and a series of hours or days.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from math import floor
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from onetool.services.stats.store import StatsReader, read_spread
 from onetool.services.stats.summary import DAY, HOUR, MOST_ROWS, iso, savings
@@ -82,7 +83,7 @@ class CountedFailure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     code: str
-    message: str  # the finer cause in a word, or the code again
+    message: Annotated[str, Meta(description="The finer cause in a word, or the code again.")]
     count: int
     last_at: str
 
@@ -90,17 +91,17 @@ class CountedFailure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class StatsOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was counted. Nothing of arguments and values is."""
 
-    enabled: bool = True
+    enabled: Annotated[bool, Meta(description="false: nothing is counted (`stats.enabled` in the config).")] = True
     calls: int = 0
     errors: int = 0
     latency: UsageLatency = UsageLatency()
-    tokens_saved: int | None = None
+    tokens_saved: Annotated[int | None, Meta(description="By runs and menus; null where calls are filtered.")] = None
     series: tuple[UsageBucket, ...] = ()
     tools: tuple[CountedTool, ...] = ()
-    sources: tuple[CountedCalls, ...] = ()
+    sources: Annotated[tuple[CountedCalls, ...], Meta(description="Interfaces: rest, mcp, run, cli …")] = ()
     clients: tuple[CountedCalls, ...] = ()
-    callers: tuple[CountedCalls, ...] = ()  # names of tokens, and `iss|sub`
-    failures: tuple[CountedFailure, ...] = ()
+    callers: Annotated[tuple[CountedCalls, ...], Meta(description="Names of tokens, and `iss|sub`.")] = ()
+    failures: Annotated[tuple[CountedFailure, ...], Meta(description="How often and why tools failed.")] = ()
 
 
 class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +173,7 @@ class UsageFailure(msgspec.Struct, frozen=True, kw_only=True):
 
     at: str
     code: str
-    message: str  # the finer cause in a word, or the code again
+    message: Annotated[str, Meta(description="The finer cause in a word, or the code again.")]
     client: str | None
     caller: str | None
 
@@ -181,22 +182,22 @@ class UsageCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: str
     ok: bool
     duration_ms: float
-    source: str
+    source: Annotated[str, Meta(description="How it was called: rest, mcp, run, cli …")]
     client: str | None
-    caller: str | None  # the name of a token, or `iss|sub`
+    caller: Annotated[str | None, Meta(description="The name of a token, or `iss|sub`; null if it has none.")]
 
 
 class ToolUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was counted of one tool. Nothing of arguments and values is."""
 
-    enabled: bool = True
+    enabled: Annotated[bool, Meta(description="false: nothing is counted (`stats.enabled` in the config).")] = True
     calls: int = 0
     errors: int = 0
     last_called_at: str | None = None
     latency: UsageLatency = UsageLatency()
     series: tuple[UsageBucket, ...] = ()
-    last_errors: tuple[UsageFailure, ...] = ()
-    recent: tuple[UsageCall, ...] = ()
+    last_errors: Annotated[tuple[UsageFailure, ...], Meta(description="The newest first, at most 20.")] = ()
+    recent: Annotated[tuple[UsageCall, ...], Meta(description="The newest first, at most 20.")] = ()
 
 
 NOT_COUNTED = ToolUsage(enabled=False)

@@ -11,9 +11,10 @@ from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.lenient import taken
@@ -46,16 +47,16 @@ _PLACEHOLDER = re.compile(r"\$\{([^{}]{1,200})\}")
 class DraftFault(msgspec.Struct, frozen=True):
     """What is wrong with a draft, or with arguments, and where."""
 
-    pointer: str
+    pointer: Annotated[str, Meta(description="JSON pointer (RFC 6901) to what is wrong.")]
     message: str
 
 
 class DraftReport(msgspec.Struct, frozen=True):
     """Whether it would be taken. Warnings do not keep it from being stored."""
 
-    ok: bool
+    ok: Annotated[bool, Meta(description="Whether it would be taken.")]
     errors: list[DraftFault]
-    warnings: list[DraftFault]
+    warnings: Annotated[list[DraftFault], Meta(description="What keeps it from being called for now.")]
 
 
 def check_bundle_draft(data: Mapping[str, Any]) -> DraftReport:
@@ -240,10 +241,12 @@ SLUG, VERSION = "draft", "1"
 class PreviewReport(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of an HTTP tool, the code of a script, the call of any other; or what is wrong with the arguments."""
 
-    requests: tuple[PreviewRequest, ...] | msgspec.UnsetType = msgspec.UNSET
-    code: str | msgspec.UnsetType = msgspec.UNSET
-    call: str | msgspec.UnsetType = msgspec.UNSET
-    errors: tuple[DraftFault, ...] | msgspec.UnsetType = msgspec.UNSET
+    requests: Annotated[tuple[PreviewRequest, ...] | UnsetType, Meta(description="Empty if something is wrong.")] = (
+        UNSET
+    )
+    code: Annotated[str | UnsetType, Meta(description="Of a script: what would run.")] = UNSET
+    call: Annotated[str | UnsetType, Meta(description="Of any other tool: the call, as code writes it.")] = UNSET
+    errors: tuple[DraftFault, ...] | UnsetType = UNSET
 
 
 async def preview_tool(

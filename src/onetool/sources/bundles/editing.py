@@ -10,15 +10,13 @@ has the examples of one owner, by the id of the tool. Its key is a hash: an owne
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.text import did_you_mean
 from onetool.database.documents import Documents
-from onetool.database.file_documents import FileDocuments
 from onetool.http.definition import below
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample
@@ -110,7 +108,7 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
 MOST_OWNERS = 10_000
-PATIENCE_S = 10.0  # for others who write
+MAX_WAIT_S = 10.0  # for others who write
 
 OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
 
@@ -119,25 +117,18 @@ class ShownExamples(msgspec.Struct, frozen=True, kw_only=True):
     """The examples of a tool as somebody sees them: those of the tool first, then one's own."""
 
     examples: tuple[ToolExample, ...]
-    own: tuple[str, ...] | UnsetType = UNSET  # names of those that are one's own
-
-
-def own_documents(folder: Path) -> FileDocuments:
-    return FileDocuments(folder, guard="no_link")
+    own: Annotated[tuple[str, ...] | UnsetType, Meta(description="Names of the caller's own examples.")] = UNSET
 
 
 class OwnExamples:
-    """Kept in a folder, which is made when it is first needed, or where else documents are. All methods block."""
+    """The examples of all owners, a document each. All methods block. They raise DatabaseError."""
 
-    def __init__(self, place: Path | Documents) -> None:
-        self._documents = own_documents(place) if isinstance(place, Path) else place
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
-        """Those of one tool. What can't be read raises UnavailableError."""
-        try:
-            return _lists(self._documents.read(_key(owner))).get(tool, ())
-        except OSError as error:
-            raise UnavailableError(f"your examples can't be read: {error.strerror}") from None
+        """Those of one tool."""
+        return _lists(self._documents.read(_key(owner))).get(tool, ())
 
     def put(
         self,
@@ -149,19 +140,19 @@ class OwnExamples:
         """Replace those of one tool. `check` gets the ones of before, under the lock, and may refuse."""
         key = _key(owner)
         try:
-            with self._documents.locked(key, PATIENCE_S) as held:
+            with self._documents.locked(key, MAX_WAIT_S) as held:
                 lists = _lists(held.load().body)
                 if not lists:
                     self._require_room(key)
                 check(lists.get(tool, ()))
                 held.write(_encoded({**lists, tool: examples}))
-        except OSError as error:
-            raise UnavailableError(f"your examples can't be kept: {error.strerror or error}") from None
+        except TimeoutError as error:
+            raise UnavailableError(f"your examples can't be kept: {error.strerror}") from None
 
     def _require_room(self, key: str) -> None:
         """For the first example of an owner."""
         if len({*self._documents.keys()} - {key}) >= MOST_OWNERS:
-            raise OSError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
+            raise UnavailableError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
 
 
 def _encoded(lists: OwnLists) -> bytes:
@@ -178,7 +169,7 @@ def _lists(data: bytes | None) -> OwnLists:
     try:
         return msgspec.json.decode(data, type=OwnLists)
     except (ValueError, RecursionError):
-        raise UnavailableError("your examples can't be read: their file is damaged") from None
+        raise UnavailableError("your examples can't be read: they are damaged") from None
 
 
 def _key(owner: str) -> str:

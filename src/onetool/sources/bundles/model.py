@@ -16,26 +16,35 @@ from msgspec import Meta
 
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import CamelStruct, HttpImpl, ToolLimits
-from onetool.sources.bundles.names import derived_id
+from onetool.sources.bundles.names import Id, Slug, Version, derived_id
 
 SCHEMA_VERSION = "1"
 
-Title = Annotated[str, Meta(max_length=200)]
-Words = Annotated[str, Meta(max_length=10_000)]
+READ_ONLY = {"readOnly": True}
+Title = Annotated[str, Meta(max_length=200, description="What people see. No part of any name.")]
+Words = Annotated[str, Meta(max_length=10_000, description="What it is good for, for people and models.")]
 Tag = Annotated[str, Meta(min_length=1, max_length=64)]
+Code = Annotated[str, Meta(min_length=1, max_length=256 * 1024, description="Code in the language of `run`.")]
+Switch = Annotated[bool, Meta(description="What is disabled can't be called; a disabled bundle can't be changed.")]
+ArgSchema = Annotated[dict[str, Any], Meta(description="JSON Schema (2020-12) of the arguments.")]
+OutputSchema = Annotated[dict[str, Any], Meta(description="JSON Schema of the value; empty: any.")]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time", **READ_ONLY})]
+OwnId = Annotated[Id, Meta(extra_json_schema=READ_ONLY)]
+BuiltIn = Annotated[bool, Meta(description="Only isEnabled can be changed.", extra_json_schema=READ_ONLY)]
+Modified = Annotated[Time, Meta(description="The last change of its content; enabling it is not a change.")]
 Kind = Literal["python", "go", "http", "script"]
 
 
 class FunctionImpl(CamelStruct, frozen=True, kw_only=True):
     """A function that is registered in the process: `pack.tool`."""
 
-    func: Annotated[str, Meta(min_length=1, max_length=200)]
+    func: Annotated[str, Meta(min_length=1, max_length=200, description="A registered function: `pack.tool`.")]
 
 
 class ScriptImpl(CamelStruct, frozen=True, kw_only=True):
-    """Code in the language of `run`, with the tool's arguments as variables."""
+    """Code in the language of `run`, with the tool's arguments as variables. Its last value is the result."""
 
-    code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
+    code: Code
 
 
 class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_field="type"):
@@ -44,14 +53,14 @@ class PreProcessor(CamelStruct, frozen=True, kw_only=True, tag="script", tag_fie
     It finds them as `args`; its last value is the new ones.
     """
 
-    code: Annotated[str, Meta(min_length=1, max_length=256 * 1024)]
+    code: Code
 
 
 class ToolExample(CamelStruct, frozen=True, kw_only=True):
     """Arguments that the tool can be called with, for people and models to go by."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-    args: dict[str, Any]
+    name: Annotated[str, Meta(min_length=1, max_length=200, description="What people see.")]
+    args: Annotated[dict[str, Any], Meta(description="The arguments of the call.")]
     description: Annotated[str, Meta(max_length=2_000)] = ""
 
 
@@ -59,54 +68,61 @@ class BundleSource(CamelStruct, frozen=True, kw_only=True):
     """Where a read-only bundle comes from: a pack, the tools that a config declares, or an MCP server."""
 
     kind: Literal["pack", "config", "server"]
-    name: str
+    name: Annotated[str, Meta(description="The pack, the server, or the prefix of declared tools.")]
+
+
+Origin = Annotated[BundleSource | None, Meta(description="Only of a read-only bundle.", extra_json_schema=READ_ONLY)]
 
 
 class BundleContent(CamelStruct, frozen=True, kw_only=True):
-    slug: str
+    slug: Slug
     display_name: Title = ""
     description: Words = ""
-    is_enabled: bool = True
+    is_enabled: Switch = True
 
 
 class ToolContent(CamelStruct, frozen=True, kw_only=True):
     type: Kind
     display_name: Title = ""
     description: Words = ""
-    tags: Annotated[tuple[Tag, ...], Meta(max_length=64)] = ()
-    is_enabled: bool = True
-    parallel: bool = False  # may run beside other calls that a model makes in one step
-    arg_schema: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    output_schema: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=64, description="Words to find it by, and to list by.")] = ()
+    is_enabled: Switch = True
+    parallel: Annotated[bool, Meta(description="Whether calls of one step of a model may run together.")] = False
+    arg_schema: ArgSchema = msgspec.field(default_factory=dict[str, Any])
+    output_schema: OutputSchema = msgspec.field(default_factory=dict[str, Any])
     http_impl: dict[str, Any] | None = None
     python_impl: dict[str, Any] | None = None
     go_impl: dict[str, Any] | None = None
     script_impl: dict[str, Any] | None = None
     limits: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    pre_processors: Annotated[tuple[PreProcessor, ...], Meta(max_length=10)] = ()
-    examples: Annotated[tuple[ToolExample, ...], Meta(max_length=20)] = ()
+    pre_processors: Annotated[
+        tuple[PreProcessor, ...], Meta(max_length=10, description="They change the arguments before validation.")
+    ] = ()
+    examples: Annotated[
+        tuple[ToolExample, ...], Meta(max_length=20, description="Changing them is not a change of the tool.")
+    ] = ()
 
 
 class Bundle(BundleContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
-    id: str
-    is_built_in: bool = False
-    created_at: str  # 2026-11-15T16:00:00.000Z
-    modified_at: str
-    soft_deleted_at: str | None = None
-    schema_version: str = SCHEMA_VERSION
-    source: BundleSource | None = None  # of what is derived from the catalogue: `sources.bundles.derived`
+    id: OwnId
+    is_built_in: BuiltIn = False
+    created_at: Time  # 2026-11-15T16:00:00.000Z
+    modified_at: Modified
+    soft_deleted_at: Annotated[str | None, Meta(extra_json_schema={"format": "date-time", **READ_ONLY})] = None
+    schema_version: Annotated[str, Meta(extra_json_schema=READ_ONLY)] = SCHEMA_VERSION
+    source: Origin = None  # of what is derived from the catalogue: `sources.bundles.derived`
 
 
 class Tool(ToolContent, frozen=True, kw_only=True, omit_defaults=False, repr_omit_defaults=True):
-    id: str
-    bundle_id: str = msgspec.field(name="bundleID")
-    slug: str
-    version: str
-    is_built_in: bool = False
-    created_at: str
-    modified_at: str
-    schema_version: str = SCHEMA_VERSION
-    source: BundleSource | None = None
+    id: OwnId
+    bundle_id: OwnId = msgspec.field(name="bundleID")
+    slug: Slug
+    version: Version
+    is_built_in: BuiltIn = False
+    created_at: Time
+    modified_at: Modified
+    schema_version: Annotated[str, Meta(extra_json_schema=READ_ONLY)] = SCHEMA_VERSION
+    source: Origin = None
 
 
 # Of each type: the key that says more of it, and its shape.

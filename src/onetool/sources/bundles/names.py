@@ -9,6 +9,9 @@ import unicodedata
 from functools import lru_cache
 from secrets import randbits
 from threading import Lock
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from onetool.sources.bundles.errors import InvalidError
 
@@ -20,6 +23,19 @@ _PLAIN_SLUG = re.compile(r"[A-Za-z0-9-]{1,64}")
 _PLAIN_VERSION = re.compile(r"[A-Za-z0-9.-]{1,64}")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _LOW_BITS = 74  # of an id: what is neither time nor fixed
+
+ID_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{_ID.pattern}$"}
+SLUG_SCHEMA: dict[str, Any] = {
+    "type": "string",
+    "pattern": "^[\\p{L}\\p{Nd}-]+$",  # with {1,64} it is too large for many an engine
+    "minLength": 1,
+    "maxLength": LONGEST,
+}
+VERSION_SCHEMA = {**SLUG_SCHEMA, "pattern": "^[\\p{L}\\p{Nd}.-]+$"}
+# The types are documentation: `check_id`, `check_slug` and `check_version` check values.
+Id = Annotated[str, Meta(description="A UUIDv7 in lower case.", extra_json_schema=ID_SCHEMA)]
+Slug = Annotated[str, Meta(description="Letters, digits, dashes, in NFC.", extra_json_schema=SLUG_SCHEMA)]
+Version = Annotated[str, Meta(description="Letters, digits, dashes, dots, in NFC.", extra_json_schema=VERSION_SCHEMA)]
 
 _one_at_a_time = Lock()
 _last = 0  # time and low bits of the newest id of this process, as one number

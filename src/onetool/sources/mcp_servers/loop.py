@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from onetool.core.errors import ToolFailure
@@ -35,7 +34,7 @@ REMEMBER = 60  # of these, until what was learnt is written down
 class ServerSet(Protocol):
     """What the loop needs of the set of servers."""
 
-    logins: Path | Documents
+    logins: Documents
     mask_also: Callable[[str], None]
 
     def proxy(self, name: str) -> ServerProxy | None: ...

@@ -5,7 +5,6 @@ beside the server's other state, and nowhere else: no log and no message has the
 """
 
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
@@ -20,7 +19,6 @@ from onetool.http.login import (
     LoginStore,
     StoredLogin,
     listening,
-    login_documents,
     open_browser,
 )
 from onetool.sources.mcp_servers.http_transport import ServerTransport
@@ -166,7 +164,7 @@ def http_auth(
     name: str,
     url: str,
     auth: AuthValue,
-    logins: Path | Documents,
+    logins: Documents,
     prompt: "LoginPrompt | None" = None,
     mask_also: Say = lambda value: None,
 ) -> "httpx2.Auth":
@@ -194,7 +192,7 @@ async def login(
     name: str,
     url: str,
     auth: AuthValue,
-    logins: Path | Documents,
+    logins: Documents,
     say: Say,
     browse: Say | None = None,
     seconds: float = LOGIN_SECONDS,
@@ -245,13 +243,13 @@ def _person_auth(
     name: str,
     url: str,
     settings: PersonLogin,
-    logins: Path | Documents,
+    logins: Documents,
     prompt: "LoginPrompt | None",
     mask_also: Say,
 ) -> "PersonAuth":
     return PersonAuth(name, url, settings, login_store(logins, name, url, settings.key), prompt, mask_also)
 
 
-def login_store(logins: Path | Documents, name: str, url: str, key: str) -> LoginStore:
-    """The login to the server of that name. `logins`: a folder of the state, or where else documents are."""
-    return LoginStore(login_documents(logins), file_name(name), url, key)
+def login_store(logins: Documents, name: str, url: str, key: str) -> LoginStore:
+    """Return the login to the server of that name."""
+    return LoginStore(logins, file_name(name), url, key)

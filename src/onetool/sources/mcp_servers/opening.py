@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 import anyio
@@ -273,7 +272,7 @@ class ConnectTarget(Protocol):
     name: str
     settings: ServerSettings
     server_log: ServerLog
-    logins: Path | Documents
+    logins: Documents
     pending_calls: UpstreamCalls
     way: str | None
     mask_also: Callable[[str], None]

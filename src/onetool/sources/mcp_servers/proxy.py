@@ -82,15 +82,15 @@ class ServerProxy:
         redact: Redact,
         calls: ServerAccess,
         store_result: StoreBlob,
-        documents: Path | Documents | None = None,
+        documents: Documents,
     ) -> None:
-        """`documents`: where what is known of it is kept; else in the folder, where its log is."""
+        """`folder` has its log; `documents`, what is known of it."""
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
         self.lease = lease_name(name, settings)
         self.server_log = ServerLog(name, folder / f"{file_name(name)}.log", redact)
-        self._cache = ServerCache(documents or folder, name, settings)
+        self._cache = ServerCache(documents, name, settings)
         self._calls = calls
         self._store_result = store_result
         self._lock = Lock()
@@ -181,7 +181,9 @@ class ServerProxy:
         with self._lock:
             approved = self._newest().approved or self.cached.approved
             before = replace(self.cached, approved=approved)
-            if approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
+            if approved is None and self.settings.pin and self._cache.has_lost:  # nobody knows what was approved
+                approved = {}
+            elif approved is None or not self.settings.pin:  # what is new is trusted; what changes later is noticed
                 approved = approval(before, all_of_it, everything=approved is None)
             after = replace(
                 before,
@@ -252,7 +254,7 @@ class ServerProxy:
                 self._set(self.cached)
 
     def follow(self) -> bool:
-        """Read the file again: another process runs the server, and writes what it offers. Whether that has changed."""
+        """Read it again: another process runs the server, and writes what it offers. Whether that has changed."""
         with self._lock:
             if self._cache.version() == self._read_at:
                 return False
@@ -290,7 +292,7 @@ class ServerProxy:
             return
         try:
             self._now = self._build(cached)
-        except Exception as error:  # noqa: BLE001 - it is a file, and anybody may have written into it
+        except Exception as error:  # noqa: BLE001 - of any shape
             self.server_log.note(f"what was remembered of it can't be used, and is forgotten: {error!r:.200}")
             self._now = self._build(self._cache.nothing())
 

@@ -3,14 +3,13 @@
 So tools can be listed before their server is up, and a definition that has changed since it was approved is noticed. A
 server is identified by its command or its url: with another one everything is forgotten. One document per server.
 
-The folder that a command runs in counts, too. In files of this machine it is the folder itself. In a database, which
-machines share, it is what the config says: one that says nothing may lie in another folder on each of them. If their
-configs say different things under one name, each has a document of its own.
+The folder that a command runs in counts, too. On one machine it is the folder itself. In a database that machines share
+it is what the config says: one that says nothing may lie in another folder on each of them. If configs say different
+things under one name, each has a document of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +18,6 @@ from msgspec.structs import replace
 
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, Version
-from onetool.database.file_documents import FileDocuments
 from onetool.sources.mcp_servers.settings import ServerSettings
 
 Definition = Mapping[str, Any]
@@ -61,25 +59,22 @@ class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
     offers: Offers = Offers()
 
 
-def server_documents(folder: Path) -> FileDocuments:
-    """What is stored of the servers in that folder of the state."""
-    return FileDocuments(folder, guard="any", lock="file", sync=False)
-
-
 class ServerCache:
     """What is stored of one server. What is wrong with it counts as empty, and what can't be written is forgotten."""
 
-    def __init__(self, place: Path | Documents, name: str, settings: ServerSettings) -> None:
-        """`place`: a folder of the state, or where else documents are."""
-        self._documents = server_documents(place) if isinstance(place, Path) else place
+    def __init__(self, documents: Documents, name: str, settings: ServerSettings) -> None:
+        self._documents = documents
         here = _digest([settings.target, str(settings.cwd)])  # as it is written, with ${…} for its secrets
         anywhere = _digest([settings.target, {"written": settings.written_folder}])
-        forms = (file_name(name), here), (f"{file_name(name)}@{anywhere[:16]}", anywhere)
-        if not isinstance(self._documents, FileDocuments):
-            forms = forms[1], forms[0]
-        (self._key, self._server), (self._moved_key, _) = forms
-        self._names = (here, anywhere)
+        self._names = (anywhere, here) if documents.is_shared else (here, anywhere)
+        self._server = self._names[0]
+        self._key, self._moved_key = (cache_key(file_name(name), one) for one in self._names)
         self._is_moved = False
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether something may have been stored of it that is gone."""
+        return self._documents.has_lost
 
     def nothing(self) -> CachedServer:
         """The entry of a server that was never connected."""
@@ -93,11 +88,9 @@ class ServerCache:
         version = self.version()
         try:
             version, body = self._documents.load(self._key)
-            if is_moved := body is None:  # it may have been moved here from files, or from a database
+            if is_moved := body is None:  # it may have been moved here from the other kind of database
                 version, body = self._documents.load(self._moved_key)
             cached = self.nothing() if body is None else msgspec.json.decode(body, type=CachedServer)
-        except OSError:
-            return version, None
         except DatabaseError as error:
             return version, self.nothing() if error.is_damaged else None
         except (msgspec.MsgspecError, RecursionError):
@@ -116,7 +109,7 @@ class ServerCache:
                 self._is_moved = False
                 self._documents.delete(self._moved_key)  # else it would count again when all is moved back
             return version
-        except (OSError, DatabaseError):
+        except DatabaseError:
             return self.version()
 
     def version(self) -> Version:
@@ -124,7 +117,7 @@ class ServerCache:
         try:
             found = self._documents.version(self._key)
             return self._documents.version(self._moved_key) if found is None else found
-        except (OSError, DatabaseError):
+        except DatabaseError:
             return None
 
 
@@ -234,6 +227,11 @@ def file_name(name: str) -> str:
     """A safe file name for a server's name."""
     quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
     return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
+
+
+def cache_key(file_name: str, server: str) -> str:
+    """Return the key of the document. `server` is the digest of what the server is."""
+    return f"{file_name}@{server[:16]}"
 
 
 def _digest(value: Any) -> str:

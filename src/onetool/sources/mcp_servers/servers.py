@@ -66,15 +66,17 @@ class Servers(Source):
     def __init__(
         self,
         folder: Path,
+        documents: Documents,
+        logins: Documents,
         store_result: StoreBlob,
         redact: Redact,
         on_change: Callable[[], None],
         mask_also: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`folder` has the logs; and unless `keep_in` says otherwise, what is known of servers, and the logins."""
+        """`folder` has the logs; `documents`, what is known of servers."""
         self.folder = folder
-        self.logins: Path | Documents = folder
-        self._documents: Path | Documents = folder
+        self.logins = logins
+        self._documents = documents
         self.mask_also = mask_also  # told every secret before it is used, so that it can be masked
         self._store_result = store_result
         self._redact = redact
@@ -86,7 +88,7 @@ class Servers(Source):
         self._owners: ServerOwners | None = None  # set where several processes share the stdio servers
         _load_sysconfig()
 
-    def keep_in(self, documents: Path | Documents, logins: Path | Documents) -> None:
+    def keep_in(self, documents: Documents, logins: Documents) -> None:
         """Where to keep what is known of servers, and the logins. If it is elsewhere, `configure` begins anew."""
         if (documents, logins) != (self._documents, self.logins):
             self._documents, self.logins, self._moved = documents, logins, True
@@ -267,9 +269,9 @@ class Servers(Source):
 
     def logout(self, name: str) -> bool:
         """Forget the login; whether there was one. It is not withdrawn at the server."""
-        from onetool.http.login import forget, login_documents
+        from onetool.http.login import forget
 
-        return forget(login_documents(self.logins), file_name(name))
+        return forget(self.logins, file_name(name))
 
     # What is done with them
 

@@ -10,7 +10,6 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
-from pathlib import Path
 from time import monotonic, time
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -66,7 +65,7 @@ class Upstream:
         settings: ServerSettings,
         server_log: ServerLog,
         reaper: ChildReaper,
-        logins: Path | Documents,
+        logins: Documents,
         way: str | None,
         on_listing: Callable[[ServerListing], None],
         mask_also: Callable[[str], None],

@@ -318,8 +318,6 @@ def test_all_of_what_is_long_is_shown_to_who_wants_to_see_it():
 def test_the_choices_are_those_that_there_are():
     import typing
 
-    from onetool.ask.providers import NAMES
     from onetool.config.model import AskConfig
 
-    assert ask.PROVIDERS == NAMES
     assert typing.get_args(typing.get_type_hints(AskConfig)["menu"]) == ask.MENUS

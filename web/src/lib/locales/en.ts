@@ -7,7 +7,7 @@ export const en = {
   "copied": "Copied",
   "copy": "Copy",
   "copy.failed": "The browser did not let the page copy. Select the text and copy it by hand.",
-  "docs.open": "Open the REST reference",
+  "docs.open": "Open the OpenAPI document",
   "error.unreachable": "The server does not answer. What you entered is still here.",
   "language": "Language",
   "live.off": "Reconnecting …",

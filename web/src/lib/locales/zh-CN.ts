@@ -9,7 +9,7 @@ export const zhCN: Messages = {
   "copied": "已复制",
   "copy": "复制",
   "copy.failed": "浏览器不允许页面复制。请选中文字后手动复制。",
-  "docs.open": "打开 REST 参考",
+  "docs.open": "打开 OpenAPI 文档",
   "error.unreachable": "服务器没有响应。您输入的内容仍然保留。",
   "language": "语言",
   "live.off": "正在重新连接…",

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 import click
 
 from onetool.core.errors import cut
-from onetool.interfaces.cli.options import allow_option, config_option, data_options, open_app
+from onetool.core.model_providers import PROVIDERS
+from onetool.interfaces.cli.options import OneOf, allow_option, config_option, data_options, open_app
 from onetool.interfaces.cli.output import printable
 
 WITH_TOOLS = "--with-tools"
@@ -75,8 +76,7 @@ def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
 # `onetool ask`: the command and its options.
 
 
-# Said here again, for ask.providers and the config take longer to load than all of --help; a test compares them.
-PROVIDERS = ("openai", "ollama", "gemini", "anthropic")
+# Said here again, for the config takes longer to load than all of --help; a test compares them.
 MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0
 
@@ -112,16 +112,6 @@ def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | No
     if value is not None and not 0 <= value <= MAX_TEMPERATURE:  # so that `nan` is refused too
         raise click.BadParameter(f"expected a number from 0 to {MAX_TEMPERATURE:g}, got {value:g}.")
     return value
-
-
-class OneOf(click.Choice[str]):
-    """A choice that suggests the nearest value."""
-
-    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
-        from onetool.core.text import did_you_mean
-
-        rather = did_you_mean(str(value), map(str, self.choices))
-        return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
 
 
 def model_options(command: F) -> F:

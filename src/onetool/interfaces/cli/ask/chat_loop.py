@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onetool.ask.errors import SessionError
-from onetool.ask.providers import NAMES
 from onetool.ask.sessions.records import LAST, check_id, is_generated
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.redaction import mask_arguments
 from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean
@@ -321,7 +321,7 @@ class ChatCommands:
 
     def _arguments(self, command: str) -> Sequence[str]:
         if command != "/session":
-            return NAMES if command == "/model" else ()
+            return PROVIDERS if command == "/model" else ()
         try:
             return [LIST, NEW, LAST, *(one.id for one in self._app.sessions.list())]
         except SessionError:
@@ -352,8 +352,8 @@ class ChatCommands:
             echo("Nothing found. Try other words." if words else "There are no tools.")
 
     def _model(self, words: Sequence[str]) -> None:
-        if len(words) > 2 or (len(words) == 2 and words[0] not in NAMES):
-            rather = did_you_mean(words[0], NAMES) or f"providers are {', '.join(NAMES)}."
+        if len(words) > 2 or (len(words) == 2 and words[0] not in PROVIDERS):
+            rather = did_you_mean(words[0], PROVIDERS) or f"providers are {', '.join(PROVIDERS)}."
             raise CommandError(f"write /model NAME, or /model PROVIDER NAME; {rather}")
         if len(words) == 2:
             self._options["provider"] = words[0]

@@ -305,10 +305,9 @@ def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[s
 
     A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
     """
-    from onetool.http.login import login_documents
     from onetool.http.oauth_login import stored_logins
 
-    logins = login_documents(app.runtime.documents("logins"))
+    logins = app.runtime.documents("logins")
     if place.tool is not None:
         bundle, found = _logins(app, place)
         return bundle, logins, [one.login.store.name for one in found]

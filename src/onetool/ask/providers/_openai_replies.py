@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from onetool.ask.errors import ModelError, Reason
 from onetool.ask.messages import Call, Delta, ModelPrompt, ModelReply, Stop, TextDelta, ThoughtDelta, Usage
-from onetool.ask.providers.reading import LONGEST_TOOL_NAME as LONGEST_NAME
-from onetool.ask.providers.reading import (
+from onetool.ask.providers._reading import LONGEST_TOOL_NAME as LONGEST_NAME
+from onetool.ask.providers._reading import (
     NO_TOOLS_HINTS,
     SizeLimit,
     a_count,

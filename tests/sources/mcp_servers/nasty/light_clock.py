@@ -1,15 +1,8 @@
-"""`mcp-server-time` as far as these tests need it, in a tenth of the second and more that the real one takes to start.
-
-It runs as `python -S light_clock.py`: the standard library is all that it needs.
-"""
+"""`mcp-server-time` as far as tests need it, in a tenth of the second and more that the real one takes to start."""
 
 import json
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parents[2] / "sources" / "mcp_servers" / "nasty"))
 
 from wire import Call, RequestError, Server, text, tool
 

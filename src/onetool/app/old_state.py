@@ -1,0 +1,168 @@
+"""Takes over what the version before kept in files: tokens, sessions of the page, own examples, and what was known of
+MCP servers, with their logins. This is the only reader of those files.
+
+All of them are stored in `state.db` in one transaction, and then renamed. A file that others could have written, or
+that is damaged, stays where it is, and every start says so. While the file of tokens is there, no stored token counts.
+While any file of a server is there, pinned servers that nothing is known of wait for approval.
+"""
+
+import hmac
+import logging
+import os
+import re
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from onetool.core.errors import OneToolError
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.database import Transaction
+    from onetool.database.sqlite import SqliteDatabase
+
+SUFFIX = ".before-state-db"
+TOKENS = "access_tokens/tokens.json"
+KEY_FILE = "tokens.key"  # in the person's own folder; it sealed the tokens of projects
+FOLDERS = {"access_tokens": "tokens", "page_sessions": "page_sessions", "own_examples": "own_examples"}
+MAX_BYTES = 4 * 1024**2
+MAX_WAIT_S = 10.0  # for another process that does the same
+
+log = logging.getLogger("onetool.database")
+
+
+class OldFile(NamedTuple):
+    kind: str
+    file: Path
+    name: str  # of the file, without its ending
+
+
+class OldFileError(OneToolError):
+    """An old file can't be taken over."""
+
+
+def old_files(home: Path) -> list[OldFile]:
+    """Return the files that were not taken over yet."""
+    found: list[OldFile] = []
+    for folder in (*FOLDERS, "servers"):
+        names: list[str] = []
+        with suppress(OSError):
+            names = os.listdir(home / folder)
+        for name in sorted(name for name in names if name.endswith(".json") and not name.startswith(".")):
+            end = ".auth.json" if folder == "servers" and name.endswith(".auth.json") else ".json"
+            kind = FOLDERS.get(folder) or ("servers" if end == ".json" else "logins")
+            found.append(OldFile(kind, home / folder / name, name.removesuffix(end)))
+    return found
+
+
+def tokens_problem(config: "Config") -> str | None:
+    """Return why stored tokens don't count: the file of the version before could not be taken over."""
+    file = config.home / TOKENS
+    if not os.path.lexists(file):
+        return None
+    try:
+        _body(OldFile("tokens", file, "tokens"), config)
+    except OldFileError as error:
+        return str(error)
+    return f"{file} could not be taken over into state.db: the log says why"
+
+
+def take_over(database: "SqliteDatabase", config: "Config") -> None:
+    """Store the old files in the database, and rename them. Log what can't be taken over."""
+    from onetool.database.connection import DatabaseError
+    from onetool.database.documents import Documents
+    from onetool.services.access_tokens import make_marker
+
+    try:
+        with Documents(database, "tokens").locked("old files", MAX_WAIT_S):
+            rows: list[tuple[OldFile, str, bytes]] = []
+            for one in old_files(config.home):
+                try:
+                    rows.append((one, *_body(one, config)))
+                except OldFileError as error:
+                    database.is_incomplete |= one.kind == "servers"
+                    log.error("%s", error)
+            if any(one.kind == "tokens" for one, _, _ in rows):
+                make_marker(config.home)
+            if rows:
+                database.write(lambda work: _store(work, rows, database.clock), durable=True)
+            for one, _, _ in rows:
+                os.replace(one.file, one.file.with_name(one.file.name + SUFFIX))
+    except (OSError, DatabaseError) as error:
+        database.is_incomplete = True
+        log.error("the state of the version before can't be taken over from %s: %s", config.home, error)
+    else:
+        if rows:
+            log.warning("%d files of the version before were taken over into %s", len(rows), database.describe())
+
+
+def _store(work: "Transaction", rows: list[tuple[OldFile, str, bytes]], clock: str) -> None:
+    """Store what isn't there yet. Of tokens that are there, what was revoked in the file is revoked, too."""
+    from onetool.database.documents import read_row, write_row
+    from onetool.services.access_tokens import join_revoked
+
+    for one, key, body in rows:
+        before = read_row(work, (one.kind, key)).body
+        if before is None:
+            write_row(work, one.kind, key, body, clock)
+        elif one.kind == "tokens":
+            write_row(work, one.kind, key, join_revoked(before, body), clock)
+
+
+def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
+    """Return the key and the body of the document. Raises OldFileError."""
+    import msgspec
+
+    from onetool.core.os_files import UnsafeFileError, read_private
+
+    try:
+        body = read_private(one.file, MAX_BYTES + 1) or b""
+        if len(body) > MAX_BYTES:
+            raise OldFileError(f"{one.file} is not taken over: it has more than {MAX_BYTES:,} bytes")
+        return _checked(one, body, config)
+    except UnsafeFileError as error:
+        raise OldFileError(f"{one.file} is not taken over: {error.why}; {error.hint or 'fix or delete it'}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise OldFileError(f"{one.file} is not taken over: it is damaged; delete it") from None
+
+
+def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
+    """Raises ValueError for what is damaged."""
+    import msgspec
+
+    from onetool.http.login import StoredLogin
+    from onetool.services import access_tokens, page_sessions
+    from onetool.sources.bundles.editing import OwnLists
+    from onetool.sources.mcp_servers.server_cache import CachedServer, cache_key
+
+    match one.kind:
+        case "tokens":
+            body = _unsealed(one.file, body, config)
+            access_tokens.read_tokens(body)
+        case "page_sessions":
+            if page_sessions.read_session_state(body) is None:
+                raise ValueError
+        case "servers":
+            return cache_key(one.name, msgspec.json.decode(body, type=CachedServer).server), body
+        case "logins":
+            msgspec.json.decode(body, type=StoredLogin)
+        case _:
+            msgspec.json.decode(body, type=OwnLists)
+    return one.name, body
+
+
+def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
+    """Return tokens without the seal that they have in a project's own folder. Raises OldFileError, UnsafeFileError."""
+    from onetool.config.find import own_folder
+    from onetool.core.flock import key_in
+
+    seal, _, rest = body.partition(b"\n")
+    is_sealed = re.fullmatch(rb"[0-9a-f]{64}", seal) is not None
+    if not (is_sealed or config.is_home_in_project):
+        return body
+    key = key_in(own_folder() / KEY_FILE)
+    mac = hmac.digest(key, b"tokens of a project:" + rest, sha256).hex().encode()
+    if not key or not is_sealed or not hmac.compare_digest(seal, mac):
+        raise OldFileError(f"{file} is not taken over: `onetool tokens` of this user has not written it; delete it")
+    return rest

@@ -1,0 +1,26 @@
+"""The names of the model providers and of their API keys.
+
+Every module of `onetool.ask.providers` whose name has no underscore in front is a provider. The names are read from the
+folder, so that the config, the formats and the command line know them without importing the adapters.
+"""
+
+from os.path import dirname, join
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Literal
+
+_FOLDER = join(dirname(dirname(__file__)), "ask", "providers")
+
+PROVIDERS = tuple(sorted(module.name for module in iter_modules([_FOLDER]) if module.name[0] != "_"))
+
+if TYPE_CHECKING:
+    ProviderName = str
+else:
+    ProviderName = Literal[PROVIDERS]
+
+
+def key_name(provider: str) -> str:
+    """Return what the API key of a provider is called among the secrets and in the environment."""
+    return f"{provider.upper()}_API_KEY"
+
+
+PROVIDER_KEYS = {key_name(provider): provider for provider in PROVIDERS}

@@ -1,0 +1,110 @@
+"""The declaration of a REST route, which is the decorator of its handler.
+
+    @Route("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
+    async def get_server(request: RestRequest) -> RestResponse:
+        "Get a server, and what has changed about its tools."
+
+The router and the OpenAPI document both read it. The name of the function is the operationId; the first line of its
+docstring is the summary, and the rest the description.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import cleandoc
+from typing import Any, Self
+
+import msgspec
+
+from onetool.core.principal import Principal, Role
+from onetool.interfaces.rest.problem import Problem
+from onetool.interfaces.rest.query import QueryParameter
+from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.sources.bundles.names import (
+    ID_SCHEMA,
+    SLUG_SCHEMA,
+    VERSION_SCHEMA,
+    check_id,
+    check_slug,
+    check_version,
+)
+
+EVENT_STREAM = "text/event-stream"
+LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit")
+
+Handler = Callable[[RestRequest], Awaitable[RestResponse | None]]
+"""Answers a request. None: the response was streamed, or the client has disconnected."""
+Shape = Any
+"""A type that msgspec describes, or the name of a schema or a type in `openapi_schemas`."""
+
+
+async def _not_in_a_table(_: RestRequest) -> RestResponse | None:
+    raise NotImplementedError  # an ASGI app of its own serves this route
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One method at one path."""
+
+    method: str
+    path: str
+    tag: str = ""  # the group in the OpenAPI document
+
+    # Who may call it
+    role: Role | None = None  # None: edit for PUT, PATCH and DELETE, else call
+    own: bool = False  # it changes only what belongs to the caller, so any caller with a name may
+    for_tools: bool = False  # tools may call it, too: only routes that find and call tools
+    audited: bool = True  # False: the audit log has refusals only, since pages call it all the time
+
+    # What it takes
+    query: tuple[QueryParameter, ...] = ()
+    takes: Shape = None
+    example: Any = None
+    needs_body: bool = True
+    media: tuple[bytes, ...] = ()  # types of bodies beside JSON
+
+    # What it gives
+    gives: Shape = None
+    sends: tuple[str, ...] = ()  # types of responses beside JSON
+    status: tuple[int, ...] = (200,)
+    etag: bool = False  # it has an ETag, and takes If-Match and If-None-Match
+    headers: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()  # operations on what it gives
+    errors: tuple[int, ...] = ()  # beside those that any route may give
+    problem: type[Problem] = Problem
+
+    # Set by the decorator
+    handler: Handler = _not_in_a_table
+    id: str = ""
+    doc: str = ""
+
+    def __call__(self, handler: Handler) -> Self:
+        """Decorate a handler."""
+        first, *rest = handler.__name__.split("_")
+        id, doc = first + "".join(map(str.title, rest)), cleandoc(handler.__doc__ or "")
+        return msgspec.structs.replace(self, handler=handler, id=id, doc=doc)
+
+    def needed_role(self, principal: Principal) -> Role:
+        if self.role is not None:
+            return self.role
+        is_own = self.own and principal.name
+        return "edit" if self.method in ("PUT", "PATCH", "DELETE") and not is_own else "call"
+
+
+class PathParameter(msgspec.Struct, frozen=True):
+    """A {name} in a path. `check` raises InvalidError."""
+
+    schema: Mapping[str, Any]
+    check: Callable[[str], str] = str
+    description: str = ""
+    example: str | None = None
+
+
+BUNDLE = "/tools/bundles/{bundleID}"
+TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
+PATH_PARAMETERS = {
+    "bundleID": PathParameter(ID_SCHEMA, check_id, example="01890a5d-ac96-774b-bcce-b302099a8057"),
+    "toolSlug": PathParameter(SLUG_SCHEMA, check_slug, example="forecast"),
+    "version": PathParameter(VERSION_SCHEMA, check_version, example="1.0"),
+    "server": PathParameter(
+        {"type": "string", "minLength": 1}, description="The name of an MCP server in the config.", example="docs"
+    ),
+    "handle": PathParameter({"type": "string", "minLength": 1}),
+}

@@ -1,1 +1,0 @@
-export{c as default}from"./make-CoOqy9_k.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./make-CoOqy9_k.js";
