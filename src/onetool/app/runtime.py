@@ -127,11 +127,6 @@ class Runtime:
         """What rates are counted in, together with other replicas; None: each process counts for itself."""
         return self._rates()
 
-    @property
-    def state(self) -> "Database":
-        """The database of all stores. Raises ConfigError if it can't be used."""
-        return self._state()
-
     def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Documents":
         """Return the small things of that kind."""
         from onetool.app.documents import documents_in
