@@ -11,6 +11,7 @@ from typing import Any
 from bench.table import OURS, Row, row, show
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.context import CallEvent
+from onetool.database.sqlite import SqliteDatabase
 from onetool.services.stats import UsageStats
 
 CALLS = 2_000
@@ -53,7 +54,7 @@ def _taken(value: Any) -> tuple[list[float], list[float], float]:
     """Seconds of a call in each turn, bare and counted, and of recording it alone."""
     calls = min(CALLS, max(20, 5_000_000 // len(repr(value))))  # what is large takes milliseconds
     with TemporaryDirectory() as folder:
-        stats = UsageStats(Path(folder) / "stats.db")
+        stats = UsageStats(SqliteDatabase(Path(folder) / "state.db"))
         registry = registry_of(value)
         executors = Executor(registry), Executor(registry, recorders=[stats.record])
         bare, counted = asyncio.run(time_calls(executors, ARGS, calls))

@@ -1,16 +1,25 @@
-"""Where stats are kept: tests that take `place` run with a file, and with the database that replicas share."""
+"""Where stats are kept: tests that take `place` run with SQLite; those marked with `BOTH` also with PostgreSQL."""
 
 import pytest
 
+from onetool.database.sqlite import SqliteDatabase
 
-@pytest.fixture(params=["file", "postgres"])
+BOTH = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
 def place(request, tmp_path):
-    """What `UsageStats` takes."""
-    return tmp_path / "stats.db" if request.param == "file" else request.getfixturevalue("database")
+    """The database that `UsageStats` takes."""
+    if getattr(request, "param", "sqlite") == "postgres":
+        yield request.getfixturevalue("database")
+        return
+    made = SqliteDatabase(tmp_path / "state.db")
+    yield made
+    made.close()
 
 
 def asked(place, query):
-    """The rows of a query that names its tables {calls}, {runs} …"""
+    """Return the rows of a query that names its tables {calls}, {runs} …"""
     from onetool.services.stats import UsageStats
 
-    return UsageStats(place)._storage.read(lambda reader: reader.rows(query, {}), True)
+    return UsageStats(place)._store.read(lambda reader: reader.rows(query, {}))

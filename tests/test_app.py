@@ -71,7 +71,7 @@ def test_stats_can_be_switched_off_and_on_again(folder):
     app = opened(folder, stats={"enabled": False})
     run(app.runtime.executor, "time.now")
     assert app.info("time.now")["calls"] is None
-    assert not (folder / "stats.db").exists()
+    assert not (folder / "state.db").exists()
     (folder / "onetool.yaml").write_text("stats: {enabled: true}\n")
     app.reload()
     run(app.runtime.executor, "time.now")

@@ -1,16 +1,12 @@
-"""Stats by caller: what is counted for whom, and a file from before there were callers."""
-
-import sqlite3
-from contextlib import closing
+"""Stats by caller: what is counted for whom."""
 
 import pytest
-from stats_place import place
+from stats_place import BOTH, place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.principal import LOCAL, Principal, current_principal, stats_caller
 from onetool.services.stats import UsageStats
-from onetool.services.stats.storage import CALLS, COLUMNS
 from onetool.services.stats.usage import StatsFilter
 
 __all__ = ["place"]
@@ -30,6 +26,7 @@ def call(stats, owner, tool="a.b", run=None):
     )
 
 
+@BOTH
 def test_each_sum_is_of_one_caller_or_of_all(stats):
     for owner, times in (("ada", 3), (ANN, 2), ("", 1)):
         for _ in range(times):
@@ -44,6 +41,7 @@ def test_each_sum_is_of_one_caller_or_of_all(stats):
     assert [one.caller for one in stats.usage(["a.b"], 1, ANN).recent] == [ANN, ANN]
 
 
+@BOTH
 def test_what_was_saved_is_of_one_caller_too(stats):
     stats.record_menu("c", "mcp", 4000, 400, "ada")
     stats.record_menu("c", "mcp", 8000, 400, "bob")
@@ -79,35 +77,6 @@ def test_an_owner_that_looks_like_what_is_kept_of_another_sees_nothing_of_it(sta
         assert stats.summary(caller=stats_caller())["total_calls"] == 1
     finally:
         current_principal.reset(mine)
-
-
-def test_a_file_of_before_gets_the_column_and_its_rows_no_caller(tmp_path):
-    file = tmp_path / "stats.db"
-    first = UsageStats(file, now=lambda: NOW)
-    call(first, "")
-    first.flush()
-    with closing(sqlite3.connect(file)) as database, database:
-        for table in ("calls", "runs", "menus", "gaps"):
-            database.execute(f"ALTER TABLE {table} DROP COLUMN caller")
-    database.close()
-    stats = UsageStats(file, now=lambda: NOW)
-    assert stats.summary(caller="")["total_calls"] == 1
-    call(stats, "ada")
-    assert (stats.summary()["total_calls"], stats.summary(caller="ada")["total_calls"]) == (2, 1)
-
-
-def test_an_older_onetool_goes_on_with_the_file(tmp_path):
-    file = tmp_path / "stats.db"
-    stats = UsageStats(file, now=lambda: NOW)
-    call(stats, "ada")
-    stats.flush()
-    columns = COLUMNS[CALLS].removesuffix(", caller")
-    with closing(sqlite3.connect(file)) as database, database:
-        assert database.execute("PRAGMA user_version").fetchone() == (1,)
-        row = (NOW, "a.b", "", "cli", "", None, 1, None, None, 1.0, 0, 0)
-        database.execute(f"INSERT INTO calls ({columns}) VALUES ({', '.join('?' * len(row))})", row)
-    database.close()
-    assert stats.summary(caller="")["total_calls"] == 1
 
 
 @pytest.mark.parametrize(

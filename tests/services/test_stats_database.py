@@ -25,12 +25,9 @@ class Unsure:
 
     def __init__(self, database, is_written):
         self._database, self._is_written, self.times = database, is_written, 2
-        self.clock = database.clock
+        self.clock, self.dialect = database.clock, database.dialect
 
-    def read(self, job):
-        return self._database.read(job)
-
-    def write(self, job):
+    def write(self, job, max_wait):
         if self.times:
             self.times -= 1
             if self._is_written:
@@ -71,7 +68,7 @@ def test_a_batch_whose_end_nobody_saw_is_sent_again_and_counts_once(database, is
 
 
 def test_while_the_database_is_away_rows_wait_and_the_oldest_are_dropped(postgres, database, monkeypatch, caplog):
-    monkeypatch.setattr("onetool.services.stats.storage._MOST", 50)
+    monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
     stats = UsageStats(database)
     call(stats)
     stats.flush()

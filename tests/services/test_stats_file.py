@@ -1,4 +1,4 @@
-"""The file: an older one, a newer one, one that can't be written; shared by processes, some of which are killed."""
+"""Stats in `state.db`: a newer file, one that can't be written; shared by processes, some of which are killed."""
 
 import logging
 import os
@@ -7,33 +7,28 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
-import time
 
 import pytest
 from helpers import until
+from stats_place import asked, place
 
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.errors import ToolFailure
+from onetool.database.sqlite import SqliteDatabase
 from onetool.services.stats import UsageStats
-from onetool.services.stats.storage import GATHER_SECONDS
 
-PATIENCE = 60
-FIRST = """
-CREATE TABLE calls (
-    at REAL NOT NULL, tool TEXT NOT NULL, source TEXT NOT NULL,
-    ok INTEGER NOT NULL, code TEXT, duration_ms REAL NOT NULL
-);
-CREATE INDEX calls_by_tool ON calls (tool, at);
-"""
+__all__ = ["place"]
+
+TIMEOUT = 60
 BUSY = """
 import sys, time
 from pathlib import Path
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
-from onetool.services.stats import UsageStats as Stats
-stats = Stats(Path(sys.argv[1]))
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.stats import UsageStats
+stats = UsageStats(SqliteDatabase(Path(sys.argv[1])))
 number = 0
 def more():
     global number
@@ -48,243 +43,197 @@ def event(tool="a.b"):
     return CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0)
 
 
-def asked(file, question):
-    database = sqlite3.connect(file, timeout=PATIENCE)
-    try:
-        return database.execute(question).fetchall()
-    finally:
-        database.close()
+def tools(place):
+    return [tool for (tool,) in asked(place, "SELECT tool FROM {calls} ORDER BY at")]
 
 
-RUNNING = []
+@pytest.fixture
+def started(place):
+    """Start processes that count calls. A test that fails leaves none behind."""
+    running = []
 
+    def start(code, name=1):
+        command = [sys.executable, "-c", BUSY + code, str(place.file), str(name)]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return running[-1]
 
-def started(code, *args):
-    command = [sys.executable, "-c", BUSY + code, *map(str, args)]
-    RUNNING.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-    return RUNNING[-1]
-
-
-@pytest.fixture(autouse=True)
-def nobody_stays():
-    """A test that fails leaves no process behind, which another test would be blamed for."""
-    yield
-    while RUNNING:
-        with RUNNING.pop() as process:
+    yield start
+    for process in running:
+        with process:
             process.kill()
 
 
-def first_file(file, rows=3):
-    database = sqlite3.connect(file)
-    database.executescript(FIRST)
-    database.executemany(
-        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (time.time() - number, "old.tool", "cli", number != 1, "invalid_args" if number == 1 else None, 2.0)
-            for number in range(rows)
-        ],
-    )
-    database.commit()
-    database.close()
-
-
-def test_an_older_file_is_read_with_all_that_is_in_it(tmp_path):
-    first_file(tmp_path / "stats.db")
-    summary = UsageStats(tmp_path / "stats.db").summary()
-    assert (summary["total_calls"], summary["success_rate"]) == (3, 66.7)
-    assert summary["doors"] == [{"name": "cli", "calls": 3}]
-    (row,) = summary["tools"]
-    assert (row["tool"], row["source"], row["median_ms"], row["tokens_in"]) == ("old.tool", "", 2.0, 0)
-    assert summary["errors"][0]["code"] == "invalid_args"
-
-
-def test_an_older_file_is_written_on(tmp_path):
-    first_file(tmp_path / "stats.db")
-    stats = UsageStats(tmp_path / "stats.db")
-    stats.record(event())
-    assert stats.summary()["total_calls"] == 4
-    assert asked(tmp_path / "stats.db", "PRAGMA user_version") == [(1,)]
+@pytest.fixture
+def holder(place):
+    """A connection that locks the file until it is rolled back."""
+    place.write(lambda work: None)
+    connection = sqlite3.connect(place.file)
+    connection.execute("BEGIN EXCLUSIVE")
+    yield connection
+    connection.close()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no modes")
-@pytest.mark.parametrize("is_older", [False, True])
-def test_the_file_is_for_its_owner_alone(tmp_path, is_older):
-    if is_older:
-        first_file(tmp_path / "stats.db")
-        (tmp_path / "stats.db").chmod(0o644)
-    stats = UsageStats(tmp_path / "stats.db")
+def test_the_file_is_for_its_owner_alone(place, tmp_path):
+    stats = UsageStats(place)
     stats.record(event())
-    assert stats.summary()["total_calls"] == (4 if is_older else 1)
-    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+    stats.flush()
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("state.db*")} == {0o600}
 
 
-def test_many_processes_find_an_older_file_at_once(tmp_path):
-    first_file(tmp_path / "stats.db", rows=1000)
-    code = "for _ in range(20):\n    more()\n    stats.flush()\nstats.flush(60)\n"
-    processes = [started(code, tmp_path / "stats.db", number) for number in range(4)]
-    for process in processes:
-        process.communicate(timeout=PATIENCE)
-    assert [process.returncode for process in processes] == [0] * 4
-    assert asked(tmp_path / "stats.db", "SELECT count(*), sum(tool = 'old.tool') FROM calls") == [(1080, 1000)]
-
-
-def test_many_processes_write_and_one_reads(tmp_path):
-    code = "for _ in range(400):\n    more()\n    if number % 40 == 0: stats.flush()\nstats.flush(60)\n"
-    processes = [started(code, tmp_path / "stats.db", number) for number in range(4)]
-    stats, seen = UsageStats(tmp_path / "stats.db"), [0]
+def test_many_processes_write_and_one_reads(place, started):
+    code = "for _ in range(200):\n    more()\n    if number % 20 == 0: stats.flush()\nstats.flush(60)\n"
+    processes = [started(code, number) for number in range(8)]
+    stats, seen = UsageStats(place), [0]
     while any(process.poll() is None for process in processes):
         seen.append(stats.summary()["total_calls"])
-    for process in processes:
-        process.communicate(timeout=PATIENCE)
     summary = stats.summary()
-    assert [process.returncode for process in processes] == [0] * 4
+    assert [process.returncode for process in processes] == [0] * 8
     assert seen == sorted(seen)
     assert (summary["total_calls"], summary["runs"], summary["calls_in_runs"]) == (1600, 1600, 1600)
 
 
-def test_a_newer_file_is_left_alone_and_told_once(tmp_path, caplog):
-    database = sqlite3.connect(tmp_path / "stats.db")
-    database.executescript("CREATE TABLE calls (what TEXT); PRAGMA user_version = 99")
+def test_a_newer_file_is_left_alone_and_reported_once(place, caplog):
+    with sqlite3.connect(place.file) as database:
+        database.executescript("CREATE TABLE stats_calls (what TEXT); PRAGMA user_version = 99")
     database.close()
-    before = (tmp_path / "stats.db").read_bytes()
-    stats = UsageStats(tmp_path / "stats.db")
+    stats = UsageStats(place)
     for _ in range(3):
         stats.record(event())
         stats.flush()
         assert stats.facts()["calls"] == 0
-        with pytest.raises(ToolFailure, match="version 99"):
+        with pytest.raises(ToolFailure, match="schema 99"):
             stats.summary()
-    assert (tmp_path / "stats.db").read_bytes() == before
-    (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "version 99" in told
-    assert "delete" not in told
+    with sqlite3.connect(place.file) as database:
+        assert database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
+    database.close()
+    (warning,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "schema 99" in warning
+    assert stats.health()["status"] == "degraded"
 
 
-def test_what_waits_is_written_after_a_while_by_itself(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db")
+def test_rows_are_written_after_a_while_by_themselves(place, monkeypatch):
+    monkeypatch.setattr("onetool.services.stats.writer.GATHER_SECONDS", 0.01)
+    stats = UsageStats(place)
     stats.record(event())
-    until(lambda: asked(tmp_path / "stats.db", "SELECT 1 FROM sqlite_master WHERE name = 'calls'"), GATHER_SECONDS + 20)
-    assert until(lambda: asked(tmp_path / "stats.db", "SELECT tool FROM calls")) == [("a.b",)]  # after the tables
+    until(lambda: tools(place) == ["a.b"], 20)
 
 
-def test_what_waits_is_written_at_the_end_of_the_process(tmp_path):
-    process = started("more()", tmp_path / "stats.db", 1)
-    process.communicate(timeout=PATIENCE)
-    assert UsageStats(tmp_path / "stats.db").summary()["total_calls"] == 1
+def test_rows_are_written_at_the_end_of_the_process(place, started):
+    assert started("more()").wait(TIMEOUT) == 0
+    assert UsageStats(place).summary()["total_calls"] == 1
 
 
-def test_who_is_killed_loses_what_waited_and_nothing_else(tmp_path):
-    file = tmp_path / "stats.db"
-    code = "for _ in range(50): more()\nstats.flush()\nprint('written', flush=True)\nmore()\ntime.sleep(60)\n"
-    process = started(code, file, 1)
+def test_a_killed_process_loses_only_what_waited(place, started):
+    process = started(
+        "for _ in range(50): more()\nstats.flush()\nprint('written', flush=True)\nmore()\ntime.sleep(60)\n"
+    )
     assert process.stdout.readline() == "written\n"
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=PATIENCE)
-    assert UsageStats(file).summary()["total_calls"] in (50, 51)  # the last one may have made it
+    process.wait(TIMEOUT)
+    assert UsageStats(place).summary()["total_calls"] in (50, 51)  # the last one may have made it
 
 
-def test_who_is_killed_while_writing_leaves_a_file_that_can_be_used(tmp_path):
-    file = tmp_path / "stats.db"
-    code = "print('go', flush=True)\nwhile True:\n    for _ in range(200): more()\n    stats.flush()\n"
-    for _ in range(5):
-        process = started(code, file, 1)
-        assert process.stdout.readline() == "go\n"
-        time.sleep(0.3)
+def test_a_process_killed_while_writing_leaves_a_file_that_can_be_used(place, started):
+    code = "while True:\n    for _ in range(200): more()\n    print('full', flush=True)\n    stats.flush()\n"
+    for batches in (1, 2, 4):
+        process = started(code, batches)
+        for _ in range(batches):
+            assert process.stdout.readline() == "full\n"
         os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=PATIENCE)
-        summary = UsageStats(file).summary()
-        assert summary["total_calls"] - summary["runs"] in (0, 1)  # all or nothing of a batch
-    assert asked(file, "PRAGMA integrity_check") == [("ok",)]
-
-
-@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="nothing is read-only for root")
-def test_where_nothing_can_be_written_it_can_be_read(tmp_path, caplog):
-    file = tmp_path / "home" / "stats.db"
-    writing = UsageStats(file)
-    writing.record(event())
-    writing.flush()
-    file.chmod(0o400)
-    file.parent.chmod(0o500)
-    try:
-        stats = UsageStats(file)
-        stats.record(event())
-        assert stats.summary()["total_calls"] == 1
-        assert "stats are not kept" in caplog.text
-    finally:
-        file.parent.chmod(0o700)
-
-
-def test_a_reader_needs_no_right_to_write(tmp_path):
-    """The same as above, for whoever may do everything: the file is not even opened for writing."""
-    file = tmp_path / "stats.db"
-    stats = UsageStats(file)
-    stats.record(event())
-    stats.flush()
-    before = file.stat().st_mtime_ns, sorted(path.name for path in tmp_path.iterdir())
-    assert stats.summary()["total_calls"] == 1
-    assert (file.stat().st_mtime_ns, sorted(path.name for path in tmp_path.iterdir())) == before
+        process.wait(TIMEOUT)
+        summary = UsageStats(place).summary()
+        assert summary["total_calls"] == summary["runs"]  # all or nothing of a batch
+        assert summary["total_calls"] % 200 == 0
+    assert place.read(lambda work: work.execute("PRAGMA integrity_check")) == [("ok",)]
 
 
 def test_a_place_where_no_file_can_be(tmp_path, caplog):
     (tmp_path / "home").write_text("not a folder")
-    stats = UsageStats(tmp_path / "home" / "stats.db")
+    stats = UsageStats(SqliteDatabase(tmp_path / "home" / "state.db", makes_folder=True))
     for _ in range(3):
         stats.record(event())
         stats.flush()
     assert stats.summary()["total_calls"] == 0
+    assert (stats.health()["waiting"], stats.health()["dropped"]) == (3, 0)
     assert caplog.text.count("stats are not kept") == 1
 
 
-def test_a_file_that_is_held_for_long_loses_only_the_oldest(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.storage._MOST", 50)
-    file = tmp_path / "stats.db"
-    stats = UsageStats(file)
-    stats.record(event())
+def test_a_full_disk_loses_nothing_that_fits_into_memory(place):
+    stats = UsageStats(place)
+    stats.record(event("before"))
     stats.flush()
-    holder = sqlite3.connect(file)
-    holder.execute("BEGIN EXCLUSIVE")
+
+    def limit(pages):
+        place.write(lambda work: work.execute(f"PRAGMA max_page_count = {pages}"))  # of this connection, which is kept
+
+    limit(1)
+    for number in range(2_000):
+        stats.record(event(f"t{number:04}"))
+    stats.flush()
+    health = stats.health()
+    assert (health["waiting"], health["dropped"]) == (2_000, 0)
+    assert "full" in health["problem"]
+    place.close()
+    stats.flush()
+    assert stats.health() is None
+    assert tools(place) == ["before", *(f"t{number:04}" for number in range(2_000))]
+
+
+def test_a_file_that_is_held_for_long_loses_only_the_oldest(place, holder, monkeypatch):
+    monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
+    stats = UsageStats(place)
     for number in range(80):
-        stats.record(event(f"t{number}"))
+        stats.record(event(f"t{number}"))  # waits for nothing
     stats.flush(0.1)
+    assert "locked by another process" in stats.health()["problem"]
     holder.rollback()
-    holder.close()
     stats.flush()
-    assert [tool for (tool,) in asked(file, "SELECT tool FROM calls")] == ["a.b", *(f"t{n}" for n in range(30, 80))]
+    assert tools(place) == [f"t{number}" for number in range(30, 80)]
 
 
-def test_who_asks_for_a_summary_waits_for_others_who_write(tmp_path):
-    """They are many where much is called at once, and none of them takes long."""
-    file = tmp_path / "stats.db"
-    stats = UsageStats(file)
+def test_what_has_been_written_can_be_read_while_the_file_is_held(place):
+    stats = UsageStats(place)
     stats.record(event())
     stats.flush()
-    holder = sqlite3.connect(file, check_same_thread=False)
-    holder.execute("BEGIN EXCLUSIVE")
-    done = threading.Timer(2.2, holder.close)
-    done.start()
+    other = sqlite3.connect(place.file)
+    other.execute("BEGIN IMMEDIATE")
     assert stats.summary()["total_calls"] == 1
-    done.join()
+    other.close()
 
 
-def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(tmp_path):
-    clock = [0.0]
-    stats = UsageStats(tmp_path / "stats.db", retention_days=1, now=lambda: clock[0])
+def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, caplog, monkeypatch):
+    monkeypatch.setattr("onetool.services.stats.writer.BUSY_SECONDS", 0.05)
+    stats = UsageStats(place)
     stats.record(event())
+    stats._writer.flush_in_finalizer()
+    assert "stats: 1 rows are dropped" in caplog.text
+    assert "locked by another process" in caplog.text
+
+
+def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(place, monkeypatch):
+    monkeypatch.setattr("onetool.services.stats.store.MAX_FORGOTTEN", 2)
+    clock = [0.0]
+    stats = UsageStats(place, retention_days=1, now=lambda: clock[0])
+    for _ in range(4):
+        stats.record(event())  # at the same moment: more than are forgotten at once
     stats.record(CallEvent(call=ToolCall("1", "in.run"), duration_ms=1.0, run="r"))
+    for clock[0] in (1.0, 2.0, 3.0, 4.0, 5.0):
+        stats.record(event())
     stats.record_menu("c", "mcp", 4, 4)
     stats.record_gap("c", 1.0)
     stats.record_reply("r", 4)
     clock[0] = 10.0
     stats.record_run(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=1, calls=1))
     stats.flush()
-    clock[0] = 86_405.0
+    clock[0] = 86_409.0
     stats.record(event("new"))
     stats.flush()
-    tables = ("calls", "runs", "replies", "menus", "gaps")
-    kept = {table: asked(tmp_path / "stats.db", f"SELECT count(*) FROM {table}")[0][0] for table in tables}
+    names = ("calls", "runs", "replies", "menus", "gaps")
+    kept = {table: asked(place, f"SELECT count(*) FROM {{{table}}}")[0][0] for table in names}
     assert kept == {"calls": 2, "runs": 1, "replies": 1, "menus": 0, "gaps": 0}
-    clock[0] += 86_405.0
+    clock[0] += 86_409.0
     stats.record(event("newer"))
     stats.flush()
-    assert asked(tmp_path / "stats.db", "SELECT tool FROM calls") == [("newer",)]
-    assert asked(tmp_path / "stats.db", "SELECT * FROM replies") == []
+    assert tools(place) == ["newer"]
+    assert asked(place, "SELECT * FROM {replies}") == []

@@ -7,11 +7,12 @@ import pytest
 from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from stats_place import asked, place
+from stats_place import BOTH, asked, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
+from onetool.database.sqlite import SqliteDatabase
 from onetool.services.stats import UsageStats, size_of
 
 __all__ = ["place"]
@@ -24,6 +25,7 @@ def rows(stats, place, what=FIELDS, table="calls"):
     return asked(place, f"SELECT {what} FROM {{{table}}} ORDER BY at")
 
 
+@BOTH
 def test_a_call_that_went_well(place):
     stats = UsageStats(place)
     spec = ToolSpec(name="a.b", description="d", source="proxy:x")
@@ -42,18 +44,20 @@ def test_a_call_that_failed(place):
     assert rows(stats, place, "source, ok, code, reason, bytes_out") == [("", 0, "execution_error", "timeout", size)]
 
 
-def test_nothing_that_was_said_is_in_the_file(tmp_path):
-    stats = UsageStats(tmp_path / "stats.db")
+def test_nothing_that_was_said_is_in_the_file(place, tmp_path):
+    stats = UsageStats(place)
     error = ToolError(code="execution_error", message="SECRET-M", reason="could not read SECRET-R", hints=("SECRET-H",))
     stats.record(CallEvent(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
     stats.record(CallEvent(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
     stats.record_run(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=9, error=error))
     stats.flush()
-    content = (tmp_path / "stats.db").read_bytes()
+    place.shrink()  # everything is in the file itself
+    content = (tmp_path / "state.db").read_bytes()
     assert b"execution_error" in content
     assert b"SECRET" not in content
 
 
+@BOTH
 def test_names_from_outside_are_cut_and_printable(place):
     stats = UsageStats(place)
     for client in ("x" * 5000, "a\0b\n\x1b[31m", "\udcff", "naïve ☃"):
@@ -122,15 +126,16 @@ class Hostile(dict):
 @settings(max_examples=examples(60), deadline=None)
 @given(calls=some.lists(some.tuples(words, data, data), max_size=8), hostile=some.booleans())
 def test_every_call_gives_exactly_one_row(tmp_path_factory, calls, hostile):
-    file = tmp_path_factory.mktemp("stats") / "stats.db"
-    stats = UsageStats(file)
+    place = SqliteDatabase(tmp_path_factory.mktemp("stats") / "state.db")
+    stats = UsageStats(place)
     if hostile:
         calls = [*calls, ("t", Hostile(a=1), Hostile(b=2))]
     for name, args, value in calls:
         stats.record(CallEvent(call=ToolCall("1", name, args, name), duration_ms=1.0, value=value, client=name))
     stats.flush()
     if calls:
-        found = rows(stats, file, "bytes_in, bytes_out")
+        found = rows(stats, place, "bytes_in, bytes_out")
         assert len(found) == len(calls)
         assert all(isinstance(size, int) and size >= 0 for row in found for size in row)
     assert stats.summary()["total_calls"] == len(calls)
+    place.close()

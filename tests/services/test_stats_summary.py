@@ -1,13 +1,13 @@
 """What a summary comes to, by numbers that were computed by hand."""
 
 import pytest
-from stats_place import place
+from stats_place import BOTH, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.spec import ToolSpec
+from onetool.database.percentiles import MAX_SORTED
 from onetool.services.stats import UsageStats
-from onetool.services.stats.storage import MOST_EXACT_VALUES
 
 __all__ = ["place"]
 
@@ -79,6 +79,7 @@ def test_a_period_that_there_is_not(stats):
         stats.summary("year")
 
 
+@BOTH
 def test_tools_errors_doors_and_clients(stats, clock):
     call(stats, "a.b", 10.0, args={"x": 1}, value="12345", client="claude")  # {"x":1} is 7 bytes: 2 tokens; 5: 2
     call(stats, "a.b", 30.0, args={"x": 1}, value="1234", client="claude")  # 4 bytes: 1 token
@@ -124,6 +125,7 @@ def test_tools_errors_doors_and_clients(stats, clock):
     assert summary["latency"] == {"p50": 15.0, "p90": 30.0, "p95": 30.0, "p99": 30.0, "max": 30.0}
 
 
+@BOTH
 def test_percentiles_of_a_hundred(stats):
     for ms in range(100, 0, -1):
         call(stats, ms=float(ms))
@@ -131,10 +133,9 @@ def test_percentiles_of_a_hundred(stats):
     assert stats.summary()["tools"][0]["p95_ms"] == 95.0
 
 
-def test_very_many_durations_are_kept_to_three_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.storage.MOST_EXACT_VALUES", 100)
-    assert MOST_EXACT_VALUES > 100_000
-    stats = UsageStats(tmp_path / "stats.db")
+def test_very_many_durations_are_kept_to_three_digits(stats, monkeypatch):
+    monkeypatch.setattr("onetool.database.percentiles.MAX_SORTED", 100)
+    assert MAX_SORTED > 100_000
     for number in range(1000):
         call(stats, ms=1000.4 + number)
     assert stats.summary()["latency"] == {"p50": 1500.0, "p90": 1900.0, "p95": 1950.0, "p99": 1990.0, "max": 2000.0}
@@ -158,6 +159,7 @@ def test_a_period_begins_where_it_says(stats, clock):
     assert [row["tool"] for row in stats.summary("day")["tools"]] == ["just"]
 
 
+@BOTH
 def test_calls_over_a_day_by_the_hour(stats, clock):
     clock.now = NOON - 90 * 60  # 10:30
     call(stats, ms=4.0, value="12345678")
@@ -233,6 +235,7 @@ def test_a_run_that_nobody_read_saves_nothing(stats):
     assert (stats.summary()["runs"], stats.summary()["calls_in_runs"]) == (1, 1)
 
 
+@BOTH
 def test_a_run_saves_turns_and_what_went_on_side_by_side(stats):
     for seconds in (2.0, 3.0, 10.0):
         stats.record_gap("c", seconds)
@@ -256,6 +259,7 @@ def test_turns_count_for_nothing_where_no_client_was_ever_waited_for(stats):
     assert stats.summary()["time_saved_ms"] == 180
 
 
+@BOTH
 def test_savings_are_of_the_period(stats, clock):
     clock.now = NOON - 2 * DAY
     stats.record_menu("c", "mcp", 4000, 400)
@@ -276,6 +280,7 @@ def test_savings_are_of_the_period(stats, clock):
     assert stats.summary("all")["context_saved"] == 900 + 198
 
 
+@BOTH
 def test_of_one_tool(stats):
     stats.record_menu("c", "mcp", 4000, 400)
     call(stats, "a.b", 10.0, value="v" * 40, run="r")  # 1 + 10

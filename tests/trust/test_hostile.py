@@ -139,7 +139,7 @@ def test_another_error_of_code_says_nothing_of_it(repository):
 def test_state_goes_home(repository, own_home):
     assert cli("run", "time.now()['iso']", cwd=repository.folder).returncode == 0
     untouched(repository)
-    assert (own_home / ".onetool" / "stats.db").exists()
+    assert (own_home / ".onetool" / "state.db").exists()
 
 
 def test_what_is_the_persons_own_works_there(repository, own_home):

@@ -299,7 +299,7 @@ def test_a_trust_file_that_others_can_write_trusts_nobody(project, own_home):
     assert not is_used(project)[0]
 
 
-@pytest.mark.parametrize("part", ["results", "sessions", "servers", "bundles", "stats.db"])
+@pytest.mark.parametrize("part", ["results", "sessions", "servers", "bundles", "state.db", "stats.db"])
 def test_state_is_not_kept_through_links(part, project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (project / ".onetool" / part).symlink_to(tmp_path / "elsewhere")
@@ -312,6 +312,7 @@ def test_state_is_not_kept_through_links(part, project, tmp_path):
 INSIDE = [
     "run_history",
     "chat_history",
+    "state.db-journal",
     "stats.db-journal",
     "servers/e.log",
     "servers/.e.auth.json.lock",
@@ -329,7 +330,7 @@ def test_nor_through_links_inside(part, project, tmp_path, monkeypatch):
     link.symlink_to(tmp_path / "elsewhere")
     trusted(project)
     monkeypatch.chdir(project)
-    with pytest.raises(ConfigError, match="it is a link") as told:
+    with pytest.raises(ConfigError, match="symbolic link") as told:
         App.open()
     assert str(link) in str(told.value)
 
@@ -344,7 +345,7 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
         (tmp_path / name).symlink_to(victim)
     journal = ServerLog("e", tmp_path / "e.log", lambda text: text)
     journal.note("evil")
-    with pytest.raises(NotStoredError, match="not a regular file"):
+    with pytest.raises(NotStoredError, match="symbolic link"):
         ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 1).put("evil")
     editor = LineEditor(tmp_path / "run_history", lambda line: [], " ")
     monkeypatch.setattr(editor, "is_live", True)

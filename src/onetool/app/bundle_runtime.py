@@ -77,7 +77,7 @@ def open_bundle_service(
 def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
     database, most = runtime.database, runtime.config.bundles.max_tools
     if database is None:
-        return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file)
+        return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file, database=runtime.state)
     from onetool.sources.bundles.database import DatabaseCatalogueStore
 
     state = index_folder(runtime.config)

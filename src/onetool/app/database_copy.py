@@ -71,7 +71,7 @@ class Place(NamedTuple):
         most = config.bundles.max_tools
         if self.folder is None:
             return DatabaseStore(self.database, max_tools=most)
-        return FileStore(self.folder / bundles.FOLDER, max_tools=most, foreign=foreign_file)
+        return FileStore(self.folder / bundles.FOLDER, max_tools=most, foreign=foreign_file, database=self.database)
 
 
 def has_state(folder: Path) -> bool:

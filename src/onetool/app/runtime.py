@@ -118,14 +118,14 @@ class Runtime:
         return self._database()
 
     @property
-    def rates(self) -> "SharedWindows | None":
-        """What rates are counted in, together with other replicas; None: each process counts for itself."""
-        return self._rates()
-
-    @property
     def state(self) -> "Database":
         """The database of all stores. Raises ConfigError if it can't be used."""
         return self._state()
+
+    @property
+    def rates(self) -> "SharedWindows | None":
+        """What rates are counted in, together with other replicas; None: each process counts for itself."""
+        return self._rates()
 
     def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Documents":
         """Return the small things of that kind."""
@@ -403,7 +403,7 @@ class Runtime:
 
         config = self.config
         return UsageStats(
-            config.home / "stats.db" if (database := self.database) is None else database,
+            self.state,
             config.stats.retention_days,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,

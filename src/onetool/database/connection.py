@@ -72,7 +72,7 @@ class Database(Protocol):
     """SQL for the seconds since 1970, as a float. Replicas whose clocks differ agree on the database's."""
 
     dialect: Mapping[str, str]
-    """The words in braces that migrations use."""
+    """The driver's `name`, and the words in braces that migrations use."""
 
     is_shared: bool
     """Whether others than this machine's user may read it: secrets in it are encrypted."""
@@ -83,11 +83,11 @@ class Database(Protocol):
         """
         ...
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
         """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
         changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
-        With `durable`, the change also survives a power failure once this returns. A SQLite file that other processes
-        are writing to is waited for at most `max_wait` seconds.
+        With `durable`, the change also survives a power failure once this returns. Other processes may lock a SQLite
+        file for `max_wait` seconds.
         """
         ...
 
@@ -170,6 +170,10 @@ class DatabaseAwayError(DatabaseError):
     def __init__(self, why: str = "", message: str = "the database can't be reached") -> None:
         super().__init__(f"{message}; nothing has changed, try again")
         self.why = why
+
+
+class StorageError(DatabaseError):
+    """The disk is full, broken, or can't be written. Nothing has changed."""
 
 
 class DamagedDatabaseError(DatabaseError):

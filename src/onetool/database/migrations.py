@@ -8,7 +8,7 @@ can run side by side during an update that starts with the tables (`onetool db m
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from onetool.database.connection import Database, LockNumber, NewerDatabaseError, TablesMissingError, Transaction
@@ -40,10 +40,9 @@ class Migration(NamedTuple):
 
 def migrations() -> Iterator[Migration]:
     """Return all of them, in order."""
-    for file in sorted(files("onetool.database").joinpath("migrations").iterdir(), key=lambda one: one.name):
-        if file.name.endswith(".sql"):
-            number, _, name = file.name.removesuffix(".sql").partition("_")
-            yield Migration(int(number), name, file.read_text("utf-8"))
+    for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")):
+        number, _, name = file.stem.partition("_")
+        yield Migration(int(number), name, file.read_text("utf-8"))
 
 
 def tables() -> list[str]:

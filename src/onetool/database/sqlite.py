@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlencode
@@ -31,8 +30,10 @@ from onetool.database.connection import (
     Forget,
     Params,
     Row,
+    StorageError,
     Transaction,
 )
+from onetool.database.percentiles import Spread
 
 log = logging.getLogger("onetool.database")
 
@@ -60,6 +61,7 @@ SYSTEM_FIXES = {
     errno.EDQUOT: FULL_FIX,
 }
 DIALECT = {
+    "name": "SQLite",
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
     "bytewise": "",  # the usual order of SQLite
     "random_id": "lower(hex(randomblob(16)))",
@@ -122,10 +124,10 @@ class SqliteDatabase:
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         if self._file_id() is None:
             return read_empty(job)
-        return self._run(job, "BEGIN")
+        return self._run(job, "BEGIN", durable=False, max_wait=BUSY_S)
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float = BUSY_S) -> T:
-        return self._run(job, "BEGIN IMMEDIATE", durable, max_wait)
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
+        return self._run(job, "BEGIN IMMEDIATE", durable, BUSY_S if max_wait is None else max_wait)
 
     def stamp(self) -> Hashable:
         file = self._file_id()
@@ -209,7 +211,7 @@ class SqliteDatabase:
 
     # Connections
 
-    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False, max_wait: float = BUSY_S) -> T:
+    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool, max_wait: float) -> T:
         with self._translated():
             connection = self._take()
             work = SqliteTransaction(connection)
@@ -265,7 +267,6 @@ class SqliteDatabase:
         from onetool.database.migrations import migrate_connection
 
         connection = self._connect_with()
-        connection.create_function("unix_time", 0, time.time)
         try:
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
@@ -298,7 +299,7 @@ class SqliteDatabase:
     def _connect_with(self, **options: str) -> sqlite3.Connection:
         if self.vfs:
             options["vfs"] = self.vfs
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{self.file.absolute().as_uri()}?{urlencode(options)}",
             uri=True,
             timeout=BUSY_S,
@@ -306,6 +307,7 @@ class SqliteDatabase:
             check_same_thread=False,  # a connection is used by one thread at a time
             factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
         )
+        return _add_functions(connection)
 
     def _file_id(self) -> tuple[int, int] | None:
         try:
@@ -346,10 +348,11 @@ class SqliteDatabase:
             if code in DAMAGE_CODES:
                 self._set_aside()
                 raise DamagedDatabaseError(f"{self.file} is damaged ({error}); it was set aside") from error
-            raise DatabaseError(f"{self.file} can't be used: {error}{_fix(FIXES.get(code))}") from error
+            kind = StorageError if code in FIXES else DatabaseError
+            raise kind(f"{self.file} can't be used: {error}{_fix(FIXES.get(code))}") from error
         except OSError as error:
             fix = _fix(SYSTEM_FIXES.get(error.errno or 0))
-            raise DatabaseError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
+            raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
 
     def _set_aside(self) -> None:
         """Rename a damaged file, and make an empty one that knows of it."""
@@ -375,6 +378,8 @@ class SqliteLock:
     """A lock file beside the database, one for each name. It is never deleted: a new file would be another lock."""
 
     def __init__(self, database: Path, name: str) -> None:
+        from hashlib import sha256  # loads OpenSSL, which a command that takes no lock doesn't need
+
         self._path = database.with_name(f".{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
         self._file: int | None = None
 
@@ -464,6 +469,12 @@ def _call(call: Callable[[str], None], detail: str) -> None:
         log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
 
 
+def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.create_function("unix_time", 0, time.time)
+    connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants more methods
+    return connection
+
+
 def _use_log(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log where the file system can: it lets others read while one writes."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
@@ -510,8 +521,7 @@ def read_empty(job: Callable[[Transaction], T]) -> T:
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
     if connection is None:
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        connection.create_function("unix_time", 0, time.time)
+        connection = _add_functions(sqlite3.connect(":memory:", isolation_level=None))
         migrate_connection(connection, SqliteTransaction(connection), SqliteDatabase(Path("memory")))
         _empty.connection = connection
     connection.execute("BEGIN")

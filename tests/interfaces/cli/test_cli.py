@@ -655,9 +655,9 @@ def test_init_writes_a_config_that_works(tmp_path):
 
 def test_state_lives_beside_the_config_in_force(configured, tmp_path):
     cli("tools", "invoke", "weather", cwd=configured)
-    assert (configured / ".onetool" / "stats.db").exists()
+    assert (configured / ".onetool" / "state.db").exists()
     cli("tools", "invoke", "weather", cwd=configured, env={"ONETOOL_HOME": str(tmp_path / "moved")})
-    assert (tmp_path / "moved" / "stats.db").exists()
+    assert (tmp_path / "moved" / "state.db").exists()
 
 
 def test_a_state_folder_that_cannot_be_written_fails_no_call(configured):

@@ -14,6 +14,7 @@ from helpers import cli, definition, start, trusted
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.stats import MOST_TOOLS, _in_short
 from onetool.interfaces.cli.stats import PERIODS as OFFERED
 from onetool.services.stats import PERIODS, UsageStats
@@ -38,7 +39,7 @@ def used(project):
 
 
 def record(project, calls):
-    stats = UsageStats(project / ".onetool" / "stats.db")
+    stats = UsageStats(SqliteDatabase(project / ".onetool" / "state.db"))
     for name, code in calls:
         error = ToolError(code=code, message="no") if code else None
         call = ToolCall(id="1", name=name, args={}, source="cli")

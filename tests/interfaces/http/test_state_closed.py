@@ -15,6 +15,7 @@ from interfaces.http.conftest import Served
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.state_folders import MARKER, make_home, make_state_folder
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.services.stats import UsageStats
 
@@ -36,12 +37,14 @@ HELD = {  # topics, each of which would write where nothing may be written
         "second/access_tokens/new.yaml",
         "second/onetool.yaml",
         "second/secrets.yaml",
+        "second/state.db-journal",
         "second/stats.db-journal",
         SESSIONS,
         "page_sessions/new.yaml",
         "results/new.yaml",
         "results",
         "audit",
+        "state.db-journal",
         "stats.db-journal",
         "run_history",
         MARKER,
@@ -57,6 +60,7 @@ HELD = {  # topics, each of which would write where nothing may be written
         "packs/mine.py",
         "packs/new/mine.py",
         "bundles/mine/bundle.json",
+        "bundles/.state/state.db",
         "bundles/.state/usage.db",
         ".onetool/notes.yaml",
         ".git/hooks/pre-commit",
@@ -72,7 +76,8 @@ HELD = {  # topics, each of which would write where nothing may be written
     )
 }
 
-COUNTED = ("onetool.yaml", "secrets.yaml", "stats.db", "stats.db-wal")
+OLD = ("stats.db", "stats.db-wal", "stats.db-shm", "stats.db.old")  # of versions before
+COUNTED = ("onetool.yaml", "secrets.yaml", "state.db", "state.db-wal", "stats.db", "stats.db-wal")
 
 
 def keep_state(home: Path) -> None:
@@ -82,10 +87,12 @@ def keep_state(home: Path) -> None:
     for file in (SESSIONS, OLD_TOKENS):
         make_state_folder((home / file).parent)
         (home / file).write_text("KEY")
-    stats = UsageStats(home / "stats.db")
+    database = SqliteDatabase(home / "state.db")
+    stats = UsageStats(database)
     stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
     stats.flush()
-    for name in ("run_history", "stats.db-wal", "stats.db-shm", "stats.db.old", "secrets.yaml.bak", ".secrets.yaml.a1"):
+    database.close()
+    for name in (*OLD, "run_history", "state.db.damaged-1", "secrets.yaml.bak", ".secrets.yaml.a1"):
         (home / name).write_text("KEY")
 
 
@@ -140,9 +147,8 @@ CLOSED = (
         for home in ("", "other/", "second/", "linked/", "docs/../other/", "./other//", "OTHER/../other/")
     ),
     *(f"{home}{OLD_TOKENS}" for home in ("", "other/", "second/", "linked/")),
-    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("stats.db", "stats.db-wal", "stats.db-shm")),
-    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("stats.db.old", "run_history")),
-    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("state.db", ".has-tokens")),
+    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("state.db", "state.db.damaged-1", *OLD)),
+    *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("run_history", ".has-tokens")),
     *(f"{home}{name}" for home in ("", "other/", "second/") for name in ("secrets.yaml.bak", ".secrets.yaml.a1")),
     "onetool.yaml",
     "onetool.yaml.bak",

@@ -9,13 +9,14 @@ from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
 
 from onetool import App
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.mcp.client import CallGapTimer, client_name
 from onetool.interfaces.mcp.menus import menu
 from onetool.services.stats import UsageStats
 
 
 def kept(folder, question):
-    database = sqlite3.connect(folder / "state" / "stats.db")
+    database = sqlite3.connect(folder / "state" / "state.db")
     try:
         return database.execute(question).fetchall()
     finally:
@@ -36,23 +37,23 @@ def test_a_client_with_a_menu_of_one(stdio_peer, era):
     assert peer.text("run", {"code": "working.add(a=1)"})
     assert peer.close() == 0
     folder = folder_of(peer)
-    calls = kept(folder, "SELECT tool, door, client, source, run, bytes_in, bytes_out FROM calls")
+    calls = kept(folder, "SELECT tool, door, client, source, run, bytes_in, bytes_out FROM stats_calls")
     assert [(*row[:4], *row[5:]) for row in calls][:2] == [
         ("working.add", "mcp", "peer", "local", len('{"a":1,"b":2}'), 1),
         ("working.add", "mcp", "peer", "local", len('{"a":3,"b":4}'), 1),
     ]
-    runs = kept(folder, "SELECT id, door, client, ok, calls, bytes_in FROM runs")
+    runs = kept(folder, "SELECT id, door, client, ok, calls, bytes_in FROM stats_runs")
     assert [row[1:] for row in runs] == [("mcp", "peer", 1, 2, len(code)), ("mcp", "peer", 1, 1, 16)]
     assert {row[4] for row in calls} == {row[0] for row in runs}
-    replies = kept(folder, "SELECT run, bytes_out FROM replies")
+    replies = kept(folder, "SELECT run, bytes_out FROM stats_replies")
     assert [run for run, _ in replies] == [row[0] for row in runs]
     assert replies[0][1] == len("[3, 7]")
-    ((client, full, sent),) = kept(folder, "SELECT client, full_bytes, sent_bytes FROM menus")
+    ((client, full, sent),) = kept(folder, "SELECT client, full_bytes, sent_bytes FROM stats_menus")
     assert (client, sent) == ("peer", pytest.approx(len(json.dumps([listed])), rel=0.2))
     assert full > sent
-    ((waited,),) = kept(folder, "SELECT duration_ms FROM gaps")
+    ((waited,),) = kept(folder, "SELECT duration_ms FROM stats_gaps")
     assert waited >= 250
-    summary = UsageStats(folder / "state" / "stats.db").summary()
+    summary = UsageStats(SqliteDatabase(folder / "state" / "state.db")).summary()
     assert (summary["runs"], summary["calls_in_runs"]) == (2, 3)
     assert summary["clients"] == [{"name": "peer", "calls": 3}]
     assert summary["context_saved"] > 0
@@ -64,7 +65,7 @@ def test_a_client_that_lists_every_tool_saves_nothing(stdio_peer):
     peer.result("tools/list")
     time.sleep(0.5)  # after which it is recorded
     assert peer.close() == 0
-    ((full, sent),) = kept(folder_of(peer), "SELECT full_bytes, sent_bytes FROM menus")
+    ((full, sent),) = kept(folder_of(peer), "SELECT full_bytes, sent_bytes FROM stats_menus")
     assert full == sent
 
 
@@ -75,9 +76,10 @@ def test_clients_over_http_have_names_too(serve):
         for number in (1, 2):
             assert peer.text("plus", {"a": number, "b": 1}) == str(number + 1)
     assert server.stop() == 0
-    clients = kept(server.folder, "SELECT client, count(*) FROM calls GROUP BY client")
+    clients = kept(server.folder, "SELECT client, count(*) FROM stats_calls GROUP BY client")
     assert clients == [("peer", 4)]
-    assert len(kept(server.folder, "SELECT * FROM gaps")) == 1  # requests that stand alone belong to no conversation
+    # Requests that stand alone belong to no conversation.
+    assert len(kept(server.folder, "SELECT * FROM stats_gaps")) == 1
 
 
 def test_calls_at_once_are_no_waiting(stdio_peer):
@@ -86,7 +88,7 @@ def test_calls_at_once_are_no_waiting(stdio_peer):
     for one in under_way:
         one.answer()
     assert peer.close() == 0
-    assert kept(folder_of(peer), "SELECT count(*) FROM gaps") == [(0,)]
+    assert kept(folder_of(peer), "SELECT count(*) FROM stats_gaps") == [(0,)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 import sys
 
 import pytest
@@ -259,6 +260,8 @@ def test_usage_that_is_not_counted_says_so(start, tmp_path):
 
 def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):
     api = start(real=tmp_path)
-    next(iter(tmp_path.rglob("stats.db")), tmp_path / "stats.db").write_text("no database at all " * 100)
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        database.execute("PRAGMA user_version = 99")  # as a later version of OneTool leaves it
+    database.close()
     reply = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage")
-    assert "stats.db" in problem(reply, 503, "unavailable")["detail"]
+    assert "state.db" in problem(reply, 503, "unavailable")["detail"]

@@ -1,6 +1,6 @@
 """UsageStats: records calls, runs, menus and waiting times, and sums them up.
 
-They are kept in a SQLite file, or in the database that replicas share: then all figures are those of all replicas.
+Replicas share a database: then all figures are those of all replicas.
 
 Only the size of arguments and values is kept. It is measured where the call ends: whoever keeps a value to measure it
 later keeps its memory, and may find it changed. Rows are written by a thread.
@@ -9,7 +9,6 @@ later keeps its memory, and may find it changed. Rows are written by a thread.
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
@@ -18,18 +17,16 @@ import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.text import distinct_name, wanted_name
-from onetool.services.stats.file import StatsFile, read_empty
-from onetool.services.stats.storage import (
-    BUSY_SECONDS,
+from onetool.services.stats.store import (
     CALLS,
     GAPS,
     MENUS,
     REPLIES,
     RUNS,
     StatsReader,
-    StatsStorage,
+    StatsStore,
     UnreadableError,
-    Writer,
+    read_nothing,
 )
 from onetool.services.stats.summary import (
     PERIODS,
@@ -43,6 +40,7 @@ from onetool.services.stats.summary import (
     tool_facts,
 )
 from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage, stats_overview, tool_usage
+from onetool.services.stats.writer import BUSY_SECONDS, Writer
 
 if TYPE_CHECKING:
     from onetool.database import Database
@@ -133,19 +131,18 @@ class UsageStats:
 
     def __init__(
         self,
-        where: "Path | Database",
+        database: "Database",
         retention_days: int = 90,
         now: Callable[[], float] = time,
         inline_bytes: int = 16_384,
         redact: Callable[[Any], Any] = lambda rows: rows,
     ) -> None:
-        """`where` is a file, or the database that replicas share. `inline_bytes` are sent of a value at the most: what
-        is larger goes behind a handle.
-        """
-        self._storage = _storage(where)
+        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle."""
+        self._store = StatsStore(database)
         self._inline = inline_bytes
         self._now = now
-        self._writer = Writer(self._storage, retention_days * 86_400, now, redact)
+        self._has_warned = False
+        self._writer = Writer(self._store, retention_days * 86_400, now, redact)
         self._finalizer = finalize(self, self._writer.flush_in_finalizer)
 
     # What happens
@@ -239,27 +236,18 @@ class UsageStats:
         """Run a query. What can't be read counts as empty; with `strict` it raises UnreadableError."""
         self.flush()
         try:
-            return self._storage.read(ask, strict)
+            return self._store.read(ask)
         except UnreadableError as error:
-            if error.never:
-                self._writer.give_up(error.never)
             if strict:
                 raise
-            if not error.never and error.reason != "database_away":  # who lost the database has said so, once
+            if not self._has_warned and not self._writer.is_off:
+                self._has_warned = True
                 log.warning("%s", error)
-        return read_empty(ask)
+        return read_nothing(ask)
 
     def _add(self, table: str, *cells: Any) -> None:
         if not self._writer.is_off:
             self._writer.add(table, (self._now(), *cells))
-
-
-def _storage(where: "Path | Database") -> StatsStorage:
-    if isinstance(where, Path):
-        return StatsFile(where)
-    from onetool.services.stats.tables import StatsTables
-
-    return StatsTables(where)
 
 
 def _name(text: str, longest: int = _LONGEST) -> str:

@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from onetool.services.stats.storage import Row, StatsReader, read_spread
+from onetool.services.stats.store import Row, StatsReader, read_spread
 
 HOUR = 3600
 DAY = 24 * HOUR

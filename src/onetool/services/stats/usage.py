@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from onetool.services.stats.storage import StatsReader, read_spread
+from onetool.services.stats.store import StatsReader, read_spread
 from onetool.services.stats.summary import DAY, HOUR, MOST_ROWS, iso, savings
 
 MOST_HOURLY_DAYS = 2

@@ -4,23 +4,35 @@ Calls are counted in memory and written about once a second by a thread of its o
 and does not fail because of it.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Lock, Thread
 
+from onetool.database import ChangeUnknownError, Database, DatabaseError
 from onetool.sources.bundles.files.form import time_text
 
+log = logging.getLogger("onetool.bundles")
+
 GATHER_SECONDS = 1.0
-MOST_PENDING = 100_000  # tools that are counted in memory while nothing can be written
+BUSY_SECONDS = 1.0  # to wait for other processes that write
+MAX_PENDING = 100_000  # tools that are counted in memory while nothing can be written
+MAX_IDS = 500  # of one query
+_ADD = (
+    "INSERT INTO bundle_usage (tool, calls, last_called_at) VALUES (%s, %s, %s) ON CONFLICT (tool) DO UPDATE SET "
+    "calls = bundle_usage.calls + excluded.calls, last_called_at = CASE "
+    "WHEN bundle_usage.last_called_at > excluded.last_called_at THEN bundle_usage.last_called_at "
+    "ELSE excluded.last_called_at END"
+)
 
 Counts = dict[str, tuple[int, str]]
 """callCount and lastCalledAt, by the ids of tools."""
 
 
-class UsageCounter(ABC):
+class UsageCounter:
     """Counts uses with `record`, from any thread. What can't be written stays in memory."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._database = database
         self._now = now
         self._waiting: Counts = {}
         self._lock = Lock()
@@ -32,7 +44,7 @@ class UsageCounter(ABC):
         at = time_text(self._now())
         with self._lock:
             calls, last = self._waiting.get(id, (0, at))
-            if calls or len(self._waiting) < MOST_PENDING:
+            if calls or len(self._waiting) < MAX_PENDING:
                 self._waiting[id] = (calls + 1, max(last, at))
             if self._thread is None and not self._closed.is_set():
                 self._start()
@@ -40,10 +52,15 @@ class UsageCounter(ABC):
     def of(self, ids: Iterable[str]) -> Counts:
         """callCount and lastCalledAt, also of calls that wait to be written."""
         wanted = list(dict.fromkeys(ids))
-        with self._writing:  # else a call on its way from memory to the file would be missed, or counted twice
+        with self._writing:  # else a call on its way from memory to the database would be missed, or counted twice
             with self._lock:
                 waiting = {id: self._waiting[id] for id in wanted if id in self._waiting}
             return sum_counts(self._read(wanted), waiting)
+
+    def all(self) -> Counts:
+        """Return all counts. Raises DatabaseError."""
+        self.flush()
+        return self._select("", ())
 
     def add(self, counts: Counts) -> None:
         """Those that were counted elsewhere. They are written at once, if that can be done."""
@@ -77,17 +94,33 @@ class UsageCounter(ABC):
             self._thread = None
         self.flush()
 
-    @abstractmethod
-    def all(self) -> Counts:
-        """All that is written."""
-
-    @abstractmethod
     def _written(self, counts: Counts) -> bool:
-        """Add them to what is kept; whether that could be done."""
+        """Add counts to those of the database, and return whether that could be done."""
+        # In the order of the ids: so two replicas that add at once wait for each other, and never both.
+        rows = [(id, calls, last) for id, (calls, last) in sorted(counts.items())]
+        try:
+            self._database.write(lambda work: work.execute_many(_ADD, rows), max_wait=BUSY_SECONDS)
+        except ChangeUnknownError:
+            return True  # rather too few than twice
+        except DatabaseError as error:
+            log.debug("usage of tools waits: %s", error)
+            return False
+        return True
 
-    @abstractmethod
     def _read(self, ids: list[str]) -> Counts:
-        """What is kept of these."""
+        found: Counts = {}
+        try:
+            for start in range(0, len(ids), MAX_IDS):
+                some = ids[start : start + MAX_IDS]
+                found |= self._select(f" WHERE tool IN ({', '.join(['%s'] * len(some))})", some)
+        except DatabaseError as error:  # lists go on without
+            log.debug("usage of tools can't be read: %s", error)
+            return {}
+        return found
+
+    def _select(self, where: str, values: Sequence[str]) -> Counts:
+        sql = f"SELECT tool, calls, last_called_at FROM bundle_usage{where}"  # noqa: S608 - our own words
+        return {id: (calls, last) for id, calls, last in self._database.read(lambda work: work.execute(sql, values))}
 
 
 def sum_counts(some: Counts, more: Counts) -> Counts:

@@ -3,17 +3,18 @@
 import json
 import os
 import shutil
+import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from threading import Thread
-from time import sleep
 
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
 
+from onetool.database.sqlite import SqliteDatabase
+from onetool.sources.bundles import usage
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files import overlay, state_folder
-from onetool.sources.bundles.files.state_folder import FileUsage
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import tag_of
 
@@ -180,28 +181,45 @@ def test_what_is_counted_is_for_its_owner_alone(opened, folder):
         store.record_use(kept.id)
         assert store.usage([kept.id])[kept.id][0] == calls
         store.close()
-        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder / ".state").glob("usage.db*")}
-        assert "usage.db" in files
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder / ".state").glob("state.db*")}
+        assert "state.db" in files
         assert set(files.values()) == {0o600}
-        (folder / ".state" / "usage.db").chmod(0o644)  # as former versions made it
+        (folder / ".state" / "state.db").chmod(0o644)
 
 
-def test_usage_is_read_again_only_after_a_change(opened, folder, monkeypatch):
+def test_usage_that_others_count_is_seen_at_once(opened):
     store, other = opened(), opened()
     with_tool(store)
-    other.record_use("a")
-    other.counter.flush()
-    sleep(0.03)  # right after a change nobody can tell
-    assert store.usage(["a", "b"])["a"][0] == 1
-    opens, read = [], FileUsage._read_file
-    monkeypatch.setattr(FileUsage, "_read_file", lambda self, ids: opens.append(ids) or read(self, ids))
-    assert (list(store.usage(["a", "b"])), list(store.usage(["b"])), opens) == (["a"], [], [])
-    assert store.usage(["a", "c"])["a"][0] == 1
-    assert opens == [["c"]]
-    for calls in (2, 3, 4):
+    for calls in (1, 2, 3):
         other.record_use("a")
         other.counter.flush()
-        assert store.usage(["a"])["a"][0] == calls
+        assert store.usage(["a", "b"])["a"][0] == calls
+    assert len(store.usage(["a", *map(str, range(1200))])) == 1
+
+
+def test_usage_can_be_counted_in_the_state_of_the_app(opened, folder, tmp_path):
+    with closing(SqliteDatabase(tmp_path / "state.db")) as database:
+        store = opened(database=database)
+        _, kept = with_tool(store)
+        store.record_use(kept.id)
+        store.close()
+        assert database.read(lambda work: work.execute("SELECT tool, calls FROM bundle_usage")) == [(kept.id, 1)]
+        assert opened(database=database).usage([kept.id])[kept.id][0] == 1
+    assert not (folder / ".state" / "state.db").exists()
+
+
+def test_a_locked_database_delays_no_count_and_loses_none(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(usage, "BUSY_SECONDS", 0.05)
+    with closing(SqliteDatabase(tmp_path / "state.db")) as database:
+        database.write(lambda work: None)
+        store = opened(database=database)
+        with closing(sqlite3.connect(database.file)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            store.record_use("a")
+            store.counter.flush()
+            assert store.usage(["a"])["a"][0] == 1
+        store.counter.flush()
+        assert store.counter.all()["a"][0] == 1
 
 
 def test_usage_of_many_threads(opened):
@@ -224,7 +242,7 @@ def test_usage_makes_no_folder_and_survives_a_broken_file(opened, folder):
     assert not folder.exists()
     store = opened()
     with_tool(store)
-    (folder / ".state" / "usage.db").write_text("x" * 5000)
+    (folder / ".state" / "state.db").write_text("x" * 5000)
     store.record_use("b")  # the first store may still write its own, now that there is a folder
     assert store.usage(["b"])["b"][0] == 1
     store.close()

@@ -44,14 +44,7 @@ from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.index import Index, IndexUnwritableError
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules, StoreTransaction
-from onetool.sources.bundles.usage import Counts, UsageCounter
-
-# In the order of the ids: so two replicas that add at once wait for each other, and never both.
-_ADD = (
-    "INSERT INTO bundle_usage (tool, calls, last_called_at) VALUES (%s, %s, %s) ON CONFLICT (tool) DO UPDATE SET "
-    "calls = bundle_usage.calls + excluded.calls, "
-    "last_called_at = greatest(bundle_usage.last_called_at, excluded.last_called_at)"
-)
+from onetool.sources.bundles.usage import UsageCounter
 
 log = logging.getLogger("onetool.bundles")
 
@@ -90,7 +83,7 @@ class DatabaseStore(StoreRules):
         self._has_switches = False  # the index has the built-in bundles of this process, switched as the tables say
         self._synced = -1  # the index's state at the last sync
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours
-        self.counter = DatabaseUsage(database, self._now)
+        self.counter = UsageCounter(database, self._now)
         self._key: bytes | None = None
         self._own_key = token_bytes(KEY_BYTES)
         self._watching: list[Callable[[], None]] = []
@@ -309,35 +302,3 @@ class DatabaseCatalogueStore(WithDerived, DatabaseStore):
     ) -> None:
         super().__init__(database, state, built_in, **options)
         self.add_derived(derived)
-
-
-class DatabaseUsage(UsageCounter):
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
-        super().__init__(now)
-        self._database = database
-
-    def all(self) -> Counts:
-        self.flush()
-        return self._database.read(lambda work: _counts(work, "", ()))
-
-    def _written(self, counts: Counts) -> bool:
-        rows = [(id, calls, last) for id, (calls, last) in sorted(counts.items())]
-        try:
-            self._database.write(lambda work: work.execute_many(_ADD, rows))
-        except ChangeUnknownError:
-            return True  # rather too few than twice
-        except DatabaseError as error:
-            log.debug("usage of tools waits: %s", error)
-            return False
-        return True
-
-    def _read(self, ids: list[str]) -> Counts:
-        try:
-            return self._database.read(lambda work: _counts(work, " WHERE tool = ANY(%s)", (ids,)))
-        except DatabaseError:  # lists go on without
-            return {}
-
-
-def _counts(work: Transaction, which: str, values: tuple[list[str], ...]) -> Counts:
-    asked = f"SELECT tool, calls, last_called_at FROM bundle_usage{which}"  # noqa: S608 - our own words
-    return {id: (calls, last) for id, calls, last in work.execute(asked, values)}

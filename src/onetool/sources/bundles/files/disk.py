@@ -25,7 +25,7 @@ TOOLS = "tools"
 OVERLAY = "builtin.json"
 STATE = ".state"
 INDEX = f"{STATE}/index.db"
-USAGE = f"{STATE}/usage.db"
+USAGE = f"{STATE}/state.db"
 KEY = f"{STATE}/page.key"
 DRAFT = ".onetool-"  # how names of what is not finished begin
 

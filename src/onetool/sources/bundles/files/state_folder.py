@@ -1,26 +1,25 @@
-"""What a machine keeps beside a folder of bundles, in `.state`, and git does not: its index, usage counts, and a key.
+"""What a machine keeps beside a folder of bundles, in `.state`, and git does not: its index, and a key.
 
 `FolderIndex` is the index of the folder, once that is in sync with it: what a FileStore reads from. Where the folder
 does not exist, or can't be written, the index is in memory; when that changes, the next sync notices. So it is with a
 disk that becomes full: files can be read, whether or not the index can be stored.
 
-Usage counts are in a small SQLite database. The key is that of page tokens.
+The key is that of page tokens.
 """
 
 import logging
 import os
-import sqlite3
-from collections.abc import Callable, Generator, Hashable
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
-from time import monotonic, time_ns
+from time import monotonic
 from typing import TypeVar
 
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.core.os_files import OpenFolder, make_private, open_no_link
+from onetool.core.os_files import OpenFolder, open_no_link
 from onetool.core.state_folders import is_marked, make_home, mark_folder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files.disk import INDEX, KEY, LARGEST, READ, STATE, Foreign, anybody
@@ -28,10 +27,8 @@ from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.sync import FIRST_SECONDS, NO_BUNDLE, FolderSync
 from onetool.sources.bundles.files.writing import FolderLock, create, ensure_folder, exists, replace
 from onetool.sources.bundles.index import Index, IndexUnwritableError
-from onetool.sources.bundles.index.database import TICK_NS, file_stamp
 from onetool.sources.bundles.index.waiting import SingleRunner, WaitLimit
 from onetool.sources.bundles.indexed import IndexedReads
-from onetool.sources.bundles.usage import Counts, UsageCounter
 
 log = logging.getLogger("onetool.bundles")
 
@@ -83,101 +80,6 @@ def _make(root: OpenFolder) -> None:
     ensure_folder(root, STATE)
     with root.folder(STATE) as state:
         mark_folder(state)
-
-
-# Usage
-
-
-BUSY_SECONDS = 1.0
-_AT_ONCE = 500
-MOST_KEPT = 10_000  # tools whose counts are in memory
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, calls INTEGER NOT NULL, last TEXT NOT NULL) WITHOUT ROWID"
-)
-_ADD = (
-    "INSERT INTO usage VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-    "calls = calls + excluded.calls, last = max(last, excluded.last)"
-)
-
-
-class FileUsage(UsageCounter):
-    """A small SQLite database. If the folder of the file does not exist, all stays in memory."""
-
-    def __init__(self, file: Path, now: Callable[[], float]) -> None:
-        super().__init__(now)
-        self._file = file
-        self._kept: tuple[Hashable, dict[str, tuple[int, str] | None]] = (None, {})  # what was read, and at which stamp
-        self._has_logged = False
-
-    def all(self) -> Counts:
-        self.flush()
-        if not self._file.exists():
-            return {}
-        with _open_database(self._file) as database:
-            return {id: (calls, last) for id, calls, last in database.execute("SELECT id, calls, last FROM usage")}
-
-    def _written(self, counts: Counts) -> bool:
-        if not self._file.parent.is_dir():
-            return False
-        try:
-            with _open_database(self._file) as database, database:
-                database.executemany(_ADD, [(id, calls, last) for id, (calls, last) in counts.items()])
-        except (OSError, sqlite3.Error) as error:
-            self._log_error(error)
-            return False
-        return True
-
-    def _read(self, ids: list[str]) -> Counts:
-        """Each list asks: opening the file takes as long as all the rest of it, so that it is read after a change."""
-        stamp, (at, kept) = self._stamp(), self._kept  # from before: a change in between is seen the next time
-        if stamp is None:
-            return self._read_file(ids) or {}
-        if stamp != at or len(kept) > MOST_KEPT:
-            kept = dict[str, tuple[int, str] | None]()
-            self._kept = stamp, kept
-        if missing := [id for id in ids if id not in kept]:
-            if (found := self._read_file(missing)) is None:
-                return {}
-            kept.update((id, found.get(id)) for id in missing)
-        return {id: counts for id in ids if (counts := kept[id]) is not None}
-
-    def _stamp(self) -> Hashable:
-        """Differs after every change by anybody; None where nobody can tell, as right after one."""
-        stamps = [file_stamp(f"{self._file}{end}") for end in ("", "-wal")]
-        is_new = any(one is not None and time_ns() - one[1] < TICK_NS for one in stamps)
-        return None if is_new else tuple(stamps)
-
-    def _read_file(self, ids: list[str]) -> Counts | None:
-        """None where it can't be read."""
-        found: Counts = {}
-        if not self._file.exists():
-            return found
-        try:
-            with _open_database(self._file) as database:
-                for start in range(0, len(ids), _AT_ONCE):
-                    some = ids[start : start + _AT_ONCE]
-                    marks = ", ".join("?" * len(some))
-                    rows = database.execute(f"SELECT id, calls, last FROM usage WHERE id IN ({marks})", some)  # noqa: S608
-                    found.update({id: (calls, last) for id, calls, last in rows})
-        except (OSError, sqlite3.Error) as error:
-            self._log_error(error)
-            return None
-        return found
-
-    def _log_error(self, error: Exception) -> None:
-        if not self._has_logged:
-            self._has_logged = True
-            log.warning("usage of tools is not kept: %s: %s; if the file is broken, delete it", self._file, error)
-
-
-@contextmanager
-def _open_database(file: Path) -> Generator[sqlite3.Connection]:
-    make_private(file)
-    with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as database:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(_TABLE)
-        yield database
 
 
 # The index

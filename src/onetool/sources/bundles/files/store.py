@@ -19,6 +19,8 @@ from secrets import token_bytes
 from typing import Any, TypeVar
 
 from onetool.core.os_files import OpenFolder
+from onetool.database import Database
+from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (
@@ -37,11 +39,12 @@ from onetool.sources.bundles.files.disk import (
 )
 from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay, switches_text
-from onetool.sources.bundles.files.state_folder import KEY_BYTES, FileUsage, FolderIndex, key_of, read_key
+from onetool.sources.bundles.files.state_folder import KEY_BYTES, FolderIndex, key_of, read_key
 from onetool.sources.bundles.files.writing import ensure_folders
 from onetool.sources.bundles.index import IndexTransaction, PathTakenError, Stamp
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.rules import MOST_TOOLS, BrokenFileError, StoreRules, StoreTransaction
+from onetool.sources.bundles.usage import UsageCounter
 
 log = logging.getLogger("onetool.bundles")
 
@@ -273,10 +276,13 @@ class FileStore(FolderIndex, StoreRules):
         now: Callable[[], float] = time.time,
         max_tools: int = MOST_TOOLS,
         foreign: Foreign = anybody,
+        database: Database | None = None,
     ) -> None:
+        """`database` has the counts of calls; None: a file of the folder."""
         StoreRules.__init__(self, built_in, now, max_tools)
         FolderIndex.__init__(self, folder, built_in, foreign)
-        self.counter = FileUsage(folder / USAGE, now)
+        self._own_database = own = SqliteDatabase(folder / USAGE)
+        self.counter = UsageCounter(database or own, now)
         self._key: bytes | None = None
 
     # Beside
@@ -302,6 +308,7 @@ class FileStore(FolderIndex, StoreRules):
 
     def close(self) -> None:
         self.counter.close()
+        self._own_database.close()
         for index in (*self._retired, *((self._made[0],) if self._made else ())):
             index.close()
 

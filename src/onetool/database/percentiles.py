@@ -1,0 +1,42 @@
+"""`spread(column)` for SQLite: median, percentiles and maximum as JSON. PostgreSQL has percentiles of its own."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate, repeat
+
+MAX_SORTED = 500_000  # values that are sorted as they are; beyond that they are rounded to three digits
+
+
+class Spread:
+    """The aggregate function `spread`."""
+
+    def __init__(self) -> None:
+        self._values = array("d")
+        self.step = self._values.append  # called for every row: nothing of ours in between
+
+    def finalize(self) -> str | None:
+        import json
+
+        number = len(self._values)
+        if not number:
+            return None
+        ranks = {"p50": (number + 1) // 2, **{f"p{p}": -(-number * p // 100) for p in (90, 95, 99)}, "max": number}
+        wanted = {*ranks.values(), number // 2 + 1}
+        found: dict[int, float] = {}
+        for value, upto in self._ordered():
+            reached = {rank for rank in wanted if rank <= upto}
+            found |= dict.fromkeys(reached, value)
+            wanted -= reached
+            if not wanted:
+                break
+        named = {name: found[rank] for name, rank in ranks.items()}
+        median = (found[ranks["p50"]] + found[number // 2 + 1]) / 2
+        return json.dumps({**named, "p50": median})
+
+    def _ordered(self) -> Iterator[tuple[float, int]]:
+        """Values, smallest first, each with how many there are up to it."""
+        if len(self._values) <= MAX_SORTED:
+            return ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
+        counts = Counter(map(float, map(format, self._values, repeat(".3g"))))
+        return zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)

@@ -1,0 +1,172 @@
+"""`Writer` writes rows of the stats in a thread, in batches."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Lock, Thread, get_ident
+from typing import Any
+
+from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
+from onetool.database.connection import DamagedDatabaseError, NewerDatabaseError, StorageError
+from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
+
+log = logging.getLogger("onetool.stats")
+
+BUSY_SECONDS = 1.0
+GATHER_SECONDS = 2.0  # that a row waits at most, where it can be written
+LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
+MAX_GATHERED = 2_000  # rows of a table that are not kept waiting for others
+MAX_WAITING = 10_000  # rows of a table that wait, however long nothing can be written
+SWEEP_SECONDS = 3600.0  # between two looks for what is too old
+
+
+class Writer:
+    """Writes rows in a thread; adding only appends to a list. What can't be written is logged once, and never fails a
+    call. Rows that have to wait do so in memory, up to a number; the oldest are dropped first, and counted.
+    """
+
+    def __init__(
+        self,
+        store: StatsStore,
+        retention_seconds: float,
+        now: Callable[[], float],
+        redact: Callable[[Any], Any],
+    ) -> None:
+        """`redact` masks secrets in rows: names of tools, clients and reasons come from anywhere."""
+        self._store = store
+        self._redact = redact
+        self._retention = retention_seconds
+        self._now = now
+        self._waiting: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}
+        self._number = 0  # of the last batch
+        self._unknown: tuple[int, Batch] | None = None  # a batch that may have been written
+        self._writing = Lock()
+        self._writer: int | None = None  # the thread that is at it
+        self._starting = Lock()
+        self._thread: Thread | None = None
+        self._full = Event()
+        self._next_sweep = 0.0
+        self._has_warned = False  # since rows were last written
+        self.is_off = False
+        self.dropped = 0  # rows
+        self.problem: str | None = None  # why the last batch was not written
+
+    def add(self, table: str, row: Row) -> None:
+        waiting = self._waiting[table]
+        waiting.append(row)
+        if self._thread is None:
+            self._start()
+        elif len(waiting) % MAX_GATHERED == 0:
+            self._full.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait."""
+        held = 0 if self._unknown is None else sum(map(len, self._unknown[1].values()))
+        return held + sum(map(len, self._waiting.values()))
+
+    def flush(self, timeout: float = BUSY_SECONDS) -> None:
+        """Write what waits. What can't be written now is tried again later, for a bounded number of rows."""
+        with self._writing:
+            self._writer = get_ident()
+            try:
+                self._flush(timeout)
+            finally:
+                self._writer = None
+
+    def flush_in_finalizer(self) -> None:
+        """The same, for a finalizer: the garbage collector may run it while the writer thread is writing."""
+        if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
+            try:
+                self._flush(BUSY_SECONDS)
+                if waiting := self.waiting:
+                    self._drop(waiting)
+            finally:
+                self._writing.release()
+
+    def give_up(self, why: str) -> None:
+        """Nothing more is written. Said once."""
+        if not self.is_off:
+            self.is_off, self.problem, self._unknown = True, why, None
+            for waiting in self._waiting.values():
+                waiting.clear()
+            log.warning("stats are not kept: %s", why)
+
+    def _flush(self, timeout: float) -> None:
+        if not self.is_off and (self._unknown is None or self._try(*self._unknown, timeout)):
+            taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
+            if taken:
+                self._number += 1
+                self._try(self._number, taken, timeout)
+        self._trim()
+
+    def _try(self, number: int, rows: Batch, timeout: float) -> bool:
+        """Whether the next batch can be tried."""
+        sweeps = self._now() >= self._next_sweep
+        try:
+            masked = {table: self._redact(some) for table, some in rows.items()}
+            self._store.write(number, masked, timeout, self._now() - self._retention if sweeps else None)
+        except (DatabaseAwayError, ChangeUnknownError, StorageError, DamagedDatabaseError) as error:
+            self._keep(number, rows, error)
+            return False
+        except NewerDatabaseError as error:
+            self.give_up(str(error))
+        except DatabaseError as error:
+            self.problem = str(error)
+            self._drop(sum(map(len, rows.values())))
+        else:
+            self.problem, self._has_warned = None, False
+            if sweeps:
+                self._next_sweep = self._now() + SWEEP_SECONDS
+        self._unknown = None
+        return not self.is_off
+
+    def _keep(self, number: int, rows: Batch, error: DatabaseError) -> None:
+        """Try rows again later: those that may have been written as they were, under their number."""
+        if isinstance(error, StorageError) and not self._has_warned:
+            self._has_warned = True
+            log.warning("stats are not kept: %s; rows wait in memory", error)
+        self.problem = str(error)
+        if isinstance(error, ChangeUnknownError) or self._unknown is not None:
+            self._unknown = (number, rows)
+            return
+        for table, some in rows.items():
+            self._waiting[table].extendleft(reversed(some))
+
+    def _trim(self) -> None:
+        """Drop what is too much, the oldest first."""
+        dropped = 0
+        for waiting in self._waiting.values():
+            for _ in range(len(waiting) - MAX_WAITING):
+                waiting.popleft()
+                dropped += 1
+        if dropped:
+            self._drop(dropped)
+
+    def _drop(self, number: int) -> None:
+        self.dropped += number
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("stats: %d rows are dropped: %s; health() counts further ones", number, self.problem)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None and not self.is_off:
+                self._thread = Thread(target=self._gather, name="onetool-stats", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:  # the process is about to end: it is written with the rest
+                    self._thread = None
+
+    def _gather(self) -> None:
+        """One batch. Whatever has come meanwhile, or could not be written, is the next one's."""
+        self._full.wait(GATHER_SECONDS)
+        self._full.clear()
+        self.flush()
+        self._thread = None
+        if self.waiting:
+            self._start()
+
+
+def _all_of(waiting: deque[Row]) -> list[Row]:
+    return [waiting.popleft() for _ in range(len(waiting))]  # others append meanwhile
