@@ -264,7 +264,6 @@ class SqliteDatabase:
         from onetool.database.migrations import migrate_connection
 
         connection = self._connect_with()
-        connection.create_function("unix_time", 0, time.time)
         try:
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
@@ -297,7 +296,7 @@ class SqliteDatabase:
     def _connect_with(self, **options: str) -> sqlite3.Connection:
         if self.vfs:
             options["vfs"] = self.vfs
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             f"{self.file.absolute().as_uri()}?{urlencode(options)}",
             uri=True,
             timeout=BUSY_S,
@@ -305,6 +304,8 @@ class SqliteDatabase:
             check_same_thread=False,  # a connection is used by one thread at a time
             factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
         )
+        connection.create_function("unix_time", 0, time.time)
+        return connection
 
     def _file_id(self) -> tuple[int, int] | None:
         try:
@@ -387,7 +388,8 @@ class SqliteLock:
                 else:
                     os.close(file)
             except OSError as error:
-                raise DatabaseError(f"{self._path} can't be locked: {error.strerror or error}") from error
+                why = f"{error.strerror or error}{_fix(SYSTEM_FIXES.get(error.errno or 0))}"
+                raise DatabaseError(f"{self._path} can't be locked: {why}") from error
         return self._file is not None
 
     def check(self) -> None:
