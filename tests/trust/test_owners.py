@@ -329,7 +329,7 @@ def test_nor_through_links_inside(part, project, tmp_path, monkeypatch):
     link.symlink_to(tmp_path / "elsewhere")
     trusted(project)
     monkeypatch.chdir(project)
-    with pytest.raises(ConfigError, match="it is a link") as told:
+    with pytest.raises(ConfigError, match="a symbolic link") as told:
         App.open()
     assert str(link) in str(told.value)
 
@@ -344,7 +344,7 @@ def test_what_is_written_later_follows_no_link_either(tmp_path, monkeypatch):
         (tmp_path / name).symlink_to(victim)
     journal = ServerLog("e", tmp_path / "e.log", lambda text: text)
     journal.note("evil")
-    with pytest.raises(NotStoredError, match="not a regular file"):
+    with pytest.raises(NotStoredError, match="a symbolic link"):
         ResultStore(SqliteDatabase(tmp_path / "state.db"), 3600, 1).put("evil")
     editor = LineEditor(tmp_path / "run_history", lambda line: [], " ")
     monkeypatch.setattr(editor, "is_live", True)
