@@ -4,11 +4,12 @@ and damage. What was acknowledged is there, and the next write works.
 
 import os
 import sys
+from contextlib import suppress
 
 import pytest
 from faults.crowd import some
 from faults.stores import STORES, open_database, run
-from helpers import as_nobody
+from helpers import as_nobody, until
 from postgres import database, database_url, postgres
 
 from onetool.core.errors import OneToolError
@@ -65,6 +66,26 @@ def test_killed_at_any_point(address, store):
     assert {*acknowledged} <= {*found}
     assert len(found) - len(acknowledged) <= rounds  # of each killed process, the text that it was writing
     write(address, store, "after")
+
+
+@store
+def test_a_server_that_goes_away_and_comes_back(postgres, database, store):
+    opened = STORES[store](database)
+    opened.write("before")
+    postgres.stop()
+    try:
+        with pytest.raises(OneToolError):
+            opened.write("never")
+    finally:
+        postgres.start_again()
+
+    def is_written():
+        with suppress(OneToolError):
+            opened.write("after")
+            return True
+
+    until(is_written)
+    assert sorted(opened.names()) == ["after", "before"]
 
 
 @store
