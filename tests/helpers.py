@@ -14,6 +14,7 @@ import warm
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 
+NOBODY = 65534
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 # The built-in tools beside those of the pack `ot`, in their order, as the specification names them; and all packs.
@@ -235,3 +236,24 @@ def trusted(folder, packs=True):
     config = place / "onetool.yaml"
     trust_folder(place, reach_of(place, config if config.is_file() else None), trust_store(), packs=packs)
     return folder
+
+
+@contextmanager
+def as_nobody(folder):
+    """Be a user who may read a folder and its files, but not write there. Only root can become one."""
+
+    def give(user, mode):
+        for one in (folder, *folder.iterdir()):
+            os.chown(one, user, -1)
+        folder.chmod(mode)
+
+    for parent in folder.parents:
+        if parent.stat().st_uid == 0 and parent.is_relative_to("/tmp") and str(parent) != "/tmp":
+            parent.chmod(parent.stat().st_mode | 0o011)
+    give(NOBODY, 0o500)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        give(0, 0o700)

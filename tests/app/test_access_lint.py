@@ -3,10 +3,11 @@
 import time
 
 import pytest
-from document_places import stored_tokens
+from document_places import in_home, stored_tokens
 
 from onetool.app import App
 from onetool.core.text import utc_text
+from onetool.services.access_tokens import DOCUMENT
 
 HASH = "sha256:" + "ab" * 32
 
@@ -70,9 +71,9 @@ def test_a_name_that_is_stored_too_is_an_error_and_the_hash_is_not_shown(tmp_pat
     ((key, severity, message, _),) = told(tmp_path, token(name="ci"))
     assert (key, severity) == ("http.tokens[0].name", "error")
     assert HASH not in message
-    (tmp_path / "state.db").chmod(0o602)
+    in_home(tmp_path, "tokens").write(DOCUMENT, b"{")
     ((key, severity, message, _),) = told(tmp_path, token(name="ci"))
-    assert (key, severity, "other users can write it" in message) == ("http.tokens", "error", True)
+    assert (key, severity, "are damaged" in message) == ("http.tokens", "error", True)
 
 
 def test_a_file_of_tokens_that_is_not_used_is_an_error_and_a_revoked_token_is_told(tmp_path):
@@ -84,6 +85,6 @@ def test_a_file_of_tokens_that_is_not_used_is_an_error_and_a_revoked_token_is_to
     assert [(one[1], one[2]) for one in told(tmp_path, token(name="old"))] == [
         ("warning", "old was revoked, and is refused")
     ]
-    (tmp_path / "state.db").chmod(0o602)
+    in_home(tmp_path, "tokens").write(DOCUMENT, b"{")
     ((_, severity, message, _),) = told(tmp_path, "menu: run\n")
-    assert (severity, "other users can write it" in message, text in message) == ("error", True, False)
+    assert (severity, "are damaged" in message, text in message) == ("error", True, False)

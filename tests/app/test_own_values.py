@@ -12,6 +12,7 @@ from helpers import cli, trusted
 
 from onetool import ToolCall
 from onetool.app import App
+from onetool.app.database import state_file
 
 pytestmark = pytest.mark.attack("secrets")
 
@@ -121,10 +122,10 @@ def test_the_log_is_masked(app, caplog):
     assert not [one for one in told if KEY in one]
 
 
-def test_stored_results_are_masked(app, folder):
+def test_stored_results_are_masked(app):
     reply = app.reply(ran(app, f"['{KEY}'] * 500"))
     assert "ot.result" in reply.text
-    stored = b"".join(file.read_bytes() for file in (folder / ".onetool").glob("state.db*"))
+    stored = b"".join(file.read_bytes() for file in state_file(app.config).parent.glob("state.db*"))
     assert KEY.encode() not in stored
     assert b"***" in stored
 

@@ -6,6 +6,7 @@ import pytest
 from helpers import trusted
 
 from onetool.app import App
+from onetool.app.database import state_file
 from onetool.core.state_folders import MARKER
 
 
@@ -35,9 +36,13 @@ def value(app, code, allowed=None):
 
 def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_path):
     stored = app.runtime.store_result("somebody's own text")
-    for file in ("state.db", "state.db-wal"):
-        assert (tmp_path / ".onetool" / file).exists()
-        assert "OneTool's own" in failure(app, f"fs.read_file(path='.onetool/{file}', encoding='base64')")
+    database = state_file(app.config)
+    for name in ("state.db", "state.db-wal"):
+        real = database.with_name(name)
+        assert real.exists()
+        assert "that may be read" in failure(app, f"fs.read_file(path='{real}', encoding='base64')")
+        (tmp_path / ".onetool" / name).write_bytes(real.read_bytes())  # as where the config is named
+        assert "OneTool's own" in failure(app, f"fs.read_file(path='.onetool/{name}', encoding='base64')")
     (tmp_path / "link").symlink_to(tmp_path / ".onetool" / "state.db")
     assert not asyncio.run(app.run("fs.read_file(path='link')")).ok
     assert value(app, f"ot.result(handle={stored.handle!r})['lines']") == ["somebody's own text"]
@@ -163,3 +168,13 @@ def test_under_an_allow_list_the_rest_is_not_there(app):
     assert value(app, "ot.packs(info='list')", allowed) == ["ot", "time"]
     assert "fs." not in str(value(app, "ot.search('list a folder', limit=20)", allowed))
     assert "fs." not in value(app, "ot.help('list_dir')", allowed)
+
+
+def test_a_server_of_a_project_sets_its_damaged_database_aside(app):
+    app.runtime.store_result("somebody's own text")
+    database = state_file(app.config)
+    for file in database.parent.glob("state.db-*"):
+        file.unlink()
+    database.write_bytes(b"not a database" * 1000)
+    app.require_state()
+    assert list(database.parent.glob("state.db.damaged-*"))

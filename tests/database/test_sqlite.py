@@ -4,15 +4,14 @@ import os
 import shutil
 import sqlite3
 import stat
-from contextlib import contextmanager
 
 import pytest
+from helpers import NOBODY, as_nobody
 
 from onetool.database import DatabaseAwayError, DatabaseError, sqlite
 from onetool.database.connection import DamagedDatabaseError
 from onetool.database.sqlite import SqliteDatabase
 
-NOBODY = 65534
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners")
 
 
@@ -118,22 +117,6 @@ def test_a_file_system_without_shared_memory_is_enough(opened, file):
 
 
 # Where nothing can be written
-
-
-@contextmanager
-def as_nobody(folder):
-    """As a user who may not write in a folder of hers."""
-    for one in (folder, *folder.iterdir()):
-        os.chown(one, NOBODY, NOBODY)
-    for parent in folder.parents:
-        if parent.stat().st_uid == 0 and parent.is_relative_to("/tmp") and str(parent) != "/tmp":
-            parent.chmod(parent.stat().st_mode | 0o011)
-    folder.chmod(0o500)
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")

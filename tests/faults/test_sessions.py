@@ -1,4 +1,4 @@
-"""Processes that share a session, are killed in the middle of a turn, or have no room to write."""
+"""Processes that share a session, are killed in the middle of a turn, or can't write."""
 
 import asyncio
 import json
@@ -66,21 +66,6 @@ def test_eight_processes_take_turns_in_one_session(tmp_path):
 
 def test_turns_and_deletions_at_once_never_have_two_holders(tmp_path):
     said("crowd", tmp_path, "take_and_delete", 4, "x", some(10, 500), timeout=some(60, 600))
-
-
-def test_a_full_disk(tmp_path):
-    """What was acknowledged before is kept, and the next turn goes on."""
-    sessions = store_in(tmp_path)
-    asyncio.run(turn(sessions, User(text="before")))
-    sessions._database.close()
-    size = sum(file.stat().st_size for file in tmp_path.glob("state.db*"))
-    count, words, *_ = said("fill", tmp_path, "x", size + 50_000)
-    assert "the session x can't be written" in words
-    assert "state.db can't be used: " in words
-    read = sessions.read("x")
-    assert (len(read.messages), read.damaged) == (1 + int(count), 0)
-    assert asyncio.run(turn(sessions, User(text="after"))) == list(read.messages)
-    assert sessions.read("x").messages == (*read.messages, User(text="after"))
 
 
 def test_a_home_that_becomes_read_only(tmp_path, monkeypatch):

@@ -2,10 +2,7 @@
 
 import json
 import os
-import signal
 import stat
-import subprocess
-import sys
 import time
 from threading import Thread
 
@@ -322,62 +319,6 @@ def test_reading_makes_nothing(tmp_path):
     store = stored_tokens(tmp_path / "home")
     assert (store.guards, store.find(bytes(32)), store.list()) == (False, None, ())
     assert not (tmp_path / "home").exists()
-
-
-# Many at once, and killed ones
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from onetool.database.documents import Documents
-from onetool.database.sqlite import SqliteDatabase
-from onetool.services.access_tokens import TokenStore
-home = Path(sys.argv[1])
-store = TokenStore(Documents(SqliteDatabase(home / "state.db", makes_folder=True), "tokens"), home=home)
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(int(sys.argv[3])):
-    print(store.add(f"{sys.argv[2]}-{number}"), flush=True)
-"""
-
-
-def writer(folder, name, most):
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), name, str(most)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_processes_that_add_at_once_lose_nothing(tmp_path):
-    processes = [writer(tmp_path, name, 5) for name in "abcdefgh"]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    texts = [line.strip() for process in processes for line in process.communicate()[0].splitlines()]
-    store = stored_tokens(tmp_path)
-    assert len(texts) == len(store.list()) == 40
-    assert all(store.find(token_digest(text)) for text in texts)
-
-
-def test_a_writer_that_is_killed_loses_nothing_that_it_has_told(tmp_path):
-    told = []
-    for round in range(5):
-        process = writer(tmp_path, f"r{round}", 10_000)
-        assert process.stdout.readline() == "ready\n"
-        process.stdin.write("go\n")
-        process.stdin.flush()
-        for _ in range(round * 3 + 1):
-            told.append(process.stdout.readline().strip())
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    store = stored_tokens(tmp_path)
-    assert all(store.find(token_digest(text)) for text in told)
-    assert store.find(token_digest(store.add("after")))  # the lock ended with its holder
 
 
 def test_a_question_reads_the_document_only_after_a_change(store, monkeypatch):

@@ -65,7 +65,7 @@ class AppDatabase:
         """Raise DatabaseError if `state.db` is there and can't be read. A damaged one was replaced then, which the log
         says. A PostgreSQL may be away at first.
         """
-        if self._config.database is not None or not os.path.lexists(self._config.home / STATE_FILE):
+        if self._config.database is not None or not os.path.lexists(state_file(self._config)):
             return
         from onetool.database.connection import DamagedDatabaseError
 

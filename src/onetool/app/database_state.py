@@ -200,7 +200,7 @@ def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:
     from onetool.app.database import open_state_file
-    from onetool.database.sqlite import READ_ONLY_FIX
+    from onetool.database.sqlite_processes import READ_ONLY_FIX
 
     state = open_state_file(config)
     file = str(state.file)

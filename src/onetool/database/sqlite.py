@@ -6,7 +6,6 @@ read-only, the file can still be read. A damaged file is renamed and replaced by
 `has_lost` says so.
 """
 
-import errno
 import logging
 import os
 import sqlite3
@@ -20,7 +19,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_OWNERS, make_private, private, sync_folder
+from onetool.core.os_files import HAS_OWNERS, make_private, sync_folder
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
     BUSY_S,
@@ -34,6 +33,7 @@ from onetool.database.connection import (
     Transaction,
 )
 from onetool.database.percentiles import Spread
+from onetool.database.sqlite_processes import FULL_FIX, READ_ONLY_FIX, Listeners, SqliteLock, fix_text, system_fix
 
 log = logging.getLogger("onetool.database")
 
@@ -41,24 +41,14 @@ T = TypeVar("T")
 
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
-POLL_S = 1.0  # between two looks for changes by other processes
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
-FULL_FIX = "free some space on the disk"
-FIXES = {  # by SQLite's code, and by that of the system
+FIXES = {  # by SQLite's code
     sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
     sqlite3.SQLITE_CANTOPEN: READ_ONLY_FIX,
     sqlite3.SQLITE_FULL: FULL_FIX,
     sqlite3.SQLITE_IOERR: "check the disk",
-}
-SYSTEM_FIXES = {
-    errno.EACCES: READ_ONLY_FIX,
-    errno.EPERM: READ_ONLY_FIX,
-    errno.EROFS: READ_ONLY_FIX,
-    errno.ENOSPC: FULL_FIX,
-    errno.EDQUOT: FULL_FIX,
 }
 DIALECT = {
     "name": "SQLite",
@@ -116,7 +106,7 @@ class SqliteDatabase:
         self._inode: tuple[int, int] | None = None  # of the file that the connections have open
         self._watching: sqlite3.Connection | None = None
         self._seen: Hashable = None  # the last stamp
-        self._listeners = _Listeners(self)
+        self._listeners = Listeners(self.stamp)
         self._process = os.urandom(8).hex()
         self._alive: SqliteLock | None = None  # held for as long as this process lives
         self.is_incomplete = False  # not all of the version before could be taken over
@@ -349,9 +339,9 @@ class SqliteDatabase:
                 self._set_aside()
                 raise DamagedDatabaseError(f"{self.file} is damaged ({error}); it was set aside") from error
             kind = StorageError if code in FIXES else DatabaseError
-            raise kind(f"{self.file} can't be used: {error}{_fix(FIXES.get(code))}") from error
+            raise kind(f"{self.file} can't be used: {error}{fix_text(FIXES.get(code))}") from error
         except OSError as error:
-            fix = _fix(SYSTEM_FIXES.get(error.errno or 0))
+            fix = system_fix(error)
             raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
 
     def _set_aside(self) -> None:
@@ -372,107 +362,6 @@ class SqliteDatabase:
 
 class _ImmutableConnection(sqlite3.Connection):
     """A connection that notices no change of its file. It is used once."""
-
-
-class SqliteLock:
-    """A lock file beside the database, one for each name. It is never deleted: a new file would be another lock."""
-
-    def __init__(self, database: Path, name: str) -> None:
-        from hashlib import sha256  # loads OpenSSL, which a command that takes no lock doesn't need
-
-        self._path = database.with_name(f".{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
-        self._file: int | None = None
-
-    def take(self) -> bool:
-        if self._file is None:
-            try:
-                make_home(self._path.parent)
-                file = private(self._path, os.O_RDWR | os.O_CREAT)
-                if flock.take(file):
-                    self._file = file
-                else:
-                    os.close(file)
-            except OSError as error:
-                raise DatabaseError(f"{self._path} can't be locked: {error.strerror or error}") from error
-        return self._file is not None
-
-    def check(self) -> None:
-        """The system takes a lock from nobody."""
-
-    def release(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            flock.give_back(file)
-
-    def remove(self) -> None:
-        """Release the lock and delete its file: for a name that is never used again. Never raises."""
-        file, self._file = self._file, None
-        if file is not None:
-            with suppress(OSError):
-                flock.remove(self._path, file)
-
-    def find_holder(self) -> str | None:
-        """Return the process that holds the lock, in words; if there is none, remove what it has left."""
-        if not os.path.lexists(self._path):
-            return None
-        with suppress(DatabaseError):
-            if self.take():
-                self.remove()
-                return None
-        return flock.holder(self._path) or flock.UNKNOWN
-
-
-class _Listeners:
-    """Functions to call after a change: at once for a change by this process, else when a thread notices it."""
-
-    def __init__(self, database: SqliteDatabase) -> None:
-        self._database = database
-        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
-        self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
-
-    def add(self, topic: str, call: Callable[[str], None]) -> Forget:
-        key = object()
-        self._calls = {**self._calls, key: (topic, call)}
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="onetool-state", daemon=True)
-            self._thread.start()
-        return lambda: self._remove(key)
-
-    def _remove(self, key: object) -> None:
-        self._calls = {one: call for one, call in self._calls.items() if one is not key}
-
-    def tell(self, notices: Sequence[tuple[str, str]]) -> None:
-        for topic, detail in notices:
-            for wanted, call in self._calls.values():
-                if wanted == topic:
-                    _call(call, detail)
-
-    def close(self) -> None:
-        self._closed.set()
-
-    def _watch(self) -> None:
-        seen: Hashable = None
-        while not self._closed.wait(POLL_S):
-            with suppress(DatabaseError):
-                stamp = self._database.stamp()
-                if stamp != seen:
-                    seen = stamp
-                    for _, call in self._calls.values():
-                        _call(call, "")
-
-
-def _call(call: Callable[[str], None], detail: str) -> None:
-    try:
-        call(detail)
-    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from knowing
-        log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
-
-
-def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
-    connection.create_function("unix_time", 0, time.time)
-    connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants more methods
-    return connection
 
 
 def _use_log(connection: sqlite3.Connection) -> None:
@@ -508,8 +397,10 @@ def _can_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _fix(text: str | None) -> str:
-    return f" (fix: {text})" if text else ""
+def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.create_function("unix_time", 0, time.time)
+    connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants more methods
+    return connection
 
 
 _empty: Final = threading.local()

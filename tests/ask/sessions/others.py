@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import resource
 import subprocess
 import sys
 import traceback
@@ -57,19 +56,6 @@ async def hang(folder, id):
         await session.settle()
         print("ready", flush=True)
         await asyncio.sleep(60)
-
-
-async def fill(folder, id, most):
-    """Until the disk is full. Prints how many messages were kept."""
-    async with store_in(folder).turn(id) as session:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
-        for number in range(1000):
-            try:
-                session.append(User(text=f"{number} " * 20))
-                await session.settle()
-            except SessionError as error:
-                print(number, error, sep="\n")
-                os._exit(0)
 
 
 async def take_turns(folder, id, count):
@@ -134,7 +120,7 @@ def _run(job, folder, *args):
     asyncio.run(job(Path(folder), *args))
 
 
-JOBS = {job.__name__: job for job in (hang, fill, take_turns, take_and_delete)}
+JOBS = {job.__name__: job for job in (hang, take_turns, take_and_delete)}
 
 if __name__ == "__main__":
     name, *rest = sys.argv[1:]

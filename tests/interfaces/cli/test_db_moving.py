@@ -10,7 +10,6 @@ import pytest
 from helpers import cli
 
 from onetool.app import App
-from onetool.app.access import token_key_file
 from onetool.app.database import open_database
 from onetool.app.database_copy import Place, copy_state, open_export, open_folder
 from onetool.app.documents import documents_in
@@ -84,7 +83,7 @@ class Home:
 @contextmanager
 def opened_tokens(folder, config):
     with closing(SqliteDatabase(folder / "state.db")) as database:
-        yield TokenStore(documents(database, config, "tokens"), key_file=token_key_file(config))
+        yield TokenStore(documents(database, config, "tokens"))
 
 
 def tell(store, done, total):
@@ -109,7 +108,7 @@ def home(tmp_path, database_url):
     return Home(folder, database_url)
 
 
-ALL = {"bundles": 1, "servers": 1, "logins": 1, "own_examples": 1, "tokens": 2, "page_sessions": 1}
+ALL = {"bundles": 1, "servers": 1, "logins": 1, "own_examples": 1, "tokens": 1, "page_sessions": 1}
 
 
 def test_everything_goes_into_the_database_and_back(home, tmp_path, database_url):
@@ -154,27 +153,18 @@ def test_a_revocation_and_a_sign_out_are_never_undone(home, tmp_path):
         tokens.revoke("ci")
     home.write("page_sessions", "sessions", msgspec.json.encode(LoginSessionState(b"k" * 32, {"other": FAR})))
     done = home.copy()
-    assert (done["tokens"], done["page_sessions"]) == ((1, 1, 0), (1, 0, 0))
+    assert (done["tokens"], done["page_sessions"]) == ((1, 0, 0), (1, 0, 0))
     for kind, kept in saved.items():
         for key, body in kept.items():
             home.write(kind, key, body)
     done = home.copy(force=True)
-    assert (done["tokens"], done["page_sessions"]) == ((0, 2, 0), (0, 1, 0))
+    assert (done["tokens"], done["page_sessions"]) == ((0, 1, 0), (0, 1, 0))
     back = tmp_path / "back"
     home.copy(back)
     with home.tokens(back) as tokens:
         assert tokens.is_revoked(token_digest(home.token))
     (sessions,) = bodies(back, home.config, "page_sessions").values()
     assert read_session_state(sessions).ended == {"ended": FAR, "other": FAR}
-
-
-@pytest.mark.attack("state")
-def test_tokens_of_a_project_are_sealed_in_its_folder_and_nowhere_else(home, tmp_path):
-    home.copy()
-    assert home.copy(tmp_path / "sealed", whose="project")["tokens"] == (2, 0, 0)
-    with home.tokens(tmp_path / "sealed") as tokens:
-        assert "sealed for the folder of a project" in tokens.problem
-    assert home.copy(whose="project")["tokens"] == (0, 0, 1)  # these are not sealed, and may come from anybody
 
 
 def test_what_another_key_has_encrypted_is_told(home, tmp_path, database_url):

@@ -186,7 +186,7 @@ def test_in_a_folder_that_is_not_trusted_it_is_said_where_things_are_kept(tmp_pa
     there = {"cwd": project, "env": {"HOME": str(own), "ONETOOL_HOME": ""}}
     not_here = f"and not for {project / '.onetool'}, which is not trusted"
     token = cli("tokens", "add", "ci", **there)
-    assert f"It is stored in {own / '.onetool' / 'access_tokens' / 'tokens.json'}, {not_here}." in token.stderr
+    assert f"It is stored in {own / '.onetool' / 'state.db'}, {not_here}." in token.stderr
     secret = cli("auth", "set", "SOME_KEY", stdin="0123456789\n", **there)
     assert f"SOME_KEY is kept in {own / '.onetool' / 'secrets.yaml'}, {not_here}." in secret.stderr
     init = cli("db", "init", **there)

@@ -1,0 +1,133 @@
+"""Locks and news of changes among the processes that share a SQLite file."""
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from onetool.core import flock
+from onetool.core.os_files import private
+from onetool.core.state_folders import make_home
+from onetool.database.connection import DatabaseError, Forget
+
+log = logging.getLogger("onetool.database")
+
+POLL_S = 1.0  # between two looks for changes by other processes
+READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
+FULL_FIX = "free some space on the disk"
+SYSTEM_FIXES = {
+    errno.EACCES: READ_ONLY_FIX,
+    errno.EPERM: READ_ONLY_FIX,
+    errno.EROFS: READ_ONLY_FIX,
+    errno.ENOSPC: FULL_FIX,
+    errno.EDQUOT: FULL_FIX,
+}
+
+
+class SqliteLock:
+    """A lock file beside the database, one for each name. It is never deleted: a new file would be another lock."""
+
+    def __init__(self, database: Path, name: str) -> None:
+        from hashlib import sha256  # loads OpenSSL, which a command that takes no lock doesn't need
+
+        self._path = database.with_name(f".{database.name}.{sha256(name.encode()).hexdigest()[:16]}.lock")
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        if self._file is None:
+            try:
+                make_home(self._path.parent)
+                file = private(self._path, os.O_RDWR | os.O_CREAT)
+                if flock.take(file):
+                    self._file = file
+                else:
+                    os.close(file)
+            except OSError as error:
+                why = f"{error.strerror or error}{system_fix(error)}"
+                raise DatabaseError(f"{self._path} can't be locked: {why}") from error
+        return self._file is not None
+
+    def check(self) -> None:
+        """The system takes a lock from nobody."""
+
+    def release(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            flock.give_back(file)
+
+    def remove(self) -> None:
+        """Release the lock and delete its file: for a name that is never used again. Never raises."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                flock.remove(self._path, file)
+
+    def find_holder(self) -> str | None:
+        """Return the process that holds the lock, in words; if there is none, remove what it has left."""
+        if not os.path.lexists(self._path):
+            return None
+        with suppress(DatabaseError):
+            if self.take():
+                self.remove()
+                return None
+        return flock.holder(self._path) or flock.UNKNOWN
+
+
+class Listeners:
+    """Functions to call after a change: at once for a change by this process, else when a thread notices it."""
+
+    def __init__(self, stamp: Callable[[], Hashable]) -> None:
+        """`stamp` returns another value after every change."""
+        self._stamp = stamp
+        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def add(self, topic: str, call: Callable[[str], None]) -> Forget:
+        key = object()
+        self._calls = {**self._calls, key: (topic, call)}
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="onetool-state", daemon=True)
+            self._thread.start()
+        return lambda: self._remove(key)
+
+    def _remove(self, key: object) -> None:
+        self._calls = {one: call for one, call in self._calls.items() if one is not key}
+
+    def tell(self, notices: Sequence[tuple[str, str]]) -> None:
+        for topic, detail in notices:
+            for wanted, call in self._calls.values():
+                if wanted == topic:
+                    _call(call, detail)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _watch(self) -> None:
+        seen: Hashable = None
+        while not self._closed.wait(POLL_S):
+            with suppress(DatabaseError):
+                stamp = self._stamp()
+                if stamp != seen:
+                    seen = stamp
+                    for _, call in self._calls.values():
+                        _call(call, "")
+
+
+def _call(call: Callable[[str], None], detail: str) -> None:
+    try:
+        call(detail)
+    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from knowing
+        log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
+
+
+def system_fix(error: OSError) -> str:
+    """Return what to do about an error, for the end of its message."""
+    return fix_text(SYSTEM_FIXES.get(error.errno or 0))
+
+
+def fix_text(text: str | None) -> str:
+    return f" (fix: {text})" if text else ""
