@@ -82,10 +82,11 @@ class Database(Protocol):
         """
         ...
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
         """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
         changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
-        With `durable`, the change also survives a power failure once this returns.
+        With `durable`, the change also survives a power failure once this returns. `max_wait`: how many seconds to wait
+        for another process that locks a SQLite file, if not as long as usual.
         """
         ...
 

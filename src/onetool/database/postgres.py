@@ -115,7 +115,7 @@ class Postgres:
         except ChangeUnknownError:  # nothing was changed
             return self._run(reading)
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
         return self._run(job)
 
     def stamp(self) -> None:

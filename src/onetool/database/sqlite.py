@@ -124,8 +124,8 @@ class SqliteDatabase:
             return read_empty(job)
         return self._run(job, "BEGIN")
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False) -> T:
-        return self._run(job, "BEGIN IMMEDIATE", durable)
+    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
+        return self._run(job, "BEGIN IMMEDIATE", durable, max_wait)
 
     def stamp(self) -> Hashable:
         file = self._file_id()
@@ -209,11 +209,14 @@ class SqliteDatabase:
 
     # Connections
 
-    def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool = False) -> T:
+    def _run(
+        self, job: Callable[[Transaction], T], begin: str, durable: bool = False, max_wait: float | None = None
+    ) -> T:
         with self._translated():
             connection = self._take()
             work = SqliteTransaction(connection)
             try:
+                connection.execute(f"PRAGMA busy_timeout = {round(1000 * (BUSY_S if max_wait is None else max_wait))}")
                 if durable:
                     connection.execute(FULL_SYNC)
                 connection.execute(begin)

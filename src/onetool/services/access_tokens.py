@@ -304,6 +304,9 @@ class TokenStore:
                 log.error("no token is accepted but http.token: %s", problem)
             return _refused(version, problem, is_away)
         self.memory.has_read |= body is not None
+        if body is not None and self._home is not None and not self._documents.is_shared:
+            with suppress(OSError):  # of a copy of `state.db` alone, or where the marker was deleted
+                make_marker(self._home)
         if body is None and self.memory.has_guarded:
             log.error("the tokens in %s are gone: no stored token is accepted; add them again", self.place)
             if not self.memory.has_read:
