@@ -108,6 +108,7 @@ def test_it_happens_once_and_brings_nothing_back(config, tmp_path):
 REFUSED = {
     "open": ("others can read or write it", lambda file: file.chmod(0o644)),
     "link": ("it is a link", lambda file: (file.rename(file.with_name("real")), file.symlink_to("real"))),
+    "pipe": ("it is not a regular file", lambda file: (file.unlink(), os.mkfifo(file, 0o600))),
     "damaged": ("it is damaged", lambda file: file.write_bytes(b"{")),
     "large": ("more than", lambda file: file.write_bytes(b" " * (4 * 1024**2 + 1))),
     "sealed by somebody": ("has not written it", lambda file: file.write_bytes(sealed(TOKENS, b"x" * 32))),
@@ -129,6 +130,14 @@ def test_tokens_that_are_not_taken_over_keep_the_server_closed(config, tmp_path,
     assert why in caplog.text
     assert os.path.lexists(file)
     assert in_home(tmp_path, "logins").keys() == ["vault"]  # the others are
+
+
+def test_a_name_that_no_text_can_hold_keeps_nothing_else_back(config, tmp_path, caplog):
+    write(tmp_path, "access_tokens/tokens.json", TOKENS)
+    write(tmp_path, os.fsdecode(b"own_examples/\xff.json"), b"{}")
+    with open_token_store(config) as store:
+        assert store.find(token_digest(SHOWN))
+    assert "is not taken over" in caplog.text
 
 
 def test_where_nothing_can_be_written_the_server_stays_closed(config, tmp_path, caplog, monkeypatch):

@@ -209,6 +209,23 @@ def free(database, rows):
     database.write(lambda work: work.execute("DELETE FROM documents WHERE kind = 'large'"))
 
 
+def test_a_loss_is_known_though_the_disk_was_too_full_to_write_it(opened, file, monkeypatch):
+    database = opened()
+    database.write(put("one"))
+    database.close()
+    file.write_bytes(b"no database" * 1000)
+
+    def fail(*_, **__):
+        raise DatabaseError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteDatabase, "write", fail)
+        with pytest.raises(DatabaseError):
+            names(opened())
+    assert opened().has_lost
+    assert names(opened()) == []
+
+
 def test_space_of_deleted_rows_is_given_back(opened, file):
     database = opened()
     free(database, 8)

@@ -315,6 +315,15 @@ def test_the_marker_is_there_before_the_first_token(store, tmp_path, monkeypatch
     assert stored_tokens(tmp_path).guards
 
 
+def test_a_copy_of_the_database_alone_gets_its_marker(store, tmp_path):
+    store.add("ci")
+    (tmp_path / MARKER).unlink()
+    assert stored_tokens(tmp_path).list()
+    for file in tmp_path.glob("state.db*"):
+        file.unlink()
+    assert stored_tokens(tmp_path).guards
+
+
 def test_reading_makes_nothing(tmp_path):
     store = stored_tokens(tmp_path / "home")
     assert (store.guards, store.find(bytes(32)), store.list()) == (False, None, ())

@@ -255,7 +255,7 @@ def test_nobody_waits_for_a_large_text_to_be_written_or_deleted(harness, home):
     results, other, at_most = harness.open(max_total_mb=64), open_state(home), []
     write = harness.database.write
 
-    def writing(job):
+    def writing(job, **_):
         write(job)
         pieces = other.write(lambda work: work.execute("SELECT count(*) FROM result_pieces"))
         at_most.append(pieces[0][0])
@@ -352,7 +352,7 @@ def test_a_text_that_was_not_written_to_its_end_is_not_there_and_goes(harness, c
     """As when its process is killed."""
     results, write, left = harness.open(max_total_mb=64), harness.database.write, [2]
 
-    def failing(job):
+    def failing(job, **_):
         if not left[0]:
             raise DatabaseError("database or disk is full")
         left[0] -= 1
@@ -373,7 +373,7 @@ def test_a_text_that_was_not_written_to_its_end_is_not_there_and_goes(harness, c
 def test_a_text_that_took_too_long_to_write_is_not_kept(harness, clock):
     results, write = harness.open(max_total_mb=64), harness.database.write
 
-    def slow(job):
+    def slow(job, **_):
         write(job)
         with patch.object(harness.database, "write", write):
             clock.now += UNFINISHED_S
@@ -440,7 +440,7 @@ class Lost:
     def __init__(self, error):
         self.error = error
 
-    def read(self, job):
+    def read(self, job, **_):
         raise self.error
 
     write = read

@@ -4,13 +4,17 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from time import monotonic, sleep
 
 import pytest
 from services.pages import query
 from services.result_stores import harness
 
-from onetool.services.results.store import UNFINISHED_S
+from onetool.database import sqlite
+from onetool.database.sqlite import SqliteDatabase
+from onetool.services.results import NotStoredError
+from onetool.services.results.store import UNFINISHED_S, ResultStore
 
 MB = 1024 * 1024
 TEXT = "some lines é\n" * MB
@@ -100,3 +104,16 @@ def test_a_result_outlives_the_process_that_put_it(harness, tmp_path):
     assert process.returncode == 0
     page = harness.open().page(handle, "alice", 1_000_000)
     assert (page["lines"], page["total_lines"]) == (["a line"], 1_000_000)
+
+
+def test_a_locked_database_does_not_hold_up_who_puts(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_S", 3600.0)  # as long as others wait
+    with closing(SqliteDatabase(tmp_path / "state.db")) as database:
+        results = ResultStore(database, 3600, 100)
+        results.put("one")
+        with closing(sqlite3.connect(database.file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(NotStoredError, match="locked by another process"):
+                results.put("two")
+        results.put("two")
+        assert len(list(results.kept())) == 2

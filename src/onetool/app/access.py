@@ -90,7 +90,8 @@ class KnownTokens:
             problem = TWO.format(token.name) if token.name in names else None
             found[token.digest] = FoundToken(token.principal, problem), token.expires
         for token in self._configured:
-            found[token.digest] = FoundToken(token.principal, view.problem and UNKNOWN), token.expires
+            problem = UNKNOWN if view.problem or view.is_lost else None
+            found[token.digest] = FoundToken(token.principal, problem), token.expires
         for digest, gone in view.revoked.items():
             principal = found[digest][0].principal if digest in found else Principal(name=gone.name, owner=gone.name)
             found[digest] = FoundToken(principal, f"This token was revoked on {shown_time(gone.at)}."), None

@@ -181,7 +181,7 @@ def _copy_documents(
             done += _copy_document(kind, here, there, key, force)
         except (SealError, TimeoutError) as error:
             done += Moved(left=(LeftBehind(here.describe(key), str(error)),))
-        except (ValueError, RecursionError):
+        except (TypeError, ValueError, RecursionError):
             done += Moved(left=(LeftBehind(here.describe(key), "it is damaged"),))
         progress(number, len(keys))
     return done

@@ -116,6 +116,8 @@ def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
 
     from onetool.core.os_files import UnsafeFileError, read_private
 
+    if not one.name.isprintable():  # the database, and logs, have no texts that UTF-8 can't hold
+        raise OldFileError(f"{one.file.parent}: {one.name!a} is not taken over: rename or delete this file")
     try:
         body = read_private(one.file, MAX_BYTES + 1) or b""
         if len(body) > MAX_BYTES:

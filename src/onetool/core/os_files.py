@@ -254,7 +254,7 @@ class UnsafeFileError(OSError):
 def read_private(file: Path, most: int) -> bytes | None:
     """So many bytes at the most of a file that is ours alone; None if there is none. Raises UnsafeFileError."""
     try:
-        handle = open_no_link(file, os.O_RDONLY)
+        handle = open_no_link(file, os.O_RDONLY | NO_WAIT)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -262,6 +262,8 @@ def read_private(file: Path, most: int) -> bytes | None:
     try:
         with os.fdopen(handle, "rb") as stream:
             status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnsafeFileError("it is not a regular file")
             if HAS_OWNERS and status.st_uid != os.geteuid():
                 raise UnsafeFileError("it belongs to somebody else")
             if HAS_OWNERS and status.st_mode & 0o077:

@@ -7,6 +7,7 @@ many as the source has.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from types import NoneType
 from typing import NamedTuple
 
 from onetool.database.connection import Database, Params, Row, Transaction
@@ -16,6 +17,15 @@ from onetool.database.sqlite import read_empty
 
 BATCH_ROWS = 500
 OTHER = "something else is there under this key"
+DAMAGED = "it is damaged"
+TYPES: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "bigint": (int,),
+    "integer": (int,),
+    "double precision": (float, int),
+    "bytea": (bytes,),
+    "text": (str,),
+}
 
 
 class Table(NamedTuple):
@@ -24,7 +34,7 @@ class Table(NamedTuple):
     name: str
     columns: tuple[str, ...]  # without `number`, and without those that are computed
     key: tuple[str, ...]
-    booleans: frozenset[int]  # places of columns: SQLite has 0 and 1 there
+    types: tuple[tuple[type, ...], ...]  # of values, by column
     number: str | None
     parent: str | None  # the table that it refers to
     refers_by: tuple[str, ...]  # columns
@@ -32,9 +42,13 @@ class Table(NamedTuple):
     def select(self, work: Transaction, where: str, params: Params = ()) -> list[Row]:
         sql = f"SELECT {', '.join(self.columns)} FROM {self.name} WHERE {where}"  # noqa: S608 - names of ours
         rows = work.execute(sql, params)
-        if not self.booleans:
+        if not any(bool in types for types in self.types):
             return rows
-        return [tuple(bool(one) if at in self.booleans else one for at, one in enumerate(row)) for row in rows]
+        # SQLite has 0 and 1 for booleans
+        return [
+            tuple(bool(one) if bool in types else one for one, types in zip(row, self.types, strict=True))
+            for row in rows
+        ]
 
     def select_matching(self, work: Transaction, columns: Sequence[str], values: Sequence[Row]) -> list[Row]:
         """Return the rows that have one of these values in these columns."""
@@ -52,15 +66,22 @@ class Table(NamedTuple):
         if rows:
             work.execute_many(f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES {_marks(columns)}", rows)  # noqa: S608
 
+    def is_sound(self, row: Row) -> bool:
+        """Return whether the values are of the types of their columns. SQLite would store any, others not."""
+        return all(isinstance(one, types) for one, types in zip(row, self.types, strict=True))
+
     def key_of(self, row: Row) -> Row:
         return tuple(row[self.columns.index(name)] for name in self.key)
+
+    def describe(self, row: Row) -> str:
+        return f"{self.name} {'/'.join(map(str, self.key_of(row)))}"
 
 
 def all_tables() -> list[Table]:
     """Return all tables of the migrations, parents first."""
 
     def describe(work: Transaction, name: str) -> Table:
-        columns = work.execute(f"PRAGMA table_info({name})")  # rows: place, name, type, …, place in the key
+        columns = work.execute(f"PRAGMA table_info({name})")  # rows: place, name, type, NOT NULL, …, in the key
         references = work.execute(f"PRAGMA foreign_key_list({name})")  # rows: id, place, table, column, …
         number = next((one[1] for one in columns if one[5] and one[2].lower() == "integer"), None)
         kept = [one for one in columns if one[1] != number]
@@ -68,7 +89,7 @@ def all_tables() -> list[Table]:
             name,
             columns=tuple(one[1] for one in kept),
             key=tuple(one[1] for one in sorted(kept, key=lambda one: one[5]) if one[5]),
-            booleans=frozenset(place for place, one in enumerate(kept) if one[2].lower() == "boolean"),
+            types=tuple(TYPES[one[2].lower()] + (() if one[3] or one[5] else (NoneType,)) for one in kept),
             number=number,
             parent=references[0][2] if references else None,
             refers_by=tuple(one[3] for one in sorted(references, key=lambda one: one[1])),
@@ -112,7 +133,10 @@ def _copy_keyed(
 
     def write(work: Transaction) -> Moved:
         work.allow(MAX_SECONDS)
-        found = {table.key_of(row): row for row in rows}
+        sound = [row for row in rows if table.is_sound(row)]
+        if not all(child.is_sound(row) for child, of in zip(children, of_rows, strict=True) for row in of):
+            sound = []  # the one row that they belong to
+        found = {table.key_of(row): row for row in sound}
         there = {table.key_of(row): row for row in table.select_matching(work, table.key, list(found))}
         differing = [key for key, row in there.items() if row != found[key]]
         new = [row for key, row in found.items() if key not in there or (force and key in differing)]
@@ -122,10 +146,12 @@ def _copy_keyed(
         table.insert(work, new)
         for child, belonging in zip(children, of_rows, strict=True):
             child.insert(work, belonging if new else [])
-        left = (
-            [] if force else [LeftBehind(f"{table.name} {'/'.join(map(str, key))}", OTHER, True) for key in differing]
-        )
-        return Moved(len(new), len(rows) - len(new) - len(left), tuple(left))
+        left = [LeftBehind(table.describe(row), DAMAGED) for row in rows if row not in sound]
+        same = len(sound) - len(new)
+        if not force:
+            left += [LeftBehind(table.describe(found[key]), OTHER, True) for key in differing]
+            same -= len(differing)
+        return Moved(len(new), same, tuple(left))
 
     while True:
         rows, of_rows = source.read(read, snapshot=True)
@@ -153,9 +179,11 @@ def _copy_list(source: Database, target: Database, table: Table) -> Iterator[Mov
     def write(work: Transaction) -> Moved:
         work.allow(MAX_SECONDS)
         there = Counter(table.select(work, "at BETWEEN %s AND %s", (rows[-1][place], rows[0][place])))
-        new = list[Row]()
+        new, left = list[Row](), list[LeftBehind]()
         for row in reversed(rows):
-            if there[row] > 0:
+            if not table.is_sound(row):
+                left.append(LeftBehind(f"{table.name} at {row[place]}", DAMAGED))
+            elif there[row] > 0:
                 there[row] -= 1
             else:
                 new.append(row)
@@ -163,7 +191,7 @@ def _copy_list(source: Database, target: Database, table: Table) -> Iterator[Mov
         if table.number:
             first = work.execute(f"SELECT coalesce(min({table.number}), 1) FROM {table.name}")[0][0]  # noqa: S608
         table.insert(work, new, first - len(new))
-        return Moved(len(new), len(rows) - len(new))
+        return Moved(len(new), len(rows) - len(new) - len(left), tuple(left))
 
     while rows := source.read(read, snapshot=True):
         yield target.write(write, durable=True)

@@ -157,9 +157,9 @@ class SqliteDatabase:
     @property
     def has_lost(self) -> bool:
         """Whether this file replaces a damaged one, or lacks state of the version before."""
-        return self.is_incomplete or bool(
-            self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'"))
-        )
+        if self.is_incomplete or any(self.file.parent.glob(f"{self.file.name}.damaged-*")):
+            return True  # the file set aside counts alone: a full disk may have kept the row from being written
+        return bool(self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'")))
 
     @property
     def size(self) -> int:

@@ -8,7 +8,8 @@ let in by it, nor by a token of the config, since nobody knows which of those we
 
 Deleting or damaging the database opens nothing. A running process remembers that there were tokens, and what it has
 seen revoked (`TokenMemory`). A server that starts finds the marker: an empty file in the state folder, made before the
-first token or revocation is stored. Where replicas share a database, nobody is let in without a token in any case.
+first token or revocation is stored. Until tokens are stored again, tokens of the config don't count either, as nobody
+knows which of those were revoked. Where replicas share a database, nobody is let in without a token in any case.
 """
 
 import logging
@@ -142,13 +143,14 @@ class TokenView(NamedTuple):
     tokens: dict[bytes, StoredToken]
     revoked: dict[bytes, RevokedToken]
     is_away: bool = False  # nobody knows them yet, because the database can't be reached
+    is_lost: bool = False  # there were some before this process began, and nobody knows which of them were revoked
 
 
 class TokenMemory:
     """What a running process has seen, and what counts also after the document is gone, or is an older one."""
 
     def __init__(self) -> None:
-        self.has_guarded = False
+        self.has_guarded = self.has_read = False
         self.revoked: dict[str, RevokedToken] = {}  # by hash
 
     def add(self, state: _TokenState) -> _TokenState:
@@ -301,8 +303,15 @@ class TokenStore:
             if problem != before.problem:
                 log.error("no token is accepted but http.token: %s", problem)
             return _refused(version, problem, is_away)
+        self.memory.has_read |= body is not None
+        if body is not None and self._home is not None and not self._documents.is_shared:
+            with suppress(OSError):  # of a copy of `state.db` alone, or where the marker was deleted
+                make_marker(self._home)
         if body is None and self.memory.has_guarded:
             log.error("the tokens in %s are gone: no stored token is accepted; add them again", self.place)
+            if not self.memory.has_read:
+                log.error("nor is one of http.tokens, as it may have been revoked: first add a token, or revoke one")
+                return _known(version, self.memory.add(state))._replace(is_lost=True)
         return _known(version, self.memory.add(state))
 
     def _damaged(self) -> TokenStoreError:

@@ -245,6 +245,30 @@ def test_what_differs_is_listed_and_the_exit_code_says_so(folder, database_url):
     assert moved(folder, "import", "--force")["results"] == {"moved": 1, "same": 1, "left": []}
 
 
+HOSTILE = {  # a statement, and what is left of it
+    "INSERT INTO ask_sessions VALUES ('', 's', 'now', 'big', 1, 'text', '', '', 0, NULL, NULL)": "ask_sessions /s",
+    "INSERT INTO ask_sessions VALUES ('', 's', 1.0, 4, 1, x'00', x'', x'', 0, NULL, NULL);"
+    "INSERT INTO ask_records VALUES ('', 's', 0, 'text')": "ask_sessions /s",
+    "INSERT INTO results VALUES ('k', '', 'text', 'huge', 1, 'now', NULL, 0)": "results k",
+    "INSERT INTO documents VALUES ('tokens', 'tokens', 'text', 1, 1.0)": "tokens/tokens in ",
+}
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_rows_of_other_types_are_left_and_nothing_fails_because_of_them(tmp_path, sql):
+    folder, hostile = configured(tmp_path / "home", None), configured(tmp_path / "hostile", None)
+    db(hostile, "init")
+    with closing(sqlite3.connect(hostile / "state.db")) as connection:
+        connection.executescript(sql)
+    imported = db(folder, "import", str(hostile), "--json")
+    assert imported.returncode == 1, imported.stderr
+    [left] = [one for store in json.loads(imported.stdout)["stores"] for one in store["left"]]
+    assert left["what"].startswith(HOSTILE[sql])
+    assert left["why"] == "it is damaged"
+    assert cli("sessions", "list", cwd=folder, env={"ONETOOL_HOME": str(folder)}).returncode == 0
+
+
 def test_an_import_needs_somewhere_to_copy_from(folder, tmp_path):
     (tmp_path / "nothing").mkdir()
     refused = db(folder, "import", str(tmp_path / "nothing"))

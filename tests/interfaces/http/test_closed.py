@@ -11,6 +11,7 @@ from onetool.app.access import token_store
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.serve import build_app, follow_config
 from onetool.interfaces.mcp.http import McpHttpApp
+from onetool.services.access_tokens import token_hash
 
 pytestmark = pytest.mark.attack("credentials")
 
@@ -71,6 +72,34 @@ def test_a_server_that_others_can_reach_stays_closed_without_its_tokens(tmp_path
     app, _ = served(tmp_path / "it", {})
     site = build_app(app, BoundAddress("127.0.0.1", 8765, ("192.0.2.1",)), McpHttpApp(app), lambda _: f"http://{HOST}")
     assert status(site) == 401
+    app.close()
+
+
+def delete(home):
+    for file in home.glob("state.db*"):
+        file.unlink()
+
+
+def damage(home):
+    delete(home)
+    (home / "state.db").write_bytes(b"garbage" * 1000)
+
+
+@pytest.mark.parametrize("lose", [delete, damage])
+def test_a_revoked_token_of_the_config_does_not_come_back_with_a_new_database(tmp_path, lose):
+    named = [{"name": name, "hash": token_hash(f"{name}-0123456789abcdef")} for name in ("leaked", "good")]
+    config = {"http": {"tokens": named}}
+    app, site = served(tmp_path / "it", config)
+    leaked, good = (bearer(f"{name}-0123456789abcdef") for name in ("leaked", "good"))
+    app.runtime.tokens.store.revoke_hash(named[0]["hash"], "leaked")
+    assert (status(site, leaked), status(site, good)) == (401, 200)
+    lose(app.config.home)
+    assert (status(site, leaked), status(site, good)) == (401, 200)
+    app.close()
+    app, site = served(tmp_path / "it", config)
+    assert (status(site, leaked), status(site, good)) == (401, 401)
+    app.runtime.tokens.store.revoke_hash(named[0]["hash"], "leaked")
+    assert (status(site, leaked), status(site, good)) == (401, 200)
     app.close()
 
 
