@@ -184,9 +184,13 @@ def calls(at_most=sys.maxsize):
     So work that grows too fast is found on any machine, however busy it is. Gives a function that says how many.
     """
     events = 0  # two of each call: it begins, and it ends
+    is_over = False
 
     def count(_frame, _event, _argument):
         nonlocal events
+        if is_over:  # in a thread of a pool, which goes on with other work
+            sys.setprofile(None)
+            return
         events += 1
         assert events <= 2 * at_most, f"more than {at_most:,} calls"
 
@@ -195,6 +199,7 @@ def calls(at_most=sys.maxsize):
     try:
         yield lambda: events // 2
     finally:
+        is_over = True
         sys.setprofile(None)
         threading.setprofile(None)
     assert events <= 2 * at_most, f"more than {at_most:,} calls"

@@ -211,15 +211,15 @@ def test_the_time_that_an_answer_takes_is_not_the_tools(peer):
 @pytest.mark.parametrize("era", ["old", "new"])
 def test_nor_is_it_that_of_code(era, stdio_peer, serve, tmp_path):
     config = tmp_path / "onetool.yaml"
-    text = CONFIG.read_text().replace("timeout_s: 5", "timeout_s: 1").replace("[packs]", f"[{CONFIG.parent / 'packs'}]")
+    text = CONFIG.read_text().replace("timeout_s: 5", "timeout_s: 2").replace("[packs]", f"[{CONFIG.parent / 'packs'}]")
     config.write_text(text)
 
     def work(peer):
-        peer.answers[ELICIT] = slowly(1.2, name="Ada")
+        peer.answers[ELICIT] = slowly(2.2, name="Ada")
         code = "before = working.add(a=1)\nanswer = asking.hurried()\n[before, answer]"
         endless = peer.begin("tools/call", {"name": "run", "arguments": {"code": "while True: pass"}})
         assert peer.text("run", {"code": code}) == '[1, "Hello, Ada!"]'
-        assert "1 s" in endless.answer()["result"]["content"][0]["text"]  # time that nobody is asked in does end
+        assert "2 s" in endless.answer()["result"]["content"][0]["text"]  # time that nobody is asked in does end
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(work, (stdio_peer(era, config=config), HttpPeer(serve(config=config), era))))

@@ -139,7 +139,8 @@ class Play {
   }
 
   /** Open the code as a new tool. It goes into the first bundle; without one, that is made first. */
-  saveAsTool(): void {
+  async saveAsTool(): Promise<void> {
+    if (catalog.state !== "ready") await catalog.load(); // else no bundle is known yet
     const home = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled);
     if (!home) {
       notices.done(t("build.first"));
