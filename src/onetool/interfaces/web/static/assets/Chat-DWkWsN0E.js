@@ -1,1 +1,0 @@
-export{i as default}from"./make-Byyzd9Wj.js";

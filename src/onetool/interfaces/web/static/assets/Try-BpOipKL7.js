@@ -1,0 +1,1 @@
+export{t as default}from"./form-CQ3PafX8.js";
