@@ -27,6 +27,7 @@ from onetool.services.access_tokens import TokenStore
 from onetool.services.results.store import ResultStore
 
 TEXT = "\n" + "x" * 9_000  # some pages of the file
+TOOL = "x" * 100  # all tokens are one document
 
 
 def open_database(address):
@@ -43,10 +44,10 @@ class Tokens:
         self.store = TokenStore(Documents(database, "tokens"), home=home)
 
     def write(self, name):
-        self.store.add(name, tools=(TEXT,))
+        self.store.add(name, tools=(TOOL,))
 
     def names(self):
-        return [one.name for one in self.store.list() if one.tools == (TEXT,)]
+        return [one.name for one in self.store.list() if one.tools == (TOOL,)]
 
 
 class Results:
@@ -61,7 +62,7 @@ class Results:
 
 
 class Sessions:
-    """Each process has a session of its own."""
+    """Each process has a session of its own. Where the end of a turn can't be written, its lease has to end."""
 
     def __init__(self, database):
         self.store = SessionStore(database)
@@ -70,7 +71,7 @@ class Sessions:
         asyncio.run(self._say(name))
 
     async def _say(self, name):
-        async with self.store.turn(f"of-{os.getpid()}") as session:
+        async with self.store.turn(f"of-{os.getpid()}", wait=60) as session:
             session.append(User(text=name + TEXT))
 
     def names(self):

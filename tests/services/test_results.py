@@ -293,6 +293,17 @@ def test_what_one_replica_keeps_all_of_them_read_list_and_remove(database, other
     assert list(results.kept("ada")) == []
 
 
+def test_a_damaged_row_is_told(harness):
+    results = harness.open()
+    handle = results.put("a line").handle
+    harness.database.write(lambda work: work.execute("UPDATE result_pieces SET text = %s", (b"\xff",)))
+    with pytest.raises(ToolFailure, match="can't be read: it is damaged"):
+        results.read(handle)
+    harness.database.write(lambda work: work.execute("UPDATE results SET note = %s", (b"\xff",)))
+    with pytest.raises(ToolFailure, match="can't be read: it is damaged"):
+        list(results.kept())
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("how", "error"),

@@ -384,13 +384,11 @@ def _use_log(connection: sqlite3.Connection) -> None:
 
 
 def _is_damaged(file: Path) -> bool:
-    connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)
     try:
-        return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+        with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
     except sqlite3.Error as error:
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
-    finally:
-        connection.close()
 
 
 def _can_write(path: Path) -> bool:

@@ -45,7 +45,7 @@ HASH = "sha256:"
 RANDOM_BYTES = 32
 FORMAT = 1
 MAX_BYTES = 4 * 1024**2  # more than ten thousand tokens
-MAX_WAIT_S = 2.0  # for another process that changes the document
+MAX_WAIT_S = 10.0  # for other processes that change the document
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 _OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as `new_token` makes them, whatever stands around them
 _NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.~+/-]+")

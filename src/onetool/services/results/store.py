@@ -85,7 +85,8 @@ class ResultStore:
         before = (float("inf"), "")
         while rows := self._read(sql, (_owner_key(owner), self._ttl, *before)):
             for key, data, size, lines, at in rows:
-                note = msgspec.json.decode(data, type=ResultNote)
+                with _translated():
+                    note = msgspec.json.decode(data, type=ResultNote)
                 handle = _masked(note.masked, key, owner)
                 yield KeptResult(handle=handle, name=note.name, at=at, size=size, lines=lines, head=note.head)
             before = rows[-1][4], rows[-1][0]
@@ -172,7 +173,9 @@ class ResultStore:
                 self._find(found.handle, found.owner)  # as a rule this says that it was removed meanwhile
                 raise ToolFailure("the result can't be read: a part of it is missing", reason="source_unavailable")
             for _, first_line, first_column, data in rows:
-                yield Piece(first_line, first_column, str(data, "utf-8", "surrogatepass"))
+                with _translated():
+                    text = str(data, "utf-8", "surrogatepass")
+                yield Piece(first_line, first_column, text)
             number, count = rows[-1][0], min(4 * count, READ_AT_ONCE)
             where, params = "number > %s ORDER BY number LIMIT %s", (number,)
 
@@ -304,8 +307,10 @@ def _whole(text: str) -> str:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Raise a DatabaseError as a failure that says what can't be done."""
+    """Raise a DatabaseError, and what a damaged row leads to, as a failure that says what can't be done."""
     try:
         yield
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        raise ToolFailure("the result can't be read: it is damaged", reason="source_unavailable") from None
     except DatabaseError as error:
         raise ToolFailure(f"the result can't be read: {error}", reason="source_unavailable") from error
