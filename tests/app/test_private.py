@@ -38,10 +38,7 @@ def test_stored_results_are_read_by_their_handle_and_in_no_other_way(app, tmp_pa
     stored = app.runtime.store_result("somebody's own text")
     database = state_file(app.config)
     for name in ("state.db", "state.db-wal"):
-        real = database.with_name(name)
-        assert real.exists()
-        assert "that may be read" in failure(app, f"fs.read_file(path='{real}', encoding='base64')")
-        (tmp_path / ".onetool" / name).write_bytes(real.read_bytes())  # as where the config is named
+        assert database.with_name(name).exists()
         assert "OneTool's own" in failure(app, f"fs.read_file(path='.onetool/{name}', encoding='base64')")
     (tmp_path / "link").symlink_to(tmp_path / ".onetool" / "state.db")
     assert not asyncio.run(app.run("fs.read_file(path='link')")).ok

@@ -93,7 +93,7 @@ def test_nothing_is_written_through_a_link_or_to_what_is_no_file(tmp_path: Path,
     else:
         (tmp_path / "state.db").mkdir()
     log = AuditLog(SqliteDatabase(tmp_path / "state.db"), AuditConfig(mode="required"))
-    with pytest.raises(AuditUnavailableError, match=r"can't be written .*not a regular file"):
+    with pytest.raises(AuditUnavailableError, match=r"can't be written .*(a symbolic link|not a regular file)"):
         log.write("admin", "x")
     log.close()
     assert what == "folder" or other.read_text() == ""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FOLDER = "database"
 STATE_FILE = "state.db"  # of the state folder
-PROJECTS = "project_state"  # of the person's own folder
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
 """What happens with missing tables when a database is first used: they are made, they are an error, or nobody looks."""
@@ -144,22 +143,7 @@ def open_state_file(config: "Config") -> "SqliteDatabase":
 
 
 def state_file(config: "Config") -> Path:
-    """Return the path of `state.db`: in the state folder, but for a project's own folder.
-
-    All that lies in a project comes from wherever the project comes from, and so could a database, or a journal that
-    SQLite would play back into ours. State of a project lies in the person's own folder instead, by the project's path.
-    """
-    if not config.is_home_in_project:
-        return config.home / STATE_FILE
-    from hashlib import sha256
-
-    from onetool.config.find import FOLDER as OWN
-    from onetool.config.find import own_folder
-
-    home = config.home.resolve()
-    project = home.parent if home.name == OWN else home
-    name = f"{project.name}-{sha256(os.fsencode(project)).hexdigest()[:16]}"
-    return own_folder() / PROJECTS / name / STATE_FILE
+    return config.home / STATE_FILE
 
 
 def open_database(config: "Config", tables: Tables = "any") -> "Database":

@@ -6,21 +6,23 @@
     tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked; encrypted
     page_sessions   the key of the sessions of the page, and those that were ended; encrypted
 
-Only PostgreSQL is encrypted: `state.db` is private to its owner. What decides who may do what is encrypted, too: who
-can write the database alone can let nobody in. The key is derived from `cluster.key`. Without one, a random key counts
-that lies in the person's own folder, and is made when it is first needed: then the database is for one machine. That
-key goes on to open what it has encrypted, on its machine, after a `cluster.key` was added, and `onetool db init` there
-encrypts all of it with the new one.
+Only PostgreSQL is encrypted: `state.db` is private to its owner. In the folder of a project, which may have come with a
+`state.db`, the same kinds are signed with the random key of the person's own folder. What decides who may do what is
+encrypted, too: who can write the database alone can let nobody in. The key is derived from `cluster.key`. Without one,
+the random key of the person's own folder counts, which is made when it is first needed: then the database is for one
+machine. That key goes on to open what it has encrypted, on its machine, after a `cluster.key` was added, and
+`onetool db init` there encrypts all of it with the new one.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from onetool.app.database import state_file
 from onetool.core.errors import ConfigError
 from onetool.core.os_files import UnsafeFileError
 from onetool.database import Database
 from onetool.database.documents import Documents, Following
-from onetool.database.encryption import Seal, SealError
+from onetool.database.encryption import Seal, SealError, Signature
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -51,8 +53,11 @@ def documents_in(
     database: Database, kind: DocumentKind, config: "Config", follow: Following | None = None
 ) -> Documents:
     """The documents of a kind. `follow`: another way than is usual for the kind."""
-    keeping = KINDS[kind]
-    seal = Seal(lambda: secrets_of(config)) if keeping.is_sealed and database.is_shared else None
+    keeping, seal = KINDS[kind], None
+    if keeping.is_sealed and database.is_shared:
+        seal = Seal(lambda: secrets_of(config))
+    elif keeping.is_sealed and config.is_home_in_project and database.describe() == str(state_file(config)):
+        seal = Signature(lambda: secrets_of(config)[-1])
     return Documents(database, kind, seal, follow or keeping.follow)
 
 

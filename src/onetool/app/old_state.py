@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onetool.core.errors import OneToolError
 
 if TYPE_CHECKING:
+    from onetool.app.documents import DocumentKind
     from onetool.config import Config
     from onetool.database import Transaction
     from onetool.database.sqlite import SqliteDatabase
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 SUFFIX = ".before-state-db"
 TOKENS = "access_tokens/tokens.json"
 KEY_FILE = "tokens.key"  # in the person's own folder; it sealed the tokens of projects
-FOLDERS = {"access_tokens": "tokens", "page_sessions": "page_sessions", "own_examples": "own_examples"}
+FOLDERS: "dict[str, DocumentKind]" = {
+    "access_tokens": "tokens",
+    "page_sessions": "page_sessions",
+    "own_examples": "own_examples",
+}
 MAX_BYTES = 4 * 1024**2
 MAX_WAIT_S = 10.0  # for another process that does the same
 
@@ -33,7 +38,7 @@ log = logging.getLogger("onetool.database")
 
 
 class OldFile(NamedTuple):
-    kind: str
+    kind: "DocumentKind"
     file: Path
     name: str  # of the file, without its ending
 
@@ -86,7 +91,7 @@ def take_over(database: "SqliteDatabase", config: "Config") -> None:
             if any(one.kind == "tokens" for one, _, _ in rows):
                 make_marker(config.home)
             if rows:
-                database.write(lambda work: _store(work, rows, database.clock), durable=True)
+                database.write(lambda work: _store(work, rows, database, config), durable=True)
             for one, _, _ in rows:
                 os.replace(one.file, one.file.with_name(one.file.name + SUFFIX))
     except (OSError, DatabaseError) as error:
@@ -97,17 +102,21 @@ def take_over(database: "SqliteDatabase", config: "Config") -> None:
             log.warning("%d files of the version before were taken over into %s", len(rows), database.describe())
 
 
-def _store(work: "Transaction", rows: list[tuple[OldFile, str, bytes]], clock: str) -> None:
+def _store(
+    work: "Transaction", rows: list[tuple[OldFile, str, bytes]], database: "SqliteDatabase", config: "Config"
+) -> None:
     """Store what isn't there yet. Of tokens that are there, what was revoked in the file is revoked, too."""
+    from onetool.app.documents import documents_in
     from onetool.database.documents import read_row, write_row
     from onetool.services.access_tokens import join_revoked
 
     for one, key, body in rows:
-        before = read_row(work, (one.kind, key)).body
-        if before is None:
-            write_row(work, one.kind, key, body, clock)
-        elif one.kind == "tokens":
-            write_row(work, one.kind, key, join_revoked(before, body), clock)
+        documents = documents_in(database, one.kind, config)
+        before = documents.unsealed(key, read_row(work, (one.kind, key)).body)
+        if before is not None and one.kind != "tokens":
+            continue
+        joined = body if before is None else join_revoked(before, body)
+        write_row(work, one.kind, key, documents.sealed(key, joined), database.clock)
 
 
 def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:

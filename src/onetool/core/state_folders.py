@@ -33,7 +33,6 @@ STATE_FOLDERS = (
     "audit",
     "database",
     "bundles/.state",
-    "project_state",
 )
 STATE_FILES = ("state.db", ".has-tokens", "stats.db", "run_history", "chat_history")
 CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "database.key")

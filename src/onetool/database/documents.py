@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from onetool.core import flock
 from onetool.database.connection import Database, DatabaseError, DatabaseLock, Transaction
-from onetool.database.encryption import Seal
+from onetool.database.encryption import Seal, Signature
 
 Version = Hashable
 """Differs after every change of a document. None: there is none."""
@@ -70,7 +70,7 @@ class Documents:
         self,
         database: Database,
         kind: str,
-        seal: Seal | None = None,
+        seal: Seal | Signature | None = None,
         follow: Following = "later",
         *,
         durable: bool = True,
@@ -121,7 +121,7 @@ class Documents:
         if self._follow == "never":
             return self.load_now(key)
         found = self._follower.load((self._kind, key), self._follow == "at once")
-        return found._replace(body=self._opened(key, found.body))
+        return found._replace(body=self.unsealed(key, found.body))
 
     def read(self, key: str) -> bytes | None:
         return self.load(key).body
@@ -131,11 +131,11 @@ class Documents:
         found = self._row(key)
         if self._follow != "never" and found.version is not None:
             self._follower.set((self._kind, key), found)
-        return found._replace(body=self._opened(key, found.body))
+        return found._replace(body=self.unsealed(key, found.body))
 
     def write(self, key: str, body: bytes) -> Version:
         """Replace a document as a whole, whoever has changed it meanwhile."""
-        kept = body if self._seal is None else self._seal.close(self._about(key), body)
+        kept = self.sealed(key, body)
         version = self._database.write(
             lambda work: write_row(work, self._kind, key, kept, self._database.clock), durable=self._durable
         )
@@ -176,7 +176,12 @@ class Documents:
     def _row(self, key: str) -> StoredDocument:
         return self._database.read(lambda work: read_row(work, (self._kind, key)))
 
-    def _opened(self, key: str, body: bytes | None) -> bytes | None:
+    def sealed(self, key: str, body: bytes) -> bytes:
+        """Return a body as its row has it."""
+        return body if self._seal is None else self._seal.close(self._about(key), body)
+
+    def unsealed(self, key: str, body: bytes | None) -> bytes | None:
+        """Return what a row says. Raises SealError."""
         return body if body is None or self._seal is None else self._seal.open(self._about(key), body)
 
     def _about(self, key: str) -> str:

@@ -3,8 +3,12 @@
 The key is derived (HKDF) from a secret of the replicas. Each sealed text names its key by a number, so that a text of
 another key is told apart from a damaged one. It is bound to its place: nobody can move the login of one server to
 another.
+
+`Signature` only says who has written something. It is for `state.db` in the folder of a project, which may have come
+with the project.
 """
 
+import hmac
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from os import urandom
@@ -15,6 +19,8 @@ MARK = b"OT1"  # the form, and its version
 ID_BYTES = 8
 NONCE_BYTES = 12
 KEY_BYTES = 32
+SIGNED = b"OTS"
+MAC_BYTES = 32
 
 
 class SealError(DatabaseError):
@@ -72,6 +78,34 @@ class Seal:
             return AESGCM(key).decrypt(nonce, text, about.encode())
         except InvalidTag:
             raise DamagedSealError(f"{about} in the database is damaged: it can't be decrypted") from None
+
+
+class Signature:
+    """Signs with a key of this user alone. `key` is called once, when it is first needed."""
+
+    def __init__(self, key: Callable[[], bytes]) -> None:
+        self._get_key = key
+
+    @cached_property
+    def _key(self) -> bytes:
+        return self._get_key()
+
+    def close(self, about: str, body: bytes) -> bytes:
+        return SIGNED + self._mac(about, body) + body
+
+    def is_of_other_key(self, sealed: bytes) -> bool:
+        return False
+
+    def open(self, about: str, sealed: bytes) -> bytes:
+        """Raises SealError."""
+        end = len(SIGNED) + MAC_BYTES
+        mac, body = sealed[len(SIGNED) : end], sealed[end:]
+        if not sealed.startswith(SIGNED) or not hmac.compare_digest(mac, self._mac(about, body)):
+            raise DamagedSealError(f"{about} was not written by OneTool of this user on this machine; remove state.db")
+        return body
+
+    def _mac(self, about: str, body: bytes) -> bytes:
+        return hmac.digest(self._key, f"{about}\0".encode() + body, "sha256")
 
 
 def _derived(secret: bytes, what: bytes, size: int) -> bytes:

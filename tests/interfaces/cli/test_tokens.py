@@ -207,23 +207,26 @@ def test_two_processes_that_add_at_once_both_do(folder):
     assert {token.name for token in stored(folder).list()} == {"a", "b"}
 
 
-def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path, own_home):
+def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path):
     project = tmp_path / "project"
     (project / ".onetool").mkdir(parents=True)
     (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
     trusted(project)
-    evil = stored_tokens(project / ".onetool").add("evil", "admin")
+    evil = stored_tokens(project / ".onetool").add("evil", "admin")  # unsigned, as somebody else would make it
+    refused = cli("tokens", "list", cwd=project)
+    assert refused.returncode == 1
+    assert "was not written by OneTool of this user" in refused.stderr
+    with open_token_store(load_config(find(cwd=project))) as store:
+        assert (store.guards, store.find(token_digest(evil))) == (True, None)
+    for file in (project / ".onetool").glob("state.db*"):
+        file.unlink()
     done = cli("tokens", "add", "ci", cwd=project)
-    (file,) = (own_home / ".onetool" / "project_state").glob("project-*/state.db")
+    file = project / ".onetool" / "state.db"
     assert str(file) in done.stderr
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    store = stored_tokens(file.parent)
-    assert (store.find(token_digest(done.stdout.strip())).name, store.find(token_digest(evil))) == ("ci", None)
     moved = project.rename(tmp_path / "moved")
     trusted(moved)
-    assert json.loads(cli("tokens", "list", "--json", cwd=moved).stdout) == []
-    with open_token_store(load_config(find(cwd=moved))) as left:
-        assert left.guards  # the marker lies in the project
+    assert [one["name"] for one in json.loads(cli("tokens", "list", "--json", cwd=moved).stdout)] == ["ci"]
 
 
 def test_completion_knows_names_roles_and_patterns(folder):

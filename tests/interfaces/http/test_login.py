@@ -155,9 +155,10 @@ def test_a_session_is_good_in_all_processes_of_the_state_and_after_a_start(serve
 
 
 def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "state.db").mkdir()
     server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state")})
+    for file in (tmp_path / "state").glob("state.db*"):
+        file.unlink()
+    (tmp_path / "state" / "state.db").mkdir()
     session = session_of(server)
     assert server.ask("/mcp", headers=bearer(session)).status == 200
     assert server.ask("/login", "DELETE", bearer(session)).status == 204
@@ -166,7 +167,7 @@ def test_it_works_where_the_state_can_not_be_written(serve, tmp_path):
 
 
 def test_who_signs_out_is_told_if_others_do_not_learn_of_it(serve, tmp_path):
-    soon = {warm.CONSTANTS: '{"onetool.interfaces.http.login_sessions.PATIENCE_S": 0.1}'}
+    soon = {warm.CONSTANTS: '{"onetool.interfaces.http.login_sessions.MAX_WAIT_S": 0.1}'}
     server = serve(config=CONFIG, env={"ONETOOL_HOME": str(tmp_path / "state"), **soon})
     session = session_of(server)
     lock = in_home(tmp_path / "state", "page_sessions")._database.lock("page_sessions/sessions")

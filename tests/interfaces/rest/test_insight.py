@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sqlite3
 import sys
 
 import pytest
@@ -260,8 +259,9 @@ def test_usage_that_is_not_counted_says_so(start, tmp_path):
 
 def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):
     api = start(real=tmp_path)
-    with sqlite3.connect(tmp_path / "state.db") as database:
-        database.execute("PRAGMA user_version = 99")  # as a later version of OneTool leaves it
-    database.close()
+    for file in tmp_path.rglob("state.db*"):
+        home = file.parent
+        file.unlink()
+    (home / "state.db").mkdir()
     reply = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage")
     assert "state.db" in problem(reply, 503, "unavailable")["detail"]

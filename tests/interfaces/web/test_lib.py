@@ -282,7 +282,8 @@ def test_a_tool_that_was_begun_can_be_brought_back_when_code_takes_its_place(nod
         begun.set("/displayName", "Half done");
         begun.keep();
         play.type("whole()");
-        play.saveAsTool();
+        catalog.state = "ready";
+        await play.saveAsTool();
         const taken = [opened().text("/scriptImpl/code"), opened().text("/displayName")];
         notices.undo(notices.list[0]);
         return [taken, [opened().text("/scriptImpl/code"), opened().text("/displayName")]];
