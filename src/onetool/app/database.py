@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.state_folders import STATE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from onetool.database.sqlite import SqliteDatabase
 
 FOLDER = "database"
-STATE_FILE = "state.db"  # of the state folder
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
 """What happens with missing tables when a database is first used: they are made, they are an error, or nobody looks."""

@@ -15,10 +15,9 @@ import msgspec
 
 from onetool.app import bundles
 from onetool.app.bundle_runtime import foreign_file
-from onetool.app.database import STATE_FILE
 from onetool.app.documents import KINDS, DocumentKind, documents_in
 from onetool.core.errors import OneToolError
-from onetool.core.state_folders import make_state_folder
+from onetool.core.state_folders import STATE_FILE, make_state_folder
 from onetool.database import Database, DatabaseError
 from onetool.database.copying import Table, all_tables, copy_table, count_rows
 from onetool.database.documents import Documents

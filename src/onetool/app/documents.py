@@ -17,9 +17,9 @@ machine. That key goes on to open what it has encrypted, on its machine, after a
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from onetool.app.database import state_file
 from onetool.core.errors import ConfigError
 from onetool.core.os_files import UnsafeFileError
+from onetool.core.state_folders import STATE_FILE
 from onetool.database import Database
 from onetool.database.documents import Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
@@ -56,7 +56,7 @@ def documents_in(
     keeping, seal = KINDS[kind], None
     if keeping.is_sealed and database.is_shared:
         seal = Seal(lambda: secrets_of(config))
-    elif keeping.is_sealed and config.is_home_in_project and database.describe() == str(state_file(config)):
+    elif keeping.is_sealed and config.is_home_in_project and database.describe() == str(config.home / STATE_FILE):
         seal = Signature(lambda: secrets_of(config)[-1])
     return Documents(database, kind, seal, follow or keeping.follow)
 

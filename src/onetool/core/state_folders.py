@@ -34,7 +34,8 @@ STATE_FOLDERS = (
     "database",
     "bundles/.state",
 )
-STATE_FILES = ("state.db", ".has-tokens", "stats.db", "run_history", "chat_history")
+STATE_FILE = "state.db"
+STATE_FILES = (STATE_FILE, ".has-tokens", "stats.db", "run_history", "chat_history")
 CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "database.key")
 
 

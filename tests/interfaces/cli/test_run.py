@@ -151,9 +151,11 @@ def terminal(args, cwd, lines):
         terminal=True,
     )
     os.close(follower)
-    shown, waiting, deadline, prompts = "", list(lines), time.monotonic() + 40, 0
+    shown, waiting, deadline, prompts, typed = "", list(lines), time.monotonic() + 40, 0, ""
     while time.monotonic() < deadline:
         if not select.select([leader], [], [], 0.2)[0]:
+            if typed == "\x03":  # readline may see a signal only with the next key
+                os.write(leader, typed.encode())
             continue
         try:
             shown += os.read(leader, 65536).decode()
@@ -161,11 +163,12 @@ def terminal(args, cwd, lines):
             break
         now = shown.count(">>> ") + shown.count("... ")
         if waiting and not isinstance(waiting[0], Shown) and now > prompts:
-            prompts = now
-            os.write(leader, waiting.pop(0).encode())
+            prompts, typed = now, waiting.pop(0)
+            os.write(leader, typed.encode())
         if len(waiting) > 1 and isinstance(waiting[0], Shown) and waiting[0] in shown:
             del waiting[0]
-            os.write(leader, waiting.pop(0).encode())
+            typed = waiting.pop(0)
+            os.write(leader, typed.encode())
     os.close(leader)
     return shown, process.wait(timeout=10)
 
