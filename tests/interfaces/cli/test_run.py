@@ -151,10 +151,10 @@ def terminal(args, cwd, lines):
         terminal=True,
     )
     os.close(follower)
-    shown, waiting, deadline, prompts, typed = "", list(lines), time.monotonic() + 40, 0, ""
+    shown, waiting, deadline, prompts, typed, seen = "", list(lines), time.monotonic() + 40, 0, "", "-"
     while time.monotonic() < deadline:
         if not select.select([leader], [], [], 0.2)[0]:
-            if typed == "\x03":  # readline may see a signal only with the next key
+            if typed == "\x03" and shown.endswith(seen):  # readline may notice a signal only with the next key
                 os.write(leader, typed.encode())
             continue
         try:
@@ -166,8 +166,7 @@ def terminal(args, cwd, lines):
             prompts, typed = now, waiting.pop(0)
             os.write(leader, typed.encode())
         if len(waiting) > 1 and isinstance(waiting[0], Shown) and waiting[0] in shown:
-            del waiting[0]
-            typed = waiting.pop(0)
+            seen, typed = waiting.pop(0), waiting.pop(0)
             os.write(leader, typed.encode())
     os.close(leader)
     return shown, process.wait(timeout=10)
