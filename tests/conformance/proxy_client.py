@@ -20,6 +20,8 @@ from typing import Any
 from onetool import App, ToolCall, ToolResult, ToolSpec
 from onetool.core.call import Caller, ForPerson, current_caller
 from onetool.core.errors import OneToolError
+from onetool.database.documents import Documents
+from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.mcp_servers.oauth import login
 
 SERVER = "there"
@@ -121,8 +123,8 @@ class _Client:
 
     async def _log_in(self) -> None:
         self._logins += 1
-        folder = self._config.parent / "servers"
-        await login(SERVER, self._block["url"], self._block["auth"], folder, _told, _browse, seconds=10)
+        logins = Documents(SqliteDatabase(self._config.parent / "state.db", makes_folder=True), "logins")
+        await login(SERVER, self._block["url"], self._block["auth"], logins, _told, _browse, seconds=10)
 
 
 def _told(words: str) -> None:
