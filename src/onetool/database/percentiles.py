@@ -8,7 +8,7 @@ from itertools import accumulate, repeat
 MAX_SORTED = 500_000  # values that are sorted as they are; beyond that they are rounded to three digits
 
 
-class Spread:
+class SpreadAggregate:
     """The aggregate function `spread`."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from onetool.database.connection import (
     StorageError,
     Transaction,
 )
-from onetool.database.percentiles import Spread
+from onetool.database.percentiles import SpreadAggregate
 from onetool.database.sqlite_processes import FULL_FIX, READ_ONLY_FIX, Listeners, SqliteLock, fix_text, system_fix
 
 log = logging.getLogger("onetool.database")
@@ -397,7 +397,7 @@ def _can_write(path: Path) -> bool:
 
 def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.create_function("unix_time", 0, time.time)
-    connection.create_aggregate("spread", 1, Spread)  # pyright: ignore[reportArgumentType] - its stub wants more methods
+    connection.create_aggregate("spread", 1, SpreadAggregate)  # pyright: ignore[reportArgumentType] - its stub wants more methods
     return connection
 
 

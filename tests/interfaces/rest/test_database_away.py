@@ -11,7 +11,7 @@ from interfaces.rest.served import problem
 from onetool.app import App
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.interfaces.rest.app import RestApp
-from onetool.interfaces.rest.route import Route
+from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.routing import RouteTable
 from onetool.services.access_tokens import token_hash
 
@@ -59,7 +59,7 @@ def test_what_any_route_meets_is_told(tmp_path, error, code):
         raise error
 
     class MeetingApp(RestApp):
-        routes = RouteTable([Route("GET", "/meet")(meet)])
+        routes = RouteTable([RestRoute("GET", "/meet")(meet)])
 
     async def asked(app):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(MeetingApp(app)), base_url="http://x") as client:

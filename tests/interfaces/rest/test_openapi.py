@@ -23,7 +23,7 @@ from onetool.interfaces.rest.openapi_schemas import NAMED, PUBLIC_NAMES
 from onetool.interfaces.rest.problem import STATUS_OF_ERROR
 from onetool.interfaces.rest.query import DAYS
 from onetool.interfaces.rest.request import RestResponse
-from onetool.interfaces.rest.route import BUNDLE, TOOL, Route
+from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
 from onetool.sources.bundles.validation import KEPT, SHOWN
 
@@ -64,7 +64,9 @@ class Greeting(msgspec.Struct):
 
 
 def test_a_route_is_declared_at_its_handler_and_nowhere_else():
-    @Route("GET", "/tools/greetings/{handle}", "Greetings", role="edit", query=(DAYS,), gives=Greeting, errors=(404,))
+    @RestRoute(
+        "GET", "/tools/greetings/{handle}", "Greetings", role="edit", query=(DAYS,), gives=Greeting, errors=(404,)
+    )
     async def get_greeting(request):
         """Get a greeting.
 
@@ -72,7 +74,7 @@ def test_a_route_is_declared_at_its_handler_and_nowhere_else():
         """
         return RestResponse(200, msgspec.json.encode(Greeting(f"{request.path[0]} {request.query['days']}")))
 
-    @Route("GET", "/tools/greetings/best", "Greetings")
+    @RestRoute("GET", "/tools/greetings/best", "Greetings")
     async def get_best_greeting(request):
         """Get the best greeting."""
         return RestResponse(204)

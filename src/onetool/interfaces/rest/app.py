@@ -35,7 +35,7 @@ from onetool.interfaces.rest.problem import (
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
 from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, json_body, refuse_tools
-from onetool.interfaces.rest.route import EVENT_STREAM, Route
+from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
@@ -118,7 +118,7 @@ async def _send_response(answer: RestResponse, send: Send) -> None:
 # /call
 
 
-CALL = Route(
+CALL = RestRoute(
     "POST",
     f"{CALL_PATH}/{{name}}",
     "Calls",

@@ -36,7 +36,7 @@ from onetool.interfaces.rest.ask_body import (
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, Route
+from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute
 from onetool.interfaces.rest.routing import RouteTable, routes_of
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ TOO_MANY = f"{MOST_AT_ONCE} questions are being answered here: try again when on
 NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Accept: text/event-stream`, or say never.'
 
 
-@Route(
+@RestRoute(
     "POST",
     ASK_PATH,
     "Questions",
@@ -273,7 +273,7 @@ async def ask(request: RestRequest) -> RestResponse | None:
     return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
 
 
-@Route("GET", f"{ASK_PATH}/models", "Questions", gives=ModelOverview)
+@RestRoute("GET", f"{ASK_PATH}/models", "Questions", gives=ModelOverview)
 async def list_models(request: RestRequest) -> RestResponse:
     """List the models that can be asked.
 

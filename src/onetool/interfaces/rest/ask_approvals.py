@@ -27,7 +27,7 @@ from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.invoke import sse_event
 from onetool.interfaces.rest.problem import RestError, error_from_store
 from onetool.interfaces.rest.request import NO_CONTENT, RestContext, RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.route import Route
+from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -207,7 +207,7 @@ def open_question(request: RestRequest) -> OpenQuestion:
     return request.context.questions.get(request.path[0], owner())
 
 
-@Route(
+@RestRoute(
     "POST",
     f"{ASK_PATH}/{{question}}/approvals/{{call}}",
     "Questions",
@@ -234,7 +234,7 @@ async def approve_call(request: RestRequest) -> RestResponse | None:
     return NO_CONTENT
 
 
-@Route("DELETE", f"{ASK_PATH}/{{question}}", "Questions", role="call", status=(204,), errors=(404,))
+@RestRoute("DELETE", f"{ASK_PATH}/{{question}}", "Questions", role="call", status=(204,), errors=(404,))
 async def cancel_question(request: RestRequest) -> RestResponse | None:
     """Cancel a question that is being answered.
 

@@ -32,7 +32,7 @@ from onetool.interfaces.rest.request import (
     json_body,
     read_weights,
 )
-from onetool.interfaces.rest.route import Route
+from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.rate_limits import NOTE
 from onetool.sources.bundles.validation import converted
@@ -234,7 +234,7 @@ class SessionTitle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-@Route("GET", SESSIONS, "Questions", query=(PAGE_SIZE, PAGE_TOKEN), gives=SessionPage)
+@RestRoute("GET", SESSIONS, "Questions", query=(PAGE_SIZE, PAGE_TOKEN), gives=SessionPage)
 async def list_sessions(request: RestRequest) -> RestResponse:
     """List the caller's conversations, newest first."""
 
@@ -249,13 +249,13 @@ async def list_sessions(request: RestRequest) -> RestResponse:
     return await _in_thread(work)
 
 
-@Route("GET", SESSION, "Questions", gives=SessionDocument, errors=(404,))
+@RestRoute("GET", SESSION, "Questions", gives=SessionDocument, errors=(404,))
 async def get_session(request: RestRequest) -> RestResponse:
     """Read a conversation, with long results cut."""
     return await _in_thread(lambda: RestResponse(200, encode(_document(request, whole=False))))
 
 
-@Route(
+@RestRoute(
     "PATCH",
     SESSION,
     "Questions",
@@ -284,7 +284,7 @@ async def rename_session(request: RestRequest) -> RestResponse:
     return await _in_thread(work)
 
 
-@Route("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
+@RestRoute("DELETE", SESSION, "Questions", own=True, status=(204,), errors=(404, 409))
 async def delete_session(request: RestRequest) -> RestResponse:
     """Delete a conversation for good.
 
@@ -311,7 +311,7 @@ FORMAT = QueryParameter(
 )
 
 
-@Route(
+@RestRoute(
     "GET",
     f"{SESSION}/export",
     "Questions",
@@ -395,7 +395,7 @@ class UserCallRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 EXAMPLE_CALL = {"name": "time.now", "args": {}}
 
 
-@Route(
+@RestRoute(
     "POST",
     f"{SESSION}/calls",
     "Questions",
@@ -412,7 +412,7 @@ async def call_in_session(request: RestRequest) -> RestResponse | None:
     return await _call_tool(request, _session_id(request))
 
 
-@Route(
+@RestRoute(
     "POST",
     f"{ASK_PATH}/calls",
     "Questions",

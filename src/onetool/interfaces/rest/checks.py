@@ -22,7 +22,7 @@ from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.route import Route
+from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import changed_error, digest_of, server_problems
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
@@ -75,7 +75,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     replicas: Annotated[list[ReplicaReport] | UnsetType, Meta(description="Only if several processes serve.")] = UNSET
 
 
-@Route("GET", "/check", "Server", role="edit", gives=CheckReport)
+@RestRoute("GET", "/check", "Server", role="edit", gives=CheckReport)
 async def get_check(request: RestRequest) -> RestResponse:
     """Get what is wrong with the config and the tools.
 
@@ -170,7 +170,7 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
     digest: Annotated[str | None, Meta(description="For `POST /tools/trust`: trust only what was seen.")]
 
 
-@Route("GET", "/trust", "Server", role="edit", gives=TrustState)
+@RestRoute("GET", "/trust", "Server", role="edit", gives=TrustState)
 async def get_trust(request: RestRequest) -> RestResponse:
     """Get whether the project's folder is trusted, and what it reaches."""
     context = request.context
@@ -198,7 +198,7 @@ class TrustRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: Annotated[str | None, Meta(description="That of a dry run.")] = None
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/trust",
     "Servers",

@@ -25,7 +25,7 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
-from onetool.interfaces.rest.route import TOOL, Route
+from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.sources.bundles import drafts, editing
 from onetool.sources.bundles.drafts import (
     DraftReport,
@@ -42,7 +42,7 @@ from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
 
 
-@Route(
+@RestRoute(
     "POST",
     f"{TOOL}/copy",
     "Tools",
@@ -77,7 +77,7 @@ async def copy_tool(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(do)
 
 
-@Route(
+@RestRoute(
     "POST",
     f"{TOOL}/rename",
     "Tools",
@@ -110,7 +110,7 @@ async def rename_tool(request: RestRequest) -> RestResponse:
 # Examples: those of the tool are common to all who see it; who has a name keeps examples of their own
 
 
-@Route("GET", f"{TOOL}/examples", "Tools", gives=ShownExamples, etag=True, errors=(404,), for_tools=True)
+@RestRoute("GET", f"{TOOL}/examples", "Tools", gives=ShownExamples, etag=True, errors=(404,), for_tools=True)
 async def get_examples(request: RestRequest) -> RestResponse:
     """Get the examples of a tool.
 
@@ -123,7 +123,7 @@ async def get_examples(request: RestRequest) -> RestResponse:
     return with_etag(request.context.clean_examples(found), tag)
 
 
-@Route(
+@RestRoute(
     "PUT",
     f"{TOOL}/examples",
     "Tools",
@@ -197,7 +197,7 @@ EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
 EXAMPLE_CALL = {"args": {"city": "Oslo"}}
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/validate",
     "Drafts",
@@ -228,7 +228,7 @@ async def validate_draft(request: RestRequest) -> RestResponse:
     return _response(request, await asyncio.to_thread(check), data)
 
 
-@Route("POST", f"{TOOL}/validate", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=DraftReport, errors=(404,))
+@RestRoute("POST", f"{TOOL}/validate", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=DraftReport, errors=(404,))
 async def validate_args(request: RestRequest) -> RestResponse | None:
     """Check arguments before a call.
 
@@ -254,7 +254,7 @@ class PreviewDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     args: dict[str, Any] = {}
 
 
-@Route("POST", f"{TOOL}/preview", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=PreviewReport, errors=(404,))
+@RestRoute("POST", f"{TOOL}/preview", "Drafts", takes="Call", example=EXAMPLE_CALL, gives=PreviewReport, errors=(404,))
 async def preview_call(request: RestRequest) -> RestResponse | None:
     """Preview what a call would send.
 
@@ -273,7 +273,7 @@ async def preview_call(request: RestRequest) -> RestResponse | None:
     return await _answer(request, look(), args)
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/preview",
     "Drafts",

@@ -39,7 +39,7 @@ from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import read_query
 from onetool.interfaces.rest.request import RestResponse, refuse_tools, share
-from onetool.interfaces.rest.route import EVENT_STREAM, Route
+from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -110,7 +110,7 @@ class Reader:
         return b"".join(events)
 
 
-EVENTS = Route(
+EVENTS = RestRoute(
     "GET",
     EVENTS_PATH,
     "Server",
@@ -298,7 +298,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config: Annotated[str | None, Meta(description="The file in force; null: the defaults.")]
 
 
-STATUS = Route(
+STATUS = RestRoute(
     "GET", STATUS_PATH, "Server", gives=StatusReport, id="getStatus", doc="Get what this server is, and how it does."
 )
 

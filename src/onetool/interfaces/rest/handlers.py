@@ -39,7 +39,7 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
-from onetool.interfaces.rest.route import BUNDLE, TOOL, Route
+from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.interfaces.signed import sign, verify
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
@@ -97,7 +97,7 @@ EXAMPLE_BUNDLE = {"slug": "weather", "displayName": "Weather", "description": "F
 EXAMPLE_SWITCH = {"isEnabled": False}
 
 
-@Route(
+@RestRoute(
     "GET",
     "/tools/bundles",
     "Bundles",
@@ -118,7 +118,7 @@ async def list_bundles(request: RestRequest) -> RestResponse:
     )
 
 
-@Route("GET", BUNDLE, "Bundles", gives=Bundle, etag=True, errors=(404,), for_tools=True)
+@RestRoute("GET", BUNDLE, "Bundles", gives=Bundle, etag=True, errors=(404,), for_tools=True)
 async def get_bundle(request: RestRequest) -> RestResponse:
     """Get a bundle."""
     bundle, tag = await asyncio.to_thread(
@@ -127,7 +127,7 @@ async def get_bundle(request: RestRequest) -> RestResponse:
     return RestResponse(304, headers=(etag(tag),)) if is_known(request.headers, tag) else with_etag(bundle, tag)
 
 
-@Route(
+@RestRoute(
     "PUT",
     BUNDLE,
     "Bundles",
@@ -161,7 +161,9 @@ async def put_bundle(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(put)
 
 
-@Route("PATCH", BUNDLE, "Bundles", takes="Switch", example=EXAMPLE_SWITCH, gives=Bundle, etag=True, errors=(404, 409))
+@RestRoute(
+    "PATCH", BUNDLE, "Bundles", takes="Switch", example=EXAMPLE_SWITCH, gives=Bundle, etag=True, errors=(404, 409)
+)
 async def patch_bundle(request: RestRequest) -> RestResponse:
     """Enable or disable a bundle.
 
@@ -177,7 +179,7 @@ async def patch_bundle(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(patch)
 
 
-@Route("DELETE", BUNDLE, "Bundles", status=(204,), etag=True, errors=(404, 409))
+@RestRoute("DELETE", BUNDLE, "Bundles", status=(204,), etag=True, errors=(404, 409))
 async def delete_bundle(request: RestRequest) -> RestResponse:
     """Delete a bundle.
 
@@ -216,7 +218,7 @@ EXAMPLE_TOOL: dict[str, Any] = {
 }
 
 
-@Route(
+@RestRoute(
     "GET",
     "/tools/tools",
     "Lists",
@@ -235,7 +237,7 @@ async def list_tools(request: RestRequest) -> RestResponse:
     return await list_page(request, "tools", size, more)
 
 
-@Route(
+@RestRoute(
     "GET",
     "/tools/tools/search",
     "Lists",
@@ -266,7 +268,7 @@ def _clean(request: RestRequest, more: ReadMore) -> ReadMore:
     return clean
 
 
-@Route("GET", TOOL, "Tools", gives=Tool, etag=True, errors=(404,), for_tools=True)
+@RestRoute("GET", TOOL, "Tools", gives=Tool, etag=True, errors=(404,), for_tools=True)
 async def get_tool(request: RestRequest) -> RestResponse:
     """Get a tool."""
     await request.context.bundles.keep_in_step()
@@ -284,7 +286,7 @@ VERSION_KEYS = (
 )
 
 
-@Route(
+@RestRoute(
     "GET",
     "/tools/bundles/{bundleID}/tools/{toolSlug}/versions",
     "Tools",
@@ -300,7 +302,7 @@ async def list_versions(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode({"versions": [{key: row[key] for key in VERSION_KEYS} for row in found]}))
 
 
-@Route(
+@RestRoute(
     "PUT",
     TOOL,
     "Tools",
@@ -330,7 +332,7 @@ async def put_tool(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(put)
 
 
-@Route("PATCH", TOOL, "Tools", takes="Switch", example=EXAMPLE_SWITCH, gives=Tool, etag=True, errors=(404, 409))
+@RestRoute("PATCH", TOOL, "Tools", takes="Switch", example=EXAMPLE_SWITCH, gives=Tool, etag=True, errors=(404, 409))
 async def patch_tool(request: RestRequest) -> RestResponse:
     """Enable or disable a tool."""
     service, wanted = request.context.bundles, conditions(request.headers)
@@ -345,7 +347,7 @@ async def patch_tool(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(patch)
 
 
-@Route("DELETE", TOOL, "Tools", status=(204,), etag=True, errors=(404, 409))
+@RestRoute("DELETE", TOOL, "Tools", status=(204,), etag=True, errors=(404, 409))
 async def delete_tool(request: RestRequest) -> RestResponse:
     """Delete a tool for good."""
     service, wanted = request.context.bundles, conditions(request.headers)

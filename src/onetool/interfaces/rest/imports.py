@@ -20,7 +20,7 @@ from onetool.interfaces.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
 from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
-from onetool.interfaces.rest.route import BUNDLE, Route
+from onetool.interfaces.rest.route import BUNDLE, RestRoute
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.names import Slug, Version
@@ -51,7 +51,7 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: Annotated[str | None, Meta(description="What it does.")] = None
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/imports/zip",
     "Imports",
@@ -86,7 +86,7 @@ def _from_base64(data: bytes) -> bytes:
         raise InvalidError("/archive: expected a ZIP archive in Base64", "/archive") from None
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/imports/openapi",
     "Imports",
@@ -131,7 +131,7 @@ async def import_openapi(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_imported, request, data, options)
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/imports/curl",
     "Imports",
@@ -156,7 +156,7 @@ async def import_curl(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])
 
 
-@Route("GET", f"{BUNDLE}/export", "Bundles", sends=(ZIP.decode(),), etag=True, errors=(404,))
+@RestRoute("GET", f"{BUNDLE}/export", "Bundles", sends=(ZIP.decode(),), etag=True, errors=(404,))
 async def export_bundle(request: RestRequest) -> RestResponse:
     """Get a bundle with its tools as a ZIP archive.
 

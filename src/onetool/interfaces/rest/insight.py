@@ -33,7 +33,7 @@ from onetool.interfaces.rest.query import (
     Q,
 )
 from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
-from onetool.interfaces.rest.route import TOOL, Route
+from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # What was counted
 
 
-@Route("GET", f"{TOOL}/usage", "Tools", query=(DAYS,), gives=ToolUsage, errors=(404,))
+@RestRoute("GET", f"{TOOL}/usage", "Tools", query=(DAYS,), gives=ToolUsage, errors=(404,))
 async def get_usage(request: RestRequest) -> RestResponse:
     """Get how often a tool was called, and how that went.
 
@@ -68,7 +68,7 @@ async def get_usage(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
-@Route("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
+@RestRoute("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
 async def get_stats(request: RestRequest) -> RestResponse:
     """Get how often tools were called, and how that went.
 
@@ -123,7 +123,7 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     problem: Annotated[str | None, Meta(description="Why it can't be written at the moment.")] = None
 
 
-@Route(
+@RestRoute(
     "GET",
     "/audit",
     "Server",
@@ -202,7 +202,7 @@ class ResultLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     next: Annotated[dict[str, int] | UnsetType, Meta(description="Where a page goes on that was too large.")] = UNSET
 
 
-@Route("GET", "/results", "Results", query=(Q, PAGE_TOKEN), gives=ResultList)
+@RestRoute("GET", "/results", "Results", query=(Q, PAGE_TOKEN), gives=ResultList)
 async def list_results(request: RestRequest) -> RestResponse:
     """List stored results, newest first.
 
@@ -211,7 +211,7 @@ async def list_results(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_told, lambda: _list(request))
 
 
-@Route("GET", "/results/{handle}", "Results", query=(FROM, LIMIT, COLUMN, Q), gives=ResultLines, errors=(404,))
+@RestRoute("GET", "/results/{handle}", "Results", query=(FROM, LIMIT, COLUMN, Q), gives=ResultLines, errors=(404,))
 async def read_result(request: RestRequest) -> RestResponse:
     """Read lines of a stored result.
 
@@ -231,7 +231,7 @@ async def read_result(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_told, read)
 
 
-@Route("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
+@RestRoute("DELETE", "/results/{handle}", "Results", role="call", status=(204,), errors=(404,))
 async def delete_result(request: RestRequest) -> RestResponse:
     """Delete a stored result."""
 

@@ -23,7 +23,7 @@ from onetool.interfaces.asgi import HttpError, encode
 from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights
-from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, Route
+from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
@@ -38,7 +38,7 @@ StartCall = Callable[[Args, "Progress | None"], Awaitable[ToolResult]]
 """Calls the tool that a request is about."""
 
 
-@Route(
+@RestRoute(
     "POST",
     f"{TOOL}/invoke",
     "Calls",

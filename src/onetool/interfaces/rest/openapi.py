@@ -17,8 +17,8 @@ from onetool.interfaces.rest.events import EVENTS, STATUS
 from onetool.interfaces.rest.openapi_schemas import Schema, describe, schema_ref
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
 from onetool.interfaces.rest.query import QueryParameter
-from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, Route, Shape
-from onetool.interfaces.rest.routing import API_ROUTES, Resource, RouteTable
+from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, RestRoute, Shape
+from onetool.interfaces.rest.routing import API_ROUTES, RestResource, RouteTable
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -146,7 +146,7 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
     return list(dict.fromkeys(one.tag for one in routes)), paths, schemas
 
 
-def _names(resource: Resource) -> list[str]:
+def _names(resource: RestResource) -> list[str]:
     return [part[1:-1] for part in resource.segments if part.startswith("{")]
 
 
@@ -169,7 +169,7 @@ def _given(members: Part) -> Part:
     return {key: value for key, value in members.items() if value not in (None, "", {})}
 
 
-def _operation(route: Route, schema: Callable[[Shape], Schema]) -> Part:
+def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
     summary, _, description = route.doc.partition("\n\n")
     if route.role in ("edit", "admin"):
         description += f" It needs the role {route.role}."
@@ -185,7 +185,7 @@ def _operation(route: Route, schema: Callable[[Shape], Schema]) -> Part:
     }
 
 
-def _request_body(route: Route, schema: Callable[[Shape], Schema]) -> Part:
+def _request_body(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
     if route.takes is None:
         return {}
     content: Part = {"application/json": {"schema": schema(route.takes), "example": route.example}}
@@ -193,7 +193,7 @@ def _request_body(route: Route, schema: Callable[[Shape], Schema]) -> Part:
     return {"required": route.needs_body, "content": content}
 
 
-def _responses(route: Route, schema: Callable[[Shape], Schema]) -> Iterable[tuple[int, Part]]:
+def _responses(route: RestRoute, schema: Callable[[Shape], Schema]) -> Iterable[tuple[int, Part]]:
     content: Part = {} if route.gives is None else {"application/json": {"schema": schema(route.gives)}}
     content |= {kind: {"schema": MEDIA[kind]} for kind in route.sends}
     links = {name: {"operationId": name, "parameters": _link_parameters(route)} for name in route.links}
@@ -217,6 +217,6 @@ def _response(status: int, headers: Iterable[str] = (), content: Part | None = N
     return {"description": HTTPStatus(status).phrase, **_given(more)}
 
 
-def _link_parameters(route: Route) -> Part:
+def _link_parameters(route: RestRoute) -> Part:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     return {name: f"$request.path.{name}" for name in names}

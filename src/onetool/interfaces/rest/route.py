@@ -1,6 +1,6 @@
 """The declaration of a REST route, which is the decorator of its handler.
 
-    @Route("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
+    @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
     async def get_server(request: RestRequest) -> RestResponse:
         "Get a server, and what has changed about its tools."
 
@@ -40,7 +40,7 @@ async def _not_in_a_table(_: RestRequest) -> RestResponse | None:
     raise NotImplementedError  # an ASGI app of its own serves this route
 
 
-class Route(msgspec.Struct, frozen=True):
+class RestRoute(msgspec.Struct, frozen=True):
     """One method at one path."""
 
     method: str

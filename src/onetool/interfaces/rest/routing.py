@@ -11,19 +11,19 @@ from onetool.interfaces.asgi import Scope
 from onetool.interfaces.rest import checks, editing, handlers, imports, insight, invoke, run, servers
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded
-from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, Route
+from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRoute
 from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 
 LONGEST_CACHED = 512  # bytes of an address that is worth remembering
 
 
-class Resource(NamedTuple):
+class RestResource(NamedTuple):
     """A path with {names}, and the routes of its methods."""
 
     path: str
     segments: list[str]
-    methods: dict[str, Route]
+    methods: dict[str, RestRoute]
 
     def allow_header(self, principal: Principal = LOCAL) -> str:
         """Return the value of the header Allow, for this caller."""
@@ -32,9 +32,9 @@ class Resource(NamedTuple):
 
 
 class RouteMatch(NamedTuple):
-    resource: Resource
+    resource: RestResource
     path: tuple[str, ...]
-    route: Route | None  # None: OPTIONS
+    route: RestRoute | None  # None: OPTIONS
 
 
 _NAME = re.compile(r"[\w.-]{1,64}")
@@ -65,11 +65,11 @@ def audited(method: str, found: RouteMatch, principal: Principal, role: Role) ->
 class RouteTable:
     """Routes, and which of them a raw path means. A path without {names} comes before one with."""
 
-    def __init__(self, routes: Iterable[Route], parameters: Mapping[str, PathParameter] = PATH_PARAMETERS) -> None:
+    def __init__(self, routes: Iterable[RestRoute], parameters: Mapping[str, PathParameter] = PATH_PARAMETERS) -> None:
         self.parameters = parameters
-        found: dict[str, Resource] = {}
+        found: dict[str, RestResource] = {}
         for one in routes:
-            resource = found.setdefault(one.path, Resource(one.path, one.path.split("/")[1:], {}))
+            resource = found.setdefault(one.path, RestResource(one.path, one.path.split("/")[1:], {}))
             if resource.methods.setdefault(one.method, one) is not one:
                 raise ValueError(f"{one.method} {one.path} is declared twice: {one.id}")
         self.resources = tuple(found.values())
@@ -103,7 +103,7 @@ class RouteTable:
             raise RestError(405, "method_not_allowed", message, headers=[(b"allow", resource.allow_header().encode())])
         return RouteMatch(resource, self._path_values(resource, segments), route)
 
-    def _path_values(self, resource: Resource, segments: list[str]) -> tuple[str, ...]:
+    def _path_values(self, resource: RestResource, segments: list[str]) -> tuple[str, ...]:
         values: list[str] = []
         for part, value in zip(resource.segments, segments, strict=True):
             if part.startswith("{"):
@@ -121,9 +121,9 @@ def _fits(ours: list[str], theirs: list[str]) -> bool:
     )
 
 
-def routes_of(*modules: ModuleType) -> list[Route]:
+def routes_of(*modules: ModuleType) -> list[RestRoute]:
     """Return the routes that modules declare."""
-    return [one for module in modules for one in vars(module).values() if isinstance(one, Route)]
+    return [one for module in modules for one in vars(module).values() if isinstance(one, RestRoute)]
 
 
 API_ROUTES = RouteTable(routes_of(handlers, invoke, editing, imports, servers, checks, run, insight))

@@ -30,7 +30,7 @@ from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, list_response
-from onetool.interfaces.rest.route import EVENT_STREAM, Route
+from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
@@ -98,7 +98,7 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 EXAMPLE = {"code": "tools.echo(message=word)", "variables": {"word": "hello"}}
 
 
-@Route("POST", "/run", "Code", takes=RunRequest, example=EXAMPLE, gives=RunAnswer, sends=(EVENT_STREAM,))
+@RestRoute("POST", "/run", "Code", takes=RunRequest, example=EXAMPLE, gives=RunAnswer, sends=(EVENT_STREAM,))
 async def run_code(request: RestRequest) -> RestResponse | None:
     """Run code over all tools.
 
@@ -124,7 +124,7 @@ async def run_code(request: RestRequest) -> RestResponse | None:
     return None
 
 
-@Route("POST", "/run/check", "Code", takes=RunRequest, example=EXAMPLE, gives="CodeReport")
+@RestRoute("POST", "/run/check", "Code", takes=RunRequest, example=EXAMPLE, gives="CodeReport")
 async def check_code(request: RestRequest) -> RestResponse:
     """Check code before it runs.
 
@@ -137,7 +137,7 @@ async def check_code(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(found))
 
 
-@Route("GET", "/run/names", "Code", gives="CodeNames", etag=True)
+@RestRoute("GET", "/run/names", "Code", gives="CodeNames", etag=True)
 async def list_names(request: RestRequest) -> RestResponse:
     """List the names that code can use.
 

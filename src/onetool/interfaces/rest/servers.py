@@ -4,7 +4,7 @@ How a server is reached is for the role edit. Its log, which may have a password
 admins.
 
 What starts code needs the role admin, and no tool can reach these routes: every request of an HTTP tool and to an MCP
-server carries the header `OneTool-Call`, which only few routes take (`Route.for_tools`), and `http.token` can't
+server carries the header `OneTool-Call`, which only few routes take (`RestRoute.for_tools`), and `http.token` can't
 be a secret of a tool. What can't be held back is code of a pack, which runs in this process, and programs that were
 given the token by a person.
 """
@@ -27,7 +27,7 @@ from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AFTER, DRY_RUN, REPLACE
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
-from onetool.interfaces.rest.route import Route
+from onetool.interfaces.rest.route import RestRoute
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -93,23 +93,23 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _action = partial(
-    Route, "POST", tag="Servers", role="admin", takes=NoOptions, example={}, gives=ServerEntry, errors=(404, 409)
+    RestRoute, "POST", tag="Servers", role="admin", takes=NoOptions, example={}, gives=ServerEntry, errors=(404, 409)
 )
 
 
-@Route("GET", "/servers", "Servers", gives=ServerList)
+@RestRoute("GET", "/servers", "Servers", gives=ServerList)
 async def list_servers(request: RestRequest) -> RestResponse:
     """List the MCP servers."""
     return await asyncio.to_thread(_list, request.context)
 
 
-@Route("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
+@RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
 async def get_server(request: RestRequest) -> RestResponse:
     """Get a server, and what has changed about its tools."""
     return await asyncio.to_thread(_get, request.context, request.path[0])
 
 
-@Route("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
+@RestRoute("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
 async def read_server_log(request: RestRequest) -> RestResponse:
     """Read the log of a server.
 
@@ -270,7 +270,7 @@ class SeenDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: Annotated[str | None, Meta(description="That of a dry run.")] = None
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/servers/{server}/approve",
     "Servers",
@@ -323,7 +323,7 @@ def digest_of(data: Any) -> str:
 # Adding servers to the config
 
 
-@Route(
+@RestRoute(
     "POST",
     "/tools/imports/servers",
     "Servers",
