@@ -30,7 +30,7 @@ def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
 
 
 def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
-    """Whether there is a credential that was not revoked. Raises TokenStoreError."""
+    """Return whether there is a credential that was not revoked. Raises TokenStoreError."""
     gone = store.revoked()
     return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
 

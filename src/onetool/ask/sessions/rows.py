@@ -38,7 +38,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """What the row of a session says of its records."""
+    """A summary of the records of a session, as its row has it."""
 
     size: int = 0
     lines: int = 0
