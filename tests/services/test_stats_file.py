@@ -159,22 +159,27 @@ def test_a_place_where_no_file_can_be(tmp_path, caplog):
     assert caplog.text.count("stats are not kept") == 1
 
 
-def test_a_full_disk_loses_nothing_that_fits_into_memory(place):
+def test_a_full_disk_loses_nothing_that_fits_into_memory(place, monkeypatch):
     stats = UsageStats(place)
     stats.record(event("before"))
     stats.flush()
-
-    def limit(pages):
-        place.write(lambda work: work.execute(f"PRAGMA max_page_count = {pages}"))  # of this connection, which is kept
-
-    limit(1)
-    for number in range(2_000):
-        stats.record(event(f"t{number:04}"))
-    stats.flush()
-    health = stats.health()
-    assert (health["waiting"], health["dropped"]) == (2_000, 0)
-    assert "full" in health["problem"]
     place.close()
+    connect = place._connect_with
+
+    def connect_to_full_disk(**options):
+        connection = connect(**options)
+        connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+        return connection
+
+    with monkeypatch.context() as full:
+        full.setattr(place, "_connect_with", connect_to_full_disk)
+        for number in range(2_000):
+            stats.record(event(f"t{number:04}"))
+        stats.flush()
+        health = stats.health()
+        assert (health["waiting"], health["dropped"]) == (2_000, 0)
+        assert "full" in health["problem"]
+        place.close()
     stats.flush()
     assert stats.health() is None
     assert tools(place) == ["before", *(f"t{number:04}" for number in range(2_000))]
