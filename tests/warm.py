@@ -213,6 +213,7 @@ def _import_everything() -> None:
     for name in (*found, *ALSO):
         if name != "onetool.__main__":
             importlib.import_module(name)
+    importlib.import_module("onetool.services.search.meaning").load_table()  # as long as all other work of a server
     _set_constants(POLLS)
 
 
