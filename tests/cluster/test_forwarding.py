@@ -7,9 +7,8 @@ from secrets import token_hex
 
 import pytest
 
-from onetool.core.principal import Principal
-from onetool.interfaces.http import forwarding
-from onetool.interfaces.http.forwarding import (
+from onetool.cluster import Replica, forwarding
+from onetool.cluster.forwarding import (
     AnswerNotProvenError,
     Forwarder,
     ForwardSeal,
@@ -17,7 +16,7 @@ from onetool.interfaces.http.forwarding import (
     ReplicaBusyError,
     ReplicaGoneError,
 )
-from onetool.services.cluster import Replica
+from onetool.core.principal import Principal
 
 ADA, BOB = Principal(owner="ada"), Principal(owner="bob")
 BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked%b\r\n\r\n"

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from cluster.conftest import shared_file
 
+from onetool.cluster.mcp_rows import McpSessionRows, SessionState
+from onetool.cluster.shared_sessions import RENEW_S, SharedSessions
 from onetool.core.principal import LOCAL
 from onetool.database import DatabaseAwayError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.mcp.http_sessions import HttpSessions
-from onetool.interfaces.mcp.shared_sessions import RENEW_S, SharedSessions
-from onetool.services.cluster.mcp_rows import McpSessionRows, SessionState
 
 
 @pytest.fixture

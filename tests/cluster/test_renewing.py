@@ -7,13 +7,13 @@ import pytest
 from cluster.conftest import shared_file
 
 from onetool import App
+from onetool.cluster import ClusterSettings
+from onetool.cluster.mcp_rows import McpSessionRows, SessionState
+from onetool.cluster.shared_sessions import SharedSessions
 from onetool.core.principal import Principal
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.mcp.http_sessions import HttpSessions
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.mcp.shared_sessions import SharedSessions
-from onetool.services.cluster import ClusterSettings
-from onetool.services.cluster.mcp_rows import McpSessionRows, SessionState
 
 ADA = Principal(owner="ada")
 

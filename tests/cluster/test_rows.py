@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from helpers import until
 
-from onetool.interfaces.http.cluster import Cluster
-from onetool.services.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
-from onetool.services.cluster.leases import Leases
-from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
-from onetool.services.cluster.members import Members
+from onetool.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
+from onetool.cluster.cluster import Cluster
+from onetool.cluster.leases import Leases
+from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
+from onetool.cluster.members import Members
 
 pytestmark = pytest.mark.attack("replicas")
 

@@ -8,8 +8,8 @@ import pytest
 from helpers import until
 from msgspec.structs import replace
 
-from onetool.interfaces.http.shared_servers import SharedServers
-from onetool.services.cluster import Replica
+from onetool.cluster import Replica
+from onetool.cluster.shared_servers import SharedServers
 
 
 class Place:

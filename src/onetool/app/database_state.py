@@ -102,8 +102,8 @@ def database_state(database: "Database", config: "Config") -> DatabaseState:
 
 
 def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, ...]:
-    from onetool.services.cluster import same_addresses
-    from onetool.services.cluster.members import read_members
+    from onetool.cluster import same_addresses
+    from onetool.cluster.members import read_members
 
     key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
     found = read_members(database, key)
@@ -128,7 +128,7 @@ def server_holders(config: "Config") -> dict[str, ReplicaRow]:
 
 def _lease_holders(database: "Database", config: "Config") -> list[tuple[str, ReplicaRow]]:
     """The leases of MCP servers, and which replica holds each."""
-    from onetool.services.cluster.leases import SERVERS
+    from onetool.cluster.leases import SERVERS
 
     sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
     rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
@@ -219,14 +219,14 @@ def _file_mistakes(config: "Config") -> Iterator[Mistake]:
 
 
 def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    from onetool.services.cluster import SAME_KEY, other_key
+    from onetool.cluster import SAME_KEY, other_key
 
     for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
         yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
 
 
 def _same_addresses(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    from onetool.services.cluster import OWN_ADDRESS
+    from onetool.cluster import OWN_ADDRESS
 
     for one in [one for one in state.replicas if one.same_address is not None][:MOST_TOLD]:
         message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"

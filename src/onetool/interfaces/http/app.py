@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core.principal import Principal, current_address, current_principal, is_admitted
 from onetool.core.text import did_you_mean
-from onetool.interfaces.asgi import (
+from onetool.http.asgi import (
     ANSWERED_HEADER,
     CLOSE,
     CLUSTER_PATH,
@@ -56,8 +56,8 @@ from onetool.interfaces.http.rules import (
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
-    from onetool.interfaces.http.forwarding import ForwardSeal
+    from onetool.cluster.cluster import Cluster
+    from onetool.cluster.forwarding import ForwardSeal
 
 _OF_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
 _BODY = (b"content-type", b"transfer-encoding")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from onetool.interfaces.asgi import HttpError
+from onetool.http.asgi import HttpError
 from onetool.interfaces.http.bodies import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import write_entry
 

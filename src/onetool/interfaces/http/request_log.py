@@ -22,7 +22,7 @@ import msgspec
 
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, HttpError, Scope
+from onetool.http.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, HttpError, Scope
 from onetool.services.audit import AuditUnavailableError
 from onetool.services.logs import NonBlockingHandler
 

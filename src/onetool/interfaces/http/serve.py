@@ -14,7 +14,7 @@ from onetool.app.access import KnownTokens, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
-from onetool.interfaces.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
+from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
@@ -45,12 +45,12 @@ from onetool.services.logs import make_log_non_blocking
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster import ClusterSettings
+    from onetool.cluster.cluster import Cluster
     from onetool.config.model import HttpConfig
     from onetool.database.shared_rates import SharedWindows
-    from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
-    from onetool.services.cluster import ClusterSettings
     from onetool.services.request_rates import PrincipalRates
 
 
@@ -438,13 +438,13 @@ def _warm_bundles(app: "App") -> None:
 def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None":
     if settings is None and (app.config.cluster is None or app.config.database is None):
         return None
-    from onetool.interfaces.http.cluster import cluster_of
+    from onetool.cluster.cluster import cluster_of
 
     cluster = cluster_of(app, settings)
     if cluster is not None:
         is_own = app.config.database is None  # of the workers of this machine, and of nobody else
         app.share_rates(lambda: len(cluster.members.alive()), cluster.settings.database if is_own else None)
-        from onetool.interfaces.http.shared_servers import SharedServers
+        from onetool.cluster.shared_servers import SharedServers
 
         SharedServers(cluster, app)
     return cluster

@@ -13,7 +13,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.mcp.protocol import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,

@@ -12,7 +12,8 @@ from urllib.parse import parse_qs
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.principal import LOCAL
-from onetool.interfaces.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
+from onetool.http.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
+from onetool.http.response_stream import DisconnectWatch, ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
@@ -55,12 +56,11 @@ from onetool.interfaces.mcp.protocol import (
 )
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream, send_json
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.http.cluster import Cluster
-    from onetool.interfaces.mcp.shared_requests import SharedRequests
+    from onetool.cluster.cluster import Cluster
+    from onetool.cluster.shared_requests import SharedRequests
 
 
 class NotifyOnlyChannel:
@@ -252,13 +252,13 @@ def _service_options(cluster: "Cluster | None") -> dict[str, Any]:
     """Options of `Service`."""
     if cluster is None:
         return {}
-    from onetool.interfaces.mcp.shared_tasks import SharedTasks
+    from onetool.cluster.shared_tasks import SharedTasks
 
     return {"replica": cluster.id, "key": cluster.key("requestState"), "tasks": SharedTasks(cluster)}
 
 
 def _shared(sessions: HttpSessions, service: Service, cluster: "Cluster") -> "SharedRequests":
-    from onetool.interfaces.mcp.shared_requests import SharedRequests
+    from onetool.cluster.shared_requests import SharedRequests
 
     return SharedRequests(sessions, service.pending_calls, cluster)
 

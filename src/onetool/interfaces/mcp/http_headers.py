@@ -4,7 +4,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from onetool.interfaces.asgi import HttpError, Receive, check_content_type, encode, read_body
+from onetool.http.asgi import HttpError, Receive, check_content_type, encode, read_body
 from onetool.interfaces.mcp.menus import MenuEntry
 from onetool.interfaces.mcp.protocol import (
     HEADER_MISMATCH,

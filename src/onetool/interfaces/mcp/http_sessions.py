@@ -13,14 +13,14 @@ from time import monotonic
 from typing import Any
 
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError, Receive, Send, encode
+from onetool.http.asgi import HttpError, Receive, Send, encode
+from onetool.http.response_stream import ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
 from onetool.interfaces.mcp.protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.response_stream import ResponseStream, send_json
 
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0

@@ -17,7 +17,7 @@ from onetool.interfaces.mcp.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.mcp.shared_tasks import SharedTasks
+    from onetool.cluster.shared_tasks import SharedTasks
 
 KINDS = ("tools", "prompts", "resources")
 

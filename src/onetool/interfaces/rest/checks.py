@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import utc_text
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
@@ -29,8 +29,8 @@ from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster.members import Members
     from onetool.config.reach import Reach
-    from onetool.services.cluster.members import Members
 
 log = logging.getLogger("onetool.serve")
 

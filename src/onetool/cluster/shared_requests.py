@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from onetool.interfaces.asgi import FORWARDED, Message, Receive, Scope, Send, encode
-from onetool.interfaces.http.forwarding import ReplicaGoneError
+from onetool.cluster.forwarding import ReplicaGoneError
+from onetool.cluster.shared_sessions import SharedSessions
+from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 from onetool.interfaces.mcp.http_headers import Headers
 from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions
 from onetool.interfaces.mcp.pending_calls import PendingCalls
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of, notification
 from onetool.interfaces.mcp.service import KINDS
-from onetool.interfaces.mcp.shared_sessions import SharedSessions
 
 if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
+    from onetool.cluster.cluster import Cluster
 
 LAST_EVENT = "last-event-id"
 _EVENTS = b"text/event-stream"

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
 from onetool.config.model import Menu
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, read_body
+from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, read_body
+from onetool.http.response_stream import send_json
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions, check_batch
 from onetool.interfaces.mcp.protocol import Message, check_message, decode, is_id, is_message
 from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.response_stream import send_json
-from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
 
 if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
+    from onetool.cluster.cluster import Cluster
 
 log = logging.getLogger("onetool.cluster")
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
-from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
+from onetool.cluster import UNIX, ClusterSettings, Replica, derived_key
+from onetool.cluster.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
+from onetool.cluster.members import Members
+from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send
 from onetool.interfaces.http.listen import listen_unix
-from onetool.services.cluster import UNIX, ClusterSettings, Replica, derived_key
-from onetool.services.cluster.members import Members
 
 if TYPE_CHECKING:
     from onetool.app import App

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from threading import Lock
 from typing import Protocol
 
+from onetool.cluster.members import GONE_S
 from onetool.database import Database, DatabaseError, Transaction
-from onetool.services.cluster.members import GONE_S
 
 SERVERS = "server:"  # what the names of the leases of MCP servers begin with
 LEASE_S = GONE_S

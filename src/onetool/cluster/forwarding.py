@@ -33,12 +33,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from onetool.cluster import OWN_ADDRESS, SAME_KEY, UNIX, Replica, derived_key
+from onetool.cluster.members import Members
 from onetool.core.context import current_call
 from onetool.core.principal import LOCAL, Principal
-from onetool.http.connection import Connection, HttpResponse
-from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
-from onetool.http.pool import ConnectionPool
-from onetool.interfaces.asgi import (
+from onetool.core.signed import sign, verify
+from onetool.http.asgi import (
     ANSWERED_HEADER,
     FORWARD_ID,
     FORWARDED,
@@ -51,11 +51,11 @@ from onetool.interfaces.asgi import (
     current_scope,
     read_body,
 )
+from onetool.http.connection import Connection, HttpResponse
+from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
+from onetool.http.pool import ConnectionPool
+from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.http.connection import ConnectionLimits
-from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.interfaces.signed import sign, verify
-from onetool.services.cluster import OWN_ADDRESS, SAME_KEY, UNIX, Replica, derived_key
-from onetool.services.cluster.members import Members
 
 log = logging.getLogger("onetool.cluster")
 

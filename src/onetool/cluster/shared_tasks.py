@@ -5,14 +5,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from onetool.cluster.mcp_rows import McpTaskRows
 from onetool.database import DatabaseError
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
-from onetool.services.cluster.mcp_rows import McpTaskRows
 
 if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
+    from onetool.cluster.cluster import Cluster
 
 log = logging.getLogger("onetool.cluster")
 

@@ -20,14 +20,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.call import CannotAsk, Question, current_caller
-from onetool.core.context import current_call
-from onetool.core.errors import ToolFailure
-from onetool.core.principal import LOCAL, current_principal
-from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.http.forwarding import ReplicaGoneError, ReplicaRefusedError
-from onetool.interfaces.http.request_log import STATES_PATH
-from onetool.interfaces.http.shared_calls import (
+from onetool.cluster import UNIX
+from onetool.cluster.forwarding import ReplicaGoneError, ReplicaRefusedError
+from onetool.cluster.leases import SERVERS, Leases
+from onetool.cluster.shared_calls import (
     CAPABILITIES,
     FailureLine,
     LackLine,
@@ -44,15 +40,19 @@ from onetool.interfaces.http.shared_calls import (
     failure_of,
     question_of,
 )
-from onetool.services.cluster import UNIX
-from onetool.services.cluster.leases import SERVERS, Leases
+from onetool.core.call import CannotAsk, Question, current_caller
+from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, current_principal
+from onetool.http.asgi import HttpError
+from onetool.interfaces.http.request_log import STATES_PATH
 from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState, parts_of_lease
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster import Replica
+    from onetool.cluster.cluster import Cluster
     from onetool.core.call import Caller
-    from onetool.interfaces.http.cluster import Cluster
-    from onetool.services.cluster import Replica
 
 log = logging.getLogger("onetool.cluster")
 

@@ -19,9 +19,9 @@ import msgspec
 from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import ServerFailure, protocol_failure
-from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
+from onetool.http.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
+from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.http.request_log import UNLOGGED
-from onetool.interfaces.response_stream import DisconnectWatch
 from onetool.sources.mcp_servers.shared import ServerRequest, shared_result
 
 if TYPE_CHECKING:
