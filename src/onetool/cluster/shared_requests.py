@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from onetool.cluster.forwarding import ReplicaGoneError
 from onetool.cluster.shared_sessions import SharedSessions
+from onetool.core.mcp_protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of, notification
 from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 from onetool.interfaces.mcp.http_headers import Headers
 from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions
 from onetool.interfaces.mcp.pending_calls import PendingCalls
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of, notification
 from onetool.interfaces.mcp.service import KINDS
 
 if TYPE_CHECKING:

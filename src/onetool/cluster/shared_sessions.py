@@ -17,13 +17,13 @@ import msgspec
 
 from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
 from onetool.config.model import Menu
+from onetool.core.mcp_protocol import Message, check_message, decode, is_id, is_message
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
 from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, read_body
 from onetool.http.response_stream import send_json
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions, check_batch
-from onetool.interfaces.mcp.protocol import Message, check_message, decode, is_id, is_message
 from onetool.interfaces.mcp.request import McpRequest
 
 if TYPE_CHECKING:

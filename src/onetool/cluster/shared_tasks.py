@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool.cluster.mcp_rows import McpTaskRows
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 from onetool.database import DatabaseError
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 
 if TYPE_CHECKING:
     from onetool.cluster.cluster import Cluster

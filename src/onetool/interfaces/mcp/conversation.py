@@ -9,10 +9,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
 
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
-from onetool.interfaces.mcp.methods import handle_request
-from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     BATCH_REVISION,
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -26,6 +23,9 @@ from onetool.interfaces.mcp.protocol import (
     notification,
     result_response,
 )
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
+from onetool.interfaces.mcp.methods import handle_request
+from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import ChangeListener, Service
 

@@ -11,6 +11,22 @@ from urllib.parse import parse_qs
 
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
+from onetool.core.mcp_protocol import (
+    DEFAULT_REVISION,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION,
+    SESSION_REVISIONS,
+    STATELESS_REVISIONS,
+    JsonRpcError,
+    Message,
+    check_message,
+    decode,
+    error_response,
+    id_of,
+    notification,
+    result_response,
+    unsupported_version,
+)
 from onetool.core.principal import LOCAL
 from onetool.http.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
 from onetool.http.response_stream import DisconnectWatch, ResponseStream, send_json
@@ -38,22 +54,6 @@ from onetool.interfaces.mcp.http_sessions import (
 )
 from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
 from onetool.interfaces.mcp.notifications import follow, reload
-from onetool.interfaces.mcp.protocol import (
-    DEFAULT_REVISION,
-    INTERNAL_ERROR,
-    PROTOCOL_VERSION,
-    SESSION_REVISIONS,
-    STATELESS_REVISIONS,
-    JsonRpcError,
-    Message,
-    check_message,
-    decode,
-    error_response,
-    id_of,
-    notification,
-    result_response,
-    unsupported_version,
-)
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 

@@ -12,13 +12,13 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any
 
+from onetool.core.mcp_protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
 from onetool.core.principal import Principal
 from onetool.http.asgi import HttpError, Receive, Send, encode
 from onetool.http.response_stream import ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
-from onetool.interfaces.mcp.protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 

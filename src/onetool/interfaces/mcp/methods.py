@@ -9,13 +9,7 @@ from typing import Any
 
 from onetool.app.describe import server_instructions, untrusted_note
 from onetool.core.errors import BadArguments
-from onetool.core.principal import lasting_owner
-from onetool.interfaces.mcp import notifications, offers
-from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
-from onetool.interfaces.mcp.content import for_revision, text_block
-from onetool.interfaces.mcp.menus import MenuEntry, record_listing
-from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LEVELS,
@@ -28,6 +22,12 @@ from onetool.interfaces.mcp.protocol import (
     JsonRpcError,
     negotiated_revision,
 )
+from onetool.core.principal import lasting_owner
+from onetool.interfaces.mcp import notifications, offers
+from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
+from onetool.interfaces.mcp.content import for_revision, text_block
+from onetool.interfaces.mcp.menus import MenuEntry, record_listing
+from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
 from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.service import SERVER, Service
 

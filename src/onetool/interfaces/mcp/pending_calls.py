@@ -23,10 +23,10 @@ import msgspec
 
 from onetool.core.call import Declined, Question, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.signed import sign, verify
 from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest
 
 if TYPE_CHECKING:
