@@ -11,6 +11,7 @@ from onetool.cluster.cluster import Cluster
 from onetool.cluster.leases import Leases
 from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.cluster.members import Members
+from onetool.interfaces.http.listen import listen_unix
 
 pytestmark = pytest.mark.attack("replicas")
 
@@ -44,7 +45,7 @@ def test_who_is_there(shared, monkeypatch):
 def test_what_fails_at_the_end_leaves_no_row(shared):
     cluster, called = Cluster(settings(shared)), []
     cluster.on_close += [lambda: 1 / 0, lambda: called.append(cluster.members.find(cluster.id).id)]
-    cluster.start()
+    cluster.start(listen_unix)
     with pytest.raises(ZeroDivisionError):
         cluster.close()
     assert called == [cluster.id]

@@ -44,6 +44,8 @@ from onetool.http.asgi import (
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
+    MAX_HEAD,
+    UNLOGGED,
     HttpError,
     Receive,
     Scope,
@@ -55,7 +57,6 @@ from onetool.http.connection import Connection, HttpResponse
 from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
 from onetool.http.pool import ConnectionPool
 from onetool.http.response_stream import DisconnectWatch
-from onetool.interfaces.http.connection import ConnectionLimits
 
 log = logging.getLogger("onetool.cluster")
 
@@ -66,7 +67,7 @@ ACQUIRE_S = 2.0  # for a connection, when all are in use
 MOST_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
 SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all connections. Others are short
 LARGEST = 1 << 62
-LARGEST_HEAD = ConnectionLimits().head_bytes  # of a request that another replica takes
+STATES_PATH = "/cluster/servers/states"  # replicas read it every second, and it does nothing: no log has it
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
@@ -294,7 +295,7 @@ def _request(
     own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
     head = b"\r\n".join(lines) + b"\r\n\r\n"
-    if len(head) > LARGEST_HEAD:
+    if len(head) > MAX_HEAD:
         raise HeadTooLargeError
     return ForwardRequest(head + body, seal, method == "HEAD")
 
@@ -381,10 +382,18 @@ class ForwardSeal:
         self._check_once(told)
         return told
 
-    def check_body(self, told: ForwardedBy, body: bytes) -> None:
-        """Raises HttpError (401) for another body than the one that the header was made for."""
+    def accept(self, told: ForwardedBy, body: bytes, scope: Scope) -> None:
+        """Note in the scope which replica has sent the request.
+
+        Raises HttpError (401) for another body than the one that the header was made for.
+        """
         if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
             raise _refused("the body is not the one that it was made for")
+        scope[FORWARDED] = told
+        scope[FORWARD_ID] = told.id or told.nonce
+        scope["log"]["from"] = told.sender
+        if scope["path"] == STATES_PATH:
+            scope["log"][UNLOGGED] = True
 
     def proof(self, header: bytes, status: int) -> bytes:
         """That a holder of the key has answered the request with this header so."""
@@ -464,7 +473,7 @@ class HeadTooLargeError(ReplicaRefusedError):
             self,
             431,
             "head_too_large",
-            f"This is for another replica, and its headers and who you are don't fit into {LARGEST_HEAD // 1024} KiB. "
+            f"This is for another replica, and its headers and who you are don't fit into {MAX_HEAD // 1024} KiB. "
             "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
         )
 

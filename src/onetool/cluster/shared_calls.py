@@ -21,7 +21,6 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import ServerFailure, protocol_failure
 from onetool.http.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.http.response_stream import DisconnectWatch
-from onetool.interfaces.http.request_log import UNLOGGED
 from onetool.sources.mcp_servers.shared import ServerRequest, shared_result
 
 if TYPE_CHECKING:
@@ -170,7 +169,6 @@ class SharedCalls:
             return
         match scope["path"].split("/", 3)[2:]:
             case ["servers", "states"]:
-                scope["log"][UNLOGGED] = True  # it comes every second
                 servers = self._servers()
                 await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
             case ["servers", name] if name.endswith("/call"):

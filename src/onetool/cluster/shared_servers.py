@@ -21,7 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from onetool.cluster import UNIX
-from onetool.cluster.forwarding import ReplicaGoneError, ReplicaRefusedError
+from onetool.cluster.forwarding import STATES_PATH, ReplicaGoneError, ReplicaRefusedError
 from onetool.cluster.leases import SERVERS, Leases
 from onetool.cluster.shared_calls import (
     CAPABILITIES,
@@ -45,7 +45,6 @@ from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.http.asgi import HttpError
-from onetool.interfaces.http.request_log import STATES_PATH
 from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState, parts_of_lease
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from onetool.http.asgi import (
     ANSWERED_HEADER,
     CLOSE,
     CLUSTER_PATH,
-    FORWARD_ID,
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
@@ -266,10 +265,7 @@ class HttpApp:
         check_length(head.get(b"content-length"), self._max_body(route))
         body.count_for(told.principal)
         data = await read_body(body.receive) or b""
-        seal.check_body(told, data)
-        scope[FORWARDED] = told
-        scope[FORWARD_ID] = told.id or told.nonce
-        scope["log"]["from"] = told.sender
+        seal.accept(told, data, scope)
         if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
             self._begin(scope, told.principal, told.address, lambda: told.principal)
         else:

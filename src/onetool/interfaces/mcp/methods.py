@@ -216,7 +216,7 @@ async def get_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
     id, ttl_ms = request.param("taskId"), service.pending_calls.ttl_ms
     if service.tasks is not None and service.tasks.is_lost(id):
-        return await service.tasks.lost(id, request.client, ttl_ms)
+        return await service.tasks.lost(id, request.client.owner, ttl_ms)
     return service.pending_calls.task(id, request.client).task(ttl_ms)
 
 
@@ -237,7 +237,7 @@ async def _running_task(service: Service, request: McpRequest) -> PendingCall:
     """A task of this replica. Raises JsonRpcError."""
     id = request.param("taskId")
     if service.tasks is not None and service.tasks.is_lost(id):
-        await service.tasks.lost(id, request.client, 0)  # who does not own it learns nothing else
+        await service.tasks.lost(id, request.client.owner, 0)  # who does not own it learns nothing else
         raise JsonRpcError(INVALID_PARAMS, f"taskId: {TASK_GONE}")
     return service.pending_calls.task(id, request.client)
 
