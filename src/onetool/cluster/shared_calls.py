@@ -21,7 +21,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.json_data import ServerFailure, protocol_failure
 from onetool.http.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.http.response_stream import DisconnectWatch
-from onetool.sources.mcp_servers.shared import ServerRequest, shared_result
+from onetool.sources.mcp_servers.owners import ServerRequest
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
@@ -138,6 +138,47 @@ def value_of(answer: CallerAnswer) -> Any:
     if answer.failure is not None:
         raise CannotAsk(answer.lacks, answer.failure.message) if answer.lacks else failure_of(answer.failure)
     return answer.value
+
+
+class SharedBlock:
+    """A part of an answer that came as data: of an SDK's block what `conversion` uses. The SDK need not be loaded."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+
+    @property
+    def type(self) -> Any:
+        return self._data.get("type")
+
+    @property
+    def text(self) -> str:
+        return self._data.get("text", "")
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return dict(self._data)
+
+
+class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a tool as data: of an SDK's CallToolResult what `conversion` uses."""
+
+    is_error: bool = False
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    structured_content: Any = None
+    meta: Mapping[str, Any] | None = None
+
+    @property
+    def content(self) -> list[SharedBlock]:
+        return [SharedBlock(one) for one in self.blocks]
+
+
+def shared_result(result: Any) -> SharedResult:
+    """An answer of the SDK as data."""
+    return SharedResult(
+        is_error=result.is_error,
+        blocks=tuple(one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content),
+        structured_content=result.structured_content,
+        meta=result.meta,
+    )
 
 
 class RunsHere(Protocol):

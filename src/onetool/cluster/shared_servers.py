@@ -22,7 +22,7 @@ import msgspec
 
 from onetool.cluster import UNIX
 from onetool.cluster.forwarding import STATES_PATH, ReplicaGoneError, ReplicaRefusedError
-from onetool.cluster.leases import SERVERS, Leases
+from onetool.cluster.leases import SERVERS, Leases, is_shared, lease_name, parts_of_lease
 from onetool.cluster.shared_calls import (
     CAPABILITIES,
     FailureLine,
@@ -35,6 +35,7 @@ from onetool.cluster.shared_calls import (
     ResultLine,
     SharedCall,
     SharedCalls,
+    SharedResult,
     answer_of,
     decode_line,
     failure_of,
@@ -45,7 +46,8 @@ from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.http.asgi import HttpError
-from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState, parts_of_lease
+from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
+from onetool.sources.mcp_servers.settings import ServerSettings
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -72,8 +74,8 @@ class NotRunThereError(Exception):
     """The process that was asked does not run the server. Nothing has happened."""
 
 
-class SharedServers:
-    """The `ServerOwners` of a process in a cluster."""
+class SharedServers(ServerOwners):
+    """The owners of servers that several processes share."""
 
     def __init__(self, cluster: "Cluster", app: "App") -> None:
         self._cluster = cluster
@@ -116,6 +118,9 @@ class SharedServers:
         lease = self._lease(server)
         return lease is not None and block in ("", parts_of_lease(lease)[1])
 
+    def is_shared(self, settings: ServerSettings) -> bool:
+        return is_shared(settings)
+
     def is_own(self, server: str) -> bool:
         lease = self._lease(server)
         return lease is not None and self._leases.is_own(lease)
@@ -140,8 +145,8 @@ class SharedServers:
         return None if lease is None else self._leases.holder(lease)
 
     def _lease(self, server: str) -> str | None:
-        servers = self._app.servers
-        return None if servers is None else servers.lease_of(server)
+        proxy = None if self._app.servers is None else self._app.servers.proxy(server)
+        return lease_name(server, proxy.settings) if proxy is not None and is_shared(proxy.settings) else None
 
     def state(self, server: str) -> SharedState | None:
         return None if self.is_own(server) else self._states.get(server)
@@ -154,8 +159,9 @@ class SharedServers:
                 continue
             try:
                 servers.tend_shared()
-                self._tell_moved(servers.leases())
-                self._compare(servers.leases())
+                leases = {name: lease for name in servers.names() if (lease := self._lease(name)) is not None}
+                self._tell_moved(leases)
+                self._compare(leases)
             except Exception as error:  # noqa: BLE001 - the next time may go well
                 log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
             with suppress(RuntimeError):  # the loop has just ended
