@@ -85,8 +85,8 @@ def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]
     but it has no heartbeat after the start of the one that was started in its place.
     """
     ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
-    return [(one, other) for one, other in combinations(ordered, 2) if _is_same(one, other)]
-
-
-def _is_same(older: Replica, newer: Replica) -> bool:
-    return older.address == newer.address and older.seen_at > newer.since
+    return [
+        (older, newer)
+        for older, newer in combinations(ordered, 2)
+        if older.address == newer.address and older.seen_at > newer.since
+    ]

@@ -86,6 +86,16 @@ _PASSED_BACK = frozenset(
 )
 
 GONE = "the replica that has this is gone; begin again"
+SAME_ADDRESS = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
+NOT_PROVEN = (
+    "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
+    "Whether anything has happened there is not known; the log of this replica names the address."
+)
+HEAD_TOO_LARGE = (
+    f"This is for another replica, and its headers and who you are don't fit into {MAX_HEAD // 1024} KiB. "
+    "Give your token patterns of tools in place of long lists (github.*), or send fewer headers."
+)
+RETRY = [(b"retry-after", b"1")]
 
 
 class ForwardRequest(NamedTuple):
@@ -143,7 +153,9 @@ class Forwarder:
             async with self._exchange(replica, request, kind) as response:
                 assert response.stream is not None  # noqa: S101 - no HEAD
                 if response.status // 100 != 2:
-                    raise ReplicaRefusedError(response.status, (await _rest(response)).decode("utf-8", "replace"))
+                    text = (await _rest(response)).decode("utf-8", "replace")[:LARGEST_REFUSAL]
+                    message = f"Another replica answered {response.status}: {text}"
+                    raise ReplicaRefusedError(502, "replica_refused", message)
                 try:
                     async for piece in response.stream:
                         yield piece
@@ -175,12 +187,13 @@ class Forwarder:
 
     @contextmanager
     def _share(self, replica: Replica, kind: str, owner: str) -> Generator[None]:
-        """Count a connection. Raises ReplicaBusyError (429) if this owner has all that one may have."""
+        """Count a connection. Raises ReplicaRefusedError (429) if this owner has all that one may have."""
         key = (replica.id, kind, owner)
         with self._lock:
             if self._shares[key] >= (most := SHARES.get(kind, sys.maxsize)):
                 what = "streams" if kind == "stream" else "requests"
-                raise ReplicaBusyError(429, f"You have {most} {what} of another replica open: end some of them first.")
+                message = f"You have {most} {what} of another replica open: end some of them first."
+                raise ReplicaRefusedError(429, "replica_busy", message, RETRY)
             self._shares[key] += 1
         try:
             yield
@@ -203,7 +216,7 @@ class Forwarder:
             if response.status == CAME_BACK:
                 told = "a request for replica %s at %s has come back to this replica: %s"
                 log.error(told, replica.id, replica.address, OWN_ADDRESS)
-                raise SameAddressError
+                raise ReplicaRefusedError(502, "same_address", SAME_ADDRESS)
             yield response
         finally:
             del self._open[number]
@@ -213,12 +226,12 @@ class Forwarder:
                 pool.drop(connection)
 
     def _check_proof(self, replica: Replica, request: ForwardRequest, response: HttpResponse) -> None:
-        """Raises AnswerNotProvenError, before anything of the answer is passed on."""
+        """Raise ReplicaRefusedError, before anything of the answer is passed on."""
         shown = response.headers.get(ANSWERED_HEADER.decode(), "")
         if not self._seal.is_proof(request.seal, response.status, shown):
             told = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
             log.error(told, replica.id, replica.address, response.status, SAME_KEY)
-            raise AnswerNotProvenError
+            raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
 
     async def _ask(
         self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
@@ -243,7 +256,8 @@ class Forwarder:
                 (replica.address, kind), lambda: _dial(loop, replica.address, pool), ACQUIRE_S
             )
         except TimeoutError:
-            raise ReplicaBusyError(503, "All connections to another replica are in use. Try again later.") from None
+            message = "All connections to another replica are in use. Try again later."
+            raise ReplicaRefusedError(503, "replica_busy", message, RETRY) from None
         number = next(self._numbers)
         self._open[number] = (loop, replica.id, connection)
         try:
@@ -290,13 +304,13 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 def _request(
     method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: bytes, body: bytes
 ) -> ForwardRequest:
-    """What came over HTTP has no line breaks in it, and goes on as it came. Raises HeadTooLargeError."""
+    """What came over HTTP has no line breaks in it, and goes on as it came. Raises ReplicaRefusedError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
     own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
     head = b"\r\n".join(lines) + b"\r\n\r\n"
     if len(head) > MAX_HEAD:
-        raise HeadTooLargeError
+        raise ReplicaRefusedError(431, "head_too_large", HEAD_TOO_LARGE)
     return ForwardRequest(head + body, seal, method == "HEAD")
 
 
@@ -452,48 +466,4 @@ class ReplicaGoneError(HttpError):
 
 
 class ReplicaRefusedError(HttpError):
-    """Another replica has answered a request of our own with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(502, "replica_refused", f"Another replica answered {status}: {text[:LARGEST_REFUSAL]}")
-
-
-class ReplicaBusyError(ReplicaRefusedError):
-    """There is no connection left to ask another replica with."""
-
-    def __init__(self, status: int, message: str) -> None:
-        HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
-
-
-class HeadTooLargeError(ReplicaRefusedError):
-    """Another replica would not take the head of this request. Nothing was sent."""
-
-    def __init__(self) -> None:
-        HttpError.__init__(
-            self,
-            431,
-            "head_too_large",
-            f"This is for another replica, and its headers and who you are don't fit into {MAX_HEAD // 1024} KiB. "
-            "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
-        )
-
-
-class AnswerNotProvenError(ReplicaRefusedError):
-    """What answers at the address of a replica has not shown that it has the cluster's key."""
-
-    def __init__(self) -> None:
-        HttpError.__init__(
-            self,
-            502,
-            "answer_not_proven",
-            "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
-            "Whether anything has happened there is not known; the log of this replica names the address.",
-        )
-
-
-class SameAddressError(ReplicaRefusedError):
-    """A request has come back to us: the replica that it is for says that it is reached at our address."""
-
-    def __init__(self) -> None:
-        message = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
-        HttpError.__init__(self, 502, "same_address", message)
+    """Another replica has answered with an error, or its answer is not believed, or it could not be asked."""

@@ -8,14 +8,13 @@ alone, another replica takes the lease after LEASE_S, and both run the server un
 again: then it sees the new holder, and ends its own. It can't tell the two cases apart.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from hashlib import sha256
 from threading import Lock
-from typing import Protocol
 
 import msgspec
 
-from onetool.cluster.members import GONE_S
+from onetool.cluster.members import GONE_S, Members
 from onetool.database import Database, DatabaseError, Transaction
 from onetool.sources.mcp_servers.settings import ServerSettings
 
@@ -25,18 +24,10 @@ LEASE_S = GONE_S
 REFUSED_S = 2.0  # the same for one that lets nobody connect any more
 
 
-class LeaseMembers(Protocol):
-    """What leases need of the members."""
-
-    id: str
-
-    def on_beat(self, call: Callable[[], None]) -> None: ...
-
-
 class Leases:
     """The leases of one kind, whose names begin with `prefix`. All methods may be called from any thread."""
 
-    def __init__(self, database: Database, members: LeaseMembers, prefix: str) -> None:
+    def __init__(self, database: Database, members: Members, prefix: str) -> None:
         self._database = database
         self._own = members.id
         self._prefix = prefix

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -181,25 +181,17 @@ def shared_result(result: Any) -> SharedResult:
     )
 
 
-class RunsHere(Protocol):
-    """Whether this process runs a server."""
-
-    def knows(self, server: str, block: str) -> bool: ...
-
-    def is_own(self, server: str) -> bool: ...
-
-    def take(self, server: str) -> bool: ...
-
-
 class RemotePeer:
     """Stands for a client of another process: the same object for all its calls."""
 
 
 class SharedCalls:
-    """The routes below /cluster/servers and /cluster/answers."""
+    """The routes below /cluster/servers and /cluster/answers. `runs_here` says whether this process runs a server
+    with this block in its config, and may block.
+    """
 
-    def __init__(self, owners: RunsHere, servers: "Callable[[], Servers | None]") -> None:
-        self._owners = owners
+    def __init__(self, runs_here: Callable[[str, str], bool], servers: "Callable[[], Servers | None]") -> None:
+        self._runs_here = runs_here
         self._servers = servers
         self._questions: dict[str, asyncio.Future[Any]] = {}
         self._peers: WeakValueDictionary[str, RemotePeer] = WeakValueDictionary()
@@ -251,9 +243,7 @@ class SharedCalls:
     ) -> None:
         current_caller.set(caller)
         try:
-            if self._owners.knows(server, asked.block) and (
-                self._owners.is_own(server) or await asyncio.to_thread(self._owners.take, server)
-            ):
+            if await asyncio.to_thread(self._runs_here, server, asked.block):
                 value = await self._outcome(server, asked, caller)
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:

@@ -89,7 +89,7 @@ class SharedServers(ServerOwners):
         self._reading: asyncio.Task[None] | None = None
         self._is_due, self._is_closed = Event(), False
         self._thread = Thread(target=self._tend, name="onetool-tend", daemon=True)
-        calls = SharedCalls(self, lambda: app.servers)
+        calls = SharedCalls(self.runs_here, lambda: app.servers)
         cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
         app.catalog.share_servers(self)
         cluster.members.on_beat(self._is_due.set)
@@ -113,10 +113,15 @@ class SharedServers(ServerOwners):
 
     # Who runs what
 
-    def knows(self, server: str, block: str) -> bool:
-        """Whether the config here says the same of it. A sender of an older version does not tell."""
+    def runs_here(self, server: str, block: str) -> bool:
+        """Return whether this process runs it, maybe from now on. It does not if its config says something else of it.
+
+        A sender of an older version does not tell what its own config says.
+        """
         lease = self._lease(server)
-        return lease is not None and block in ("", parts_of_lease(lease)[1])
+        if lease is None or block not in ("", parts_of_lease(lease)[1]):
+            return False
+        return self.is_own(server) or self.take(server)
 
     def is_shared(self, settings: ServerSettings) -> bool:
         return is_shared(settings)

@@ -128,14 +128,16 @@ class Servers(Source):
     def names(self) -> list[str]:
         return list(self._proxies)
 
-    def enabled(self) -> list[str]:
-        """Those that the config does not switch off."""
-        return self._enabled()
+    def enabled(self, among: Iterable[str] | None = None) -> list[str]:
+        """Return those, or those of `among`, that the config does not switch off."""
+        names = None if among is None else set(among)
+        proxies = self._proxies.items()
+        return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def enabled_of(self, packs: Iterable[str]) -> list[str]:
         """Those of them whose tools are in one of these packs, as code or the config names it."""
         named = set(packs)
-        return [name for name in self._enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
+        return [name for name in self.enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
 
     def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
         """With an allow-list only those that it names a tool of, with these tools alone, and without their errors:
@@ -275,7 +277,7 @@ class Servers(Source):
         """Connect all of them, side by side, and come back at once."""
         loop = self._started_loop()
         loop.stays_connected = True
-        enabled = self._enabled()
+        enabled = self.enabled()
         shared = [name for name in enabled if self._is_shared(name)]
         self._run(loop.start(name for name in enabled if name not in shared))
         if shared:
@@ -288,7 +290,7 @@ class Servers(Source):
 
         A slow one is not waited for after `seconds`.
         """
-        wanted = self._enabled(names)
+        wanted = self.enabled(names)
         if shared := [name for name in wanted if self._is_shared(name)]:
             await self._connect_shared(shared, retry, seconds)
         if own := [name for name in wanted if name not in shared]:
@@ -307,7 +309,7 @@ class Servers(Source):
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
         """`wait_connected` for synchronous callers."""
-        if wanted := self._enabled(names):
+        if wanted := self.enabled(names):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
@@ -345,7 +347,7 @@ class Servers(Source):
         owners, loop = self._owners, self._loop
         if self._is_closed:
             return
-        shared = [name for name in self._enabled() if self._is_shared(name)]
+        shared = [name for name in self.enabled() if self._is_shared(name)]
         if loop is not None:
             wanted = shared if loop.stays_connected else [name for name in shared if name in loop.upstreams]
             for name in wanted:
@@ -373,7 +375,7 @@ class Servers(Source):
         }
 
     def _runs_here(self) -> list[str]:
-        return [name for name in self._enabled() if not self._is_shared(name) or self._owners.is_own(name)]
+        return [name for name in self.enabled() if not self._is_shared(name) or self._owners.is_own(name)]
 
     def _is_shared(self, name: str) -> bool:
         proxy = self._proxies.get(name)
@@ -411,11 +413,6 @@ class Servers(Source):
         """Write down what was learnt on the way."""
         for proxy in self._proxies.values():
             proxy.save_seen()
-
-    def _enabled(self, among: Iterable[str] | None = None) -> list[str]:
-        names = None if among is None else set(among)
-        proxies = self._proxies.items()
-        return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def _started_loop(self) -> "ServerLoop":
         with self._lock:
