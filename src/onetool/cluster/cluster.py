@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from socket import socket
 from typing import Any
 
-from onetool.cluster import UNIX, ClusterSettings, Replica, derived_key
+from onetool.cluster import UNIX, ClusterSettings, Replica
 from onetool.cluster.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.cluster.members import Members
 from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send
@@ -71,10 +71,6 @@ class Cluster:
         if found is None:
             raise ReplicaGoneError
         return found
-
-    def key(self, use: str) -> bytes:
-        """A key that all replicas have, for one use."""
-        return derived_key(self.settings.key, use)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route /cluster and all below."""

@@ -68,8 +68,7 @@ def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mista
     except DatabaseError as error:
         message, hint = explain(error)
         return (), [config_mistake(config, message, hint, "error")]
-    wrong = [*_other_keys(config, replicas), *_same_addresses(config, replicas), *_differing(config, leases)]
-    return replicas, wrong
+    return replicas, list(_mistakes(config, replicas, leases))
 
 
 def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list[tuple[str, ReplicaRow]]:
@@ -80,23 +79,18 @@ def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list
     return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
 
 
-def _other_keys(config: Config, replicas: tuple[ReplicaRow, ...]) -> Iterator[Mistake]:
+def _mistakes(
+    config: Config, replicas: tuple[ReplicaRow, ...], leases: list[tuple[str, ReplicaRow]]
+) -> Iterator[Mistake]:
     for one in [one for one in replicas if one.has_other_key][:MAX_MISTAKES]:
         yield config_mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
-
-
-def _same_addresses(config: Config, replicas: tuple[ReplicaRow, ...]) -> Iterator[Mistake]:
     for one in [one for one in replicas if one.same_address is not None][:MAX_MISTAKES]:
         message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"
         yield config_mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
-
-
-def _differing(config: Config, leases: list[tuple[str, ReplicaRow]]) -> Iterator[Mistake]:
-    """Yield a warning for each server that replicas would share, if their configs said the same of it."""
-    for lease, replica in leases:
+    for lease, one in leases:
         name, digest = parts_of_lease(lease)
         settings = config.servers.get(name)
         if settings is not None and is_shared(settings) and block_digest(settings) != digest:
-            message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
+            message = f"the server {name} is configured differently on the replica {one.id} at {one.address}"
             hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
             yield config_mistake(config, message, hint, "warning", f"servers.{name}")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 CAPABILITIES = ("elicitation", "sampling", "roots")
 QUESTIONS: dict[str, type[Question]] = {"person": ForPerson, "model": ForModel, "roots": ForRoots}
 
-encode_line = msgspec.json.encode
 STILL_HERE_S = 2.0
 LINES = b"application/x-ndjson"
 
@@ -206,7 +205,7 @@ class SharedCalls:
                 await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
             case ["servers", name] if name.endswith("/call"):
                 asked = _decoded(body, SharedCall)
-                await self._stream(name.removesuffix("/call"), asked, _sender(scope), receive, send)
+                await self._stream(name.removesuffix("/call"), asked, scope[FORWARDED].sender, receive, send)
             case ["answers", id]:
                 self._take_answer(id, _decoded(body, CallerAnswer))
                 await respond(send, 200, b"{}")
@@ -327,7 +326,7 @@ async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
             line = await lines.get()
     except TimeoutError:
         return b"\n"
-    return None if line is None else encode_line(line) + b"\n"
+    return None if line is None else msgspec.json.encode(line) + b"\n"
 
 
 def _decoded(body: bytes, type: Any) -> Any:
@@ -335,8 +334,3 @@ def _decoded(body: bytes, type: Any) -> Any:
         return msgspec.json.decode(body, type=type)
     except msgspec.MsgspecError as error:
         raise HttpError(400, "bad_request", f"This replica does not understand the request: {error}") from None
-
-
-def _sender(scope: Scope) -> str:
-    forwarded = scope.get(FORWARDED)
-    return "" if forwarded is None else forwarded.sender

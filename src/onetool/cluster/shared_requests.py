@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from onetool.cluster import derived_key
 from onetool.cluster.cluster import ID_DIGITS, Cluster
 from onetool.cluster.forwarding import ReplicaGoneError
 from onetool.cluster.shared_sessions import MemorySession, SharedSessions
@@ -21,7 +22,7 @@ class SharedRequests(SharedSessions):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.id = cluster.id
-        self.key = cluster.key("requestState")
+        self.key = derived_key(cluster.settings.key, "requestState")
         self.tasks = SharedTasks(cluster)
 
     async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:

@@ -154,7 +154,8 @@ class SharedServers(ServerOwners):
         return lease_name(server, proxy.settings) if proxy is not None and is_shared(proxy.settings) else None
 
     def state(self, server: str) -> SharedState | None:
-        return None if self.is_own(server) else self._states.get(server)
+        lease = self._lease(server)
+        return None if lease is None or self._leases.is_own(lease) else self._states.get(server)
 
     def _tend(self) -> None:
         """After each heartbeat, in a thread of its own. Beats that come meanwhile count as one."""
@@ -243,7 +244,11 @@ class SharedServers(ServerOwners):
             except ReplicaRefusedError as error:
                 raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
             if not again or monotonic() > began + FIND_S:
-                raise _gone(server)
+                raise ToolFailure(
+                    f"the process that ran {server} is gone; try again",
+                    reason="source_unavailable",
+                    hints=["whether the call had an effect is not known"],
+                )
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._leases.renew)
 
@@ -362,14 +367,6 @@ def _take(line: Line, caller: "Caller | None") -> None:
             raise NotRunThereError
         case _:
             pass
-
-
-def _gone(server: str) -> ToolFailure:
-    return ToolFailure(
-        f"the process that ran {server} is gone; try again",
-        reason="source_unavailable",
-        hints=["whether the call had an effect is not known"],
-    )
 
 
 class PeerNumbers:

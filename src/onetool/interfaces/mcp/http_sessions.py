@@ -30,6 +30,7 @@ IDLE_SECONDS = 3600.0
 MOST_BYTES = 256 * 1024  # of a stream, that can be had again
 MOST_STREAMS = 32  # of a session, that can be taken up again
 RETRY_MS = 1000
+CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # that outlives a process
 SWEEP_BATCH = 16
 END_TIMEOUT_S = 1.0  # seconds for a stream that ends
 OPENING_EVENT_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
@@ -138,23 +139,14 @@ class HttpSession:
 
     def state(self) -> dict[str, Any]:
         """Return what another replica needs to go on with the session: the fields of `SessionState`."""
-        client = self.client
-        return {
-            "revision": client.revision,
-            "capabilities": dict(client.capabilities),
-            "log_level": client.log_level,
-            "name": client.name,
-            "menu": client.menu,
-            "wants_whole": client.wants_whole,
-            "watched": tuple(sorted(self.conversation.watched)),
-        }
+        known = {name: getattr(self.client, name) for name in CLIENT_STATE}
+        return {**known, "watched": tuple(sorted(self.conversation.watched))}
 
     def restore(self, state: "SessionState") -> None:
-        client = self.client
-        client.revision, client.capabilities = state.revision, state.capabilities
-        client.log_level, client.name = state.log_level, state.name
-        client.menu = state.menu if state.menu in get_args(Menu) else None
-        client.wants_whole = state.wants_whole
+        for name in CLIENT_STATE:
+            setattr(self.client, name, getattr(state, name))
+        if state.menu not in get_args(Menu):  # a newer version may have others
+            self.client.menu = None
         self.conversation.watched.clear()
         self.conversation.watched.update(state.watched)
 
