@@ -124,7 +124,7 @@ _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 
 
 class OneProcess:
-    """Stands for the other replicas of a server that has none. `SharedRequests` is for the others."""
+    """What is asked of other replicas, for a server that has none. `cluster.shared_requests` has the other form."""
 
     def start(self) -> None: ...
 
