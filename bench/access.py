@@ -14,7 +14,7 @@ from onetool.app.access import KnownTokens
 from onetool.config.model import Grant, HttpConfig, JwtConfig, TokenConfig
 from onetool.database.documents import Documents
 from onetool.database.sqlite import SqliteDatabase
-from onetool.interfaces.asgi import Scope, respond
+from onetool.http.asgi import Scope, respond
 from onetool.interfaces.http.app import HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.jwt_verifier import JwtVerifier

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from onetool.cluster.cluster import DRAIN_S, PATIENCE_S
 from onetool.config import load_config
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.serve import serve
-from onetool.interfaces.http.cluster import DRAIN_S, PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

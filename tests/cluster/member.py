@@ -11,9 +11,9 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     from onetool.__main__ import main
+    from onetool.cluster import ClusterSettings
     from onetool.database.sqlite import SqliteDatabase
     from onetool.interfaces.http import serve
-    from onetool.services.cluster import ClusterSettings
 
     settings = ClusterSettings(
         os.environ["MEMBER_ADDRESS"],

@@ -13,8 +13,8 @@ import pytest
 from cluster.members import KEY
 from helpers import until
 
+from onetool.cluster.forwarding import ForwardSeal
 from onetool.core.principal import Principal
-from onetool.interfaces.http.forwarding import ForwardSeal
 
 pytestmark = pytest.mark.attack("replicas")
 

@@ -7,17 +7,14 @@ from secrets import token_hex
 
 import pytest
 
-from onetool.core.principal import Principal
-from onetool.interfaces.http import forwarding
-from onetool.interfaces.http.forwarding import (
-    AnswerNotProvenError,
+from onetool.cluster import Replica, forwarding
+from onetool.cluster.forwarding import (
     Forwarder,
     ForwardSeal,
-    HeadTooLargeError,
-    ReplicaBusyError,
     ReplicaGoneError,
+    ReplicaRefusedError,
 )
-from onetool.services.cluster import Replica
+from onetool.core.principal import Principal
 
 ADA, BOB = Principal(owner="ada"), Principal(owner="bob")
 BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked%b\r\n\r\n"
@@ -102,7 +99,7 @@ def test_streams_of_one_leave_room_for_others(tmp_path, monkeypatch):
     async def main():
         async with other_replica(tmp_path) as (forwarder, replica):
             streams = [(await forwarded(forwarder, replica, "GET", ADA))[1] for _ in range(2)]
-            with pytest.raises(ReplicaBusyError, match="You have 2 streams") as refused:
+            with pytest.raises(ReplicaRefusedError, match="You have 2 streams") as refused:
                 await forwarded(forwarder, replica, "GET", ADA)
             assert refused.value.status == 429
             streams.append((await forwarded(forwarder, replica, "GET", BOB))[1])
@@ -125,7 +122,7 @@ def test_streams_take_no_connection_of_a_request_and_nobody_waits_for_ever(tmp_p
             for _ in range(2):
                 _, stream = await forwarded(forwarder, replica, "GET", ADA)
                 ends.callback(stream.cancel)
-            with pytest.raises(ReplicaBusyError, match="All connections") as refused:
+            with pytest.raises(ReplicaRefusedError, match="All connections") as refused:
                 await forwarded(forwarder, replica, "GET", BOB)
             assert refused.value.status == 503
             sent, _ = await forwarded(forwarder, replica, "DELETE", BOB)
@@ -166,7 +163,7 @@ def test_an_answer_of_who_lacks_the_key_is_not_passed_on(tmp_path, caplog, proof
             else:
                 got.append(await forwarded(forwarder, replica, method, ADA))
 
-    with pytest.raises(AnswerNotProvenError, match=r"holder of cluster\.key") as refused:
+    with pytest.raises(ReplicaRefusedError, match=r"holder of cluster\.key") as refused:
         asyncio.run(asyncio.wait_for(main(), 20))
     assert (refused.value.status, got) == (502, [])
     (told,) = [one.getMessage() for one in caplog.records]
@@ -181,7 +178,7 @@ def test_what_does_not_fit_into_a_head_is_refused_before_it_is_sent(tmp_path):
         async with other_replica(tmp_path) as (forwarder, replica):
             await forwarded(forwarder, replica, "DELETE", many)
 
-    with pytest.raises(HeadTooLargeError, match=r"64 KiB\. Give your token patterns") as refused:
+    with pytest.raises(ReplicaRefusedError, match=r"64 KiB\. Give your token patterns") as refused:
         asyncio.run(asyncio.wait_for(main(), 20))
     assert refused.value.status == 431
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from cluster.conftest import shared_file
 
+from onetool.cluster.mcp_rows import McpSessionRows, SessionState
+from onetool.cluster.shared_sessions import RENEW_S, SharedSessions
 from onetool.core.principal import LOCAL
 from onetool.database import DatabaseAwayError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.mcp.http_sessions import HttpSessions
-from onetool.interfaces.mcp.shared_sessions import RENEW_S, SharedSessions
-from onetool.services.cluster.mcp_rows import McpSessionRows, SessionState
 
 
 @pytest.fixture
@@ -30,7 +30,8 @@ class Replica:
         self.rows.add("s", LOCAL.owner, SessionState(revision="2025-11-25"))
         service = SimpleNamespace(replica="", changes=SimpleNamespace(add=lambda _: lambda: None))
         cluster = SimpleNamespace(settings=SimpleNamespace(database=database), routes={})
-        self._sessions = SharedSessions(HttpSessions(service), cluster)
+        self._sessions = HttpSessions(service)
+        self._shared = SharedSessions(cluster).attach(self._sessions)
         assert self.get()
 
     def get(self, idle_s=0.0):
@@ -38,8 +39,9 @@ class Replica:
 
         async def get():
             if idle_s:
-                (await self._sessions.get("s", LOCAL)).used -= idle_s
-            return await self._sessions.get("s", LOCAL)
+                self._sessions.get("s", LOCAL).used -= idle_s
+            await self._shared.load("s", LOCAL)
+            return self._sessions.get("s", LOCAL)
 
         return asyncio.run(get())
 

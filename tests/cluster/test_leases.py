@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.services.cluster.leases import LEASE_S, REFUSED_S, Leases
+from onetool.cluster.leases import LEASE_S, REFUSED_S, Leases
 
 
 class Member:

@@ -12,8 +12,8 @@ from cluster.test_rows import settings
 from helpers import cli, until
 from sources.mcp_servers.harness import Harness
 
-from onetool.services.cluster import ClusterSettings, members
-from onetool.services.cluster.members import Members, read_members
+from onetool.cluster import ClusterSettings, members
+from onetool.cluster.members import Members, read_members
 from onetool.services.secrets import Secret
 
 pytestmark = pytest.mark.attack("replicas")

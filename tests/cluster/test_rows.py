@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 from helpers import until
 
-from onetool.interfaces.http.cluster import Cluster
-from onetool.services.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
-from onetool.services.cluster.leases import Leases
-from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
-from onetool.services.cluster.members import Members
+from onetool.cluster import ROWS, ClusterSettings, derived_key, mcp_rows, members, row_signature
+from onetool.cluster.cluster import Cluster
+from onetool.cluster.leases import Leases
+from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
+from onetool.cluster.members import Members
+from onetool.interfaces.http.listen import listen_unix
 
 pytestmark = pytest.mark.attack("replicas")
 
@@ -44,7 +45,7 @@ def test_who_is_there(shared, monkeypatch):
 def test_what_fails_at_the_end_leaves_no_row(shared):
     cluster, called = Cluster(settings(shared)), []
     cluster.on_close += [lambda: 1 / 0, lambda: called.append(cluster.members.find(cluster.id).id)]
-    cluster.start()
+    cluster.start(listen_unix)
     with pytest.raises(ZeroDivisionError):
         cluster.close()
     assert called == [cluster.id]

@@ -9,7 +9,7 @@ from cluster.test_rows import settings
 from helpers import cli, until
 from sources.mcp_servers.harness import Harness
 
-from onetool.services.cluster.members import Members
+from onetool.cluster.members import Members
 
 ADMIN = [("Authorization", f"Bearer {KEY}")]
 

@@ -12,8 +12,8 @@ from helpers import until
 from interfaces.mcp.peers import HttpPeer
 from sources.mcp_servers.harness import Harness, is_gone
 
+from onetool.cluster.leases import forget_replica
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.cluster.leases import forget_replica
 
 
 def block_of(pair, **settings):

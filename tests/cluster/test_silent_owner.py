@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from onetool.cluster import Replica
+from onetool.cluster.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.core.principal import LOCAL
-from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
-from onetool.services.cluster import Replica
 
 
 class Beats:

@@ -8,8 +8,12 @@ import pytest
 from helpers import until
 from msgspec.structs import replace
 
-from onetool.interfaces.http.shared_servers import SharedServers
-from onetool.services.cluster import Replica
+from onetool.cluster import Replica
+from onetool.cluster.leases import lease_name
+from onetool.cluster.shared_servers import SharedServers
+from onetool.sources.mcp_servers.settings import ServerSettings
+
+SETTINGS = ServerSettings(command="one")
 
 
 class Place:
@@ -27,10 +31,10 @@ class Place:
         )
         self.cluster.on_serving, self.cluster.on_close = [], []
         servers = SimpleNamespace(tend_shared=self._tend, names=lambda: ["one"], end_shared=lambda: None)
-        servers.leases, servers.lease_of = lambda: {"one": "one@1"}, {"one": "one@1"}.get
+        servers.proxy = {"one": SimpleNamespace(settings=SETTINGS)}.get
         app = SimpleNamespace(servers=servers, catalog=SimpleNamespace(share_servers=lambda owners: None))
         self.shared = SharedServers(self.cluster, app)
-        self.shared._leases._holders = {"one@1": owner.id}
+        self.shared._leases._holders = {lease_name("one", SETTINGS): owner.id}
         self.calls.remove(self.shared._leases.renew)  # there is no database
 
     def beat(self):
@@ -105,7 +109,7 @@ def test_a_process_that_stops_takes_no_server(serving, why):
         taken = []
         place.shared._leases.take = lambda name: taken.append(name) or place.own.id
         assert place.shared.take("one")
-        assert taken.pop() == "one@1"
+        assert taken.pop() == lease_name("one", SETTINGS)
         if why == "it drains":
             place.own = replace(place.own, is_draining=True)
         elif why == "all stop":

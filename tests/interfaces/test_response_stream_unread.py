@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from onetool.interfaces import response_stream
-from onetool.interfaces.response_stream import MOST_UNSENT, ResponseStream
+from onetool.http import response_stream
+from onetool.http.response_stream import MOST_UNSENT, ResponseStream
 from onetool.interfaces.rest import ask_app
 
 

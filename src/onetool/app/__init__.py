@@ -25,7 +25,7 @@ audit           the audit log of an app that is served
 documents       small things in the database, by kind
 old_state       takes over what the version before kept in files
 database        the database of the config in force
-database_state  how that database is: reachable, its tables, who uses it
+database_state  how that database is: reachable, its tables
 database_copy   copies all state from one place to another: `onetool db import` and `export`
 """
 

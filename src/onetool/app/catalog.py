@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from onetool.database.documents import Documents
     from onetool.script.run_result import RunResult
     from onetool.services.search import SearchIndex
+    from onetool.sources.mcp_servers.owners import ServerOwners
     from onetool.sources.mcp_servers.servers import BriefHealth, Servers
-    from onetool.sources.mcp_servers.shared import ServerOwners
 
 log = logging.getLogger("onetool")
 

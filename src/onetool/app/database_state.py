@@ -1,24 +1,21 @@
-"""How the database of a config is: whether it can be reached, its tables, what is in it, and who uses it now.
+"""How the database of a config is: whether it can be reached, and its tables.
 
 It changes nothing: no table is made for it.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.text import utc_text
 from onetool.database.connection import DatabaseAwayError, DatabaseError
 
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database, Transaction
-
-MOST_TOLD = 20  # replicas with another key: anybody who writes the database can add rows
-T = TypeVar("T")
 
 _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
     "password authentication failed": "check the user and the password in the address",
@@ -42,27 +39,12 @@ _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
 }
 
 
-class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`.
-    `same_address` is the id of another one that says that it is reached at this address.
-    """
-
-    id: str
-    address: str
-    version: str
-    since: str
-    is_draining: bool
-    has_other_key: bool = False
-    same_address: str | None = None
-
-
 class DatabaseState(msgspec.Struct, frozen=True):
     """`server` is the version of PostgreSQL; `tables` how many of ours there are; `missing` are migrations."""
 
     server: str
     tables: int
     missing: tuple[str, ...]
-    replicas: tuple[ReplicaRow, ...]
 
 
 class FileState(msgspec.Struct, frozen=True):
@@ -87,8 +69,8 @@ def file_state(database: "Database") -> FileState:
     return FileState(str(database.file), exists, database.size, schema, database.is_read_only, was_damaged)
 
 
-def database_state(database: "Database", config: "Config") -> DatabaseState:
-    """Raises DatabaseError."""
+def database_state(database: "Database") -> DatabaseState:
+    """Return the state of a PostgreSQL. Raises DatabaseError."""
     from onetool.database.migrations import missing, tables
 
     def job(work: "Transaction") -> tuple[str, int]:
@@ -97,43 +79,7 @@ def database_state(database: "Database", config: "Config") -> DatabaseState:
         return str(version).partition(" ")[0], len(found)
 
     server, count = database.read(job)
-    lacks = tuple(missing(database))
-    return DatabaseState(server, count, lacks, () if lacks else alive_replicas(database, config))
-
-
-def alive_replicas(database: "Database", config: "Config") -> tuple[ReplicaRow, ...]:
-    from onetool.services.cluster import same_addresses
-    from onetool.services.cluster.members import read_members
-
-    key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
-    found = read_members(database, key)
-    same = {newer.id: older.id for older, newer in same_addresses(found)}
-    return tuple(
-        ReplicaRow(
-            *(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known),
-            same_address=same.get(one.id),
-        )
-        for one in found
-    )
-
-
-def server_holders(config: "Config") -> dict[str, ReplicaRow]:
-    """Which replica runs which of the MCP servers that they share. Raises ConfigError and DatabaseError."""
-    from onetool.sources.mcp_servers.shared import is_shared, lease_name
-
-    holders = dict(_read(config, lambda database: _lease_holders(database, config)))
-    leases = {name: lease_name(name, one) for name, one in config.servers.items() if is_shared(one)}
-    return {name: holders[lease] for name, lease in leases.items() if lease in holders}
-
-
-def _lease_holders(database: "Database", config: "Config") -> list[tuple[str, ReplicaRow]]:
-    """The leases of MCP servers, and which replica holds each."""
-    from onetool.services.cluster.leases import SERVERS
-
-    sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
-    rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
-    alive = {one.id: one for one in alive_replicas(database, config)} if rows else {}
-    return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
+    return DatabaseState(server, count, tuple(missing(database)))
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
@@ -162,40 +108,35 @@ def database_mistakes(config: "Config") -> list[Mistake]:
     if config.database is None:
         return list(_file_mistakes(config))
     try:
-        return _read(config, lambda database: list(_mistakes(config, database)))
+        return list(_mistakes(config, read_state(config)))
     except ConfigError as error:
         return list(error.mistakes)
     except DatabaseError as error:
         message, hint = explain(error)
-        return [_mistake(config, message, hint, "error")]
+        return [config_mistake(config, message, hint, "error")]
+
+
+def is_reached(config: "Config", mistakes: Iterable[Mistake]) -> bool:
+    """Return whether the config has a database that is reached, by what `database_mistakes` has found."""
+    return config.database is not None and not any(
+        one.key == "database" and one.severity == "error" for one in mistakes
+    )
 
 
 def read_state(config: "Config") -> DatabaseState:
-    """The state, over a connection of its own. Raises ConfigError and DatabaseError."""
-    return _read(config, lambda database: database_state(database, config))
-
-
-def _read(config: "Config", read: "Callable[[Database], T]") -> T:
+    """Return the state, over a connection of its own. Raises ConfigError and DatabaseError."""
     from onetool.app.database import open_database
 
-    database = open_database(config)
-    try:
-        return read(database)
-    finally:
-        database.close()
+    with closing(open_database(config)) as database:
+        return database_state(database)
 
 
-def _mistakes(config: "Config", database: "Database") -> Iterator[Mistake]:
-    state = database_state(database, config)
-    yield from _other_keys(config, state)
-    yield from _same_addresses(config, state)
-    if state.replicas:
-        yield from _differing(config, _lease_holders(database, config))
+def _mistakes(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
     if state.tables == 0:
-        yield _mistake(config, "the database has no tables: run `onetool db init`", None, "warning")
+        yield config_mistake(config, "the database has no tables: run `onetool db init`", None, "warning")
     elif state.missing:
         message = f"tables are missing in the database: {', '.join(state.missing)}"
-        yield _mistake(config, message, "onetool db migrate", "warning")
+        yield config_mistake(config, message, "onetool db migrate", "warning")
 
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:
@@ -218,34 +159,6 @@ def _file_mistakes(config: "Config") -> Iterator[Mistake]:
         state.close()
 
 
-def _other_keys(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    from onetool.services.cluster import SAME_KEY, other_key
-
-    for one in [one for one in state.replicas if one.has_other_key][:MOST_TOLD]:
-        yield _mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
-
-
-def _same_addresses(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    from onetool.services.cluster import OWN_ADDRESS
-
-    for one in [one for one in state.replicas if one.same_address is not None][:MOST_TOLD]:
-        message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"
-        yield _mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
-
-
-def _differing(config: "Config", leases: list[tuple[str, ReplicaRow]]) -> Iterator[Mistake]:
-    """Servers with a command that replicas would share, if their configs said the same of them."""
-    from onetool.sources.mcp_servers.shared import block_digest, is_shared, parts_of_lease
-
-    for lease, replica in leases:
-        name, digest = parts_of_lease(lease)
-        settings = config.servers.get(name)
-        if settings is not None and is_shared(settings) and block_digest(settings) != digest:
-            message = f"the server {name} is configured differently on the replica {replica.id} at {replica.address}"
-            hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
-            yield _mistake(config, message, hint, "warning", f"servers.{name}")
-
-
-def _mistake(config: "Config", message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:
+def config_mistake(config: "Config", message: str, hint: str | None, severity: str, key: str = "database") -> Mistake:
     file = str(config.path) if config.path else None
     return Mistake(message=message, file=file, key=key, hint=hint, severity=severity)

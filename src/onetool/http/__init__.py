@@ -4,4 +4,6 @@
 
 A caller chooses values, never where they go: scheme, host and port stand in the template, and both the name and the
 address that it resolves to have to be allowed.
+
+What servers need is here, too: `asgi` has the types of ASGI and bodies, `response_stream` responses.
 """

@@ -450,8 +450,8 @@ def test_tables_without_the_key_of_the_cluster(tmp_path, database_url):
 
 
 def test_an_export_beside_a_replica_that_runs(folder, database, tmp_path):
-    from onetool.services.cluster import ClusterSettings
-    from onetool.services.cluster.members import Members
+    from onetool.cluster import ClusterSettings
+    from onetool.cluster.members import Members
 
     said(folder, "init")
     assert "running" not in db(folder, "export", str(tmp_path / "one")).stderr

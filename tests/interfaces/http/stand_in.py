@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl
 
 
 class StandIn:
-    def __init__(self, app=None, menu=None, allowed=None, cluster=None):
+    def __init__(self, app=None, menu=None, allowed=None, shared=None):
         self.app, self.menu = app, menu
         self.stopping = asyncio.Event()
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from onetool.config.model import HttpConfig
-from onetool.interfaces.asgi import respond
+from onetool.http.asgi import respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import NOBODY

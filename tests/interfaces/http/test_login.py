@@ -17,7 +17,7 @@ from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
 
 from onetool import App
-from onetool.interfaces.asgi import HttpError, client_network
+from onetool.http.asgi import HttpError, client_network
 from onetool.interfaces.http.login import LoginRequest, WrongTokens
 from onetool.interfaces.http.login_sessions import LoginSessions
 

@@ -10,6 +10,7 @@ import pytest
 from document_places import database, database_url, in_home, places, postgres
 from helpers import until
 
+from onetool.core.signed import sign
 from onetool.database import documents
 from onetool.interfaces.http import login_sessions
 from onetool.interfaces.http.login_sessions import (
@@ -19,7 +20,6 @@ from onetool.interfaces.http.login_sessions import (
     SessionNotEndedError,
     mask_sessions,
 )
-from onetool.interfaces.signed import sign
 from onetool.services import page_sessions
 
 __all__ = ["database", "database_url", "places", "postgres"]

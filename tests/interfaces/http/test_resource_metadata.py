@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from onetool.config.model import Grant, HttpConfig, JwtConfig
-from onetool.interfaces.asgi import HttpError
+from onetool.http.asgi import HttpError
 from onetool.interfaces.http.jwt_token import METADATA_PATH, JwtError, ResourceMetadata, challenge, refusal
 
 ISSUER, URL = "https://id.example.com", "https://tools.example.com"

@@ -6,7 +6,7 @@ import pytest
 
 from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError
+from onetool.http.asgi import HttpError
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules, read_authority, relevant_headers
 from onetool.services.secrets import Secret

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from interfaces.mcp.peers import META, NEW
 from interfaces.mcp.servers import as_header
 
+from onetool.core.mcp_protocol import JsonRpcError
 from onetool.interfaces.mcp.http_headers import NAME, _decoded, check_name, headers_of
-from onetool.interfaces.mcp.protocol import JsonRpcError
 
 CALL = {"name": "plus", "arguments": {"a": 1}}
 

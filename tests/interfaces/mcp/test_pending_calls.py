@@ -10,11 +10,11 @@ from interfaces.mcp.peers import ABLE, NEW, TASKS
 
 from onetool.core.call import Declined, ForPerson
 from onetool.core.errors import ToolFailure
+from onetool.core.mcp_protocol import JsonRpcError
 from onetool.core.principal import Principal, is_admitted
 from onetool.interfaces.mcp import pending_calls
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
 from onetool.interfaces.mcp.pending_calls import FULL, MOST_PENDING, PendingCall, PendingCalls, binding_of
-from onetool.interfaces.mcp.protocol import JsonRpcError
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}

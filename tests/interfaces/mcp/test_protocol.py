@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetool.interfaces.asgi import encode
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     JsonRpcError,
     check_message,
     decode,
@@ -17,6 +16,7 @@ from onetool.interfaces.mcp.protocol import (
     notification,
     result_response,
 )
+from onetool.http.asgi import encode
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

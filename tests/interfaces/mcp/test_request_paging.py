@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onetool.core.mcp_protocol import JsonRpcError
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.protocol import JsonRpcError
 from onetool.interfaces.mcp.request import PAGE_SIZE, McpRequest, page
 
 

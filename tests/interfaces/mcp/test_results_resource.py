@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from services.result_stores import harness
 
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
 from onetool.interfaces.mcp import offers
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError
 
 __all__ = ["harness"]
 

@@ -8,7 +8,7 @@ from interfaces.mcp.conftest import WAYS
 from interfaces.mcp.peers import HttpPeer, StdioPeer
 from interfaces.mcp.upstreams import Site, up
 
-from onetool.interfaces.mcp.protocol import TASKS
+from onetool.core.mcp_protocol import TASKS
 
 WHOLE = {"onetool/whole": True}
 LARGE = {"count": 6_000}  # about 60 KB

@@ -8,6 +8,7 @@ from helpers import until
 from sources.mcp_servers.harness import call, ran
 
 from onetool import App
+from onetool.sources.mcp_servers.owners import ServerOwners
 
 
 class Late:
@@ -43,11 +44,14 @@ def test_what_is_used_between_what_a_server_tells_and_its_listing(harness, used)
     assert [one.data for one in results] == ["hello"]
 
 
-class Elsewhere:
+class Elsewhere(ServerOwners):
     """Another process runs all servers: an app of this test."""
 
     def __init__(self, app):
         self._app = app
+
+    def is_shared(self, _settings):
+        return True
 
     def is_own(self, _server):
         return False
@@ -55,14 +59,8 @@ class Elsewhere:
     def take(self, _server):
         return False
 
-    def release(self, _servers):
-        pass
-
     def holder(self, _server):
         return "other"
-
-    def state(self, _server):
-        return None
 
     async def do(self, server, request, may_repeat, _here):
         if request.kind == "connect":

@@ -5,9 +5,9 @@ from document_places import database, database_url, in_home, places, postgres
 from helpers import until
 from msgspec.structs import replace
 
+from onetool.cluster.leases import lease_name
 from onetool.config import load_config
 from onetool.sources.mcp_servers.server_cache import ServerCache
-from onetool.sources.mcp_servers.shared import lease_name
 
 __all__ = ["database", "database_url", "places", "postgres"]
 

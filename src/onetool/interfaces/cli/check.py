@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from onetool.app.database_state import is_reached, read_state
 from onetool.app.findings import findings
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.options import data_options, open_app
@@ -14,6 +15,7 @@ from onetool.sdk.requirements import Report
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.database_state import DatabaseState
+    from onetool.cluster.report import ReplicaRow
 
 
 @click.command()
@@ -25,16 +27,22 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
     app, mistakes, report = _inspect(ctx)
+    replicas: tuple[ReplicaRow, ...] = ()
+    if app is not None and is_reached(app.config, mistakes):
+        from onetool.cluster.report import inspect_replicas
+
+        replicas, wrong = inspect_replicas(app.config)
+        mistakes = tuple(dict.fromkeys((*mistakes, *wrong)))
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in mistakes])
     else:
         state = _database_state(app, mistakes)
         print_mistakes(_summary(app, state), mistakes)
         _print_dependencies(report)
-        if state is not None:
+        if replicas:
             from onetool.interfaces.cli.db import print_replicas
 
-            print_replicas(msgspec.to_builtins(state.replicas))
+            print_replicas(msgspec.to_builtins(replicas))
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
 
 
@@ -66,11 +74,8 @@ def _summary(app: "App | None", state: "DatabaseState | None") -> str:
 
 def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "DatabaseState | None":
     """None where there is no database, or none that is reached: then a mistake says so."""
-    if app is None or app.config.database is None:
+    if app is None or not is_reached(app.config, mistakes):
         return None
-    if any(one.key == "database" and one.severity == "error" for one in mistakes):
-        return None
-    from onetool.app.database_state import read_state
     from onetool.database import DatabaseError
 
     try:

@@ -82,7 +82,7 @@ def init(ctx: click.Context, as_json: bool) -> None:
         return
     with _reached(config) as database:
         done = migrate(database)
-        state = database_state(database, config)
+        state = database_state(database)
         sealed = seal_anew(database, config)
     cluster = config.cluster
     warning = None if cluster is None or cluster.has_key else NO_KEY.format(str(cluster.shared))
@@ -173,7 +173,7 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
     """
     from onetool.app.audit import noted_command
     from onetool.app.database_copy import copy_state, open_export
-    from onetool.app.database_state import alive_replicas
+    from onetool.cluster.report import alive_replicas
     from onetool.database.migrations import require_tables
 
     config = _config(ctx)
@@ -235,8 +235,12 @@ def _state(database: "Database", config: "Config") -> dict[str, Any]:
 
     if config.database is None:
         return {**msgspec.to_builtins(file_state(database)), "stores": count_stores(database)}
-    state = database_state(database, config)
-    return {**msgspec.to_builtins(state), "stores": None if state.missing else count_stores(database)}
+    from onetool.cluster.report import alive_replicas
+
+    state = database_state(database)
+    replicas = () if state.missing else alive_replicas(database, config)
+    stores = None if state.missing else count_stores(database)
+    return {**msgspec.to_builtins(state), "replicas": msgspec.to_builtins(replicas), "stores": stores}
 
 
 def _print_state(shown: dict[str, Any]) -> None:

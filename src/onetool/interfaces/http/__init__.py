@@ -13,7 +13,4 @@ request_log     the access log, and what the audit log says of requests
 login           the route /login
 login_sessions  the sessions of people who have signed in
 mount           the same routes in somebody's web app
-
-cluster, forwarding    requests among replicas
-shared_servers, shared_calls    stdio servers that run in one process, and are called from the others
 """

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core.principal import Principal, current_address, current_principal, is_admitted
 from onetool.core.text import did_you_mean
-from onetool.interfaces.asgi import (
+from onetool.http.asgi import (
     ANSWERED_HEADER,
     CLOSE,
     CLUSTER_PATH,
-    FORWARD_ID,
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
@@ -56,8 +55,8 @@ from onetool.interfaces.http.rules import (
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
-    from onetool.interfaces.http.forwarding import ForwardSeal
+    from onetool.cluster.cluster import Cluster
+    from onetool.cluster.forwarding import ForwardSeal
 
 _OF_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
 _BODY = (b"content-type", b"transfer-encoding")
@@ -266,10 +265,7 @@ class HttpApp:
         check_length(head.get(b"content-length"), self._max_body(route))
         body.count_for(told.principal)
         data = await read_body(body.receive) or b""
-        seal.check_body(told, data)
-        scope[FORWARDED] = told
-        scope[FORWARD_ID] = told.id or told.nonce
-        scope["log"]["from"] = told.sender
+        seal.accept(told, data, scope)
         if route is not None and route.is_internal:  # it is the sender's own request, who ends it where it has to end
             self._begin(scope, told.principal, told.address, lambda: told.principal)
         else:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from weakref import WeakValueDictionary
 
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import (
+from onetool.http.asgi import (
     BODY_DECODED,
     CLOSE,
     HttpError,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from onetool.interfaces.asgi import HttpError
+from onetool.http.asgi import MAX_HEAD, HttpError
 from onetool.interfaces.http.bodies import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import write_entry
 
@@ -29,7 +29,7 @@ class ConnectionLimits(NamedTuple):
     body_s: float = 60.0  # to send the rest of it
     idle_s: int = 75  # between two requests; longer than clients keep one, or they meet us closing
     stuck_s: float = 60.0  # to begin to read what we have sent
-    head_bytes: int = 64 * 1024
+    head_bytes: int = MAX_HEAD
     connections: int = 10_000
 
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from onetool.app.access import needs_credential
 from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError
+from onetool.http.asgi import HttpError
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 

@@ -20,7 +20,7 @@ import msgspec
 
 from onetool.core.principal import ROLES
 from onetool.core.text import utc_text
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, respond
+from onetool.http.asgi import HttpError, Receive, Scope, Send, respond
 
 if TYPE_CHECKING:
     from onetool.config.model import HttpConfig, JwtConfig

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
+from onetool.http.asgi import HttpError, Receive, Scope, Send, client_network, read_body, read_headers, respond
 from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, client_network, read_body, read_headers, respond
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_log import SIGNED_IN

@@ -22,9 +22,9 @@ from threading import Lock, Thread
 import msgspec
 
 from onetool.config.model import OWN_TOKEN
+from onetool.core.signed import sign, verify
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents, Version
-from onetool.interfaces.signed import sign, verify
 from onetool.services.page_sessions import (
     DOCUMENT,
     KEY_BYTES,

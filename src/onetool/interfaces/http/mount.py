@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from onetool.app.allow_lists import allow_lists
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
+from onetool.http.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.listen import BoundAddress

@@ -22,7 +22,7 @@ import msgspec
 
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, HttpError, Scope
+from onetool.http.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, UNLOGGED, HttpError, Scope
 from onetool.services.audit import AuditUnavailableError
 from onetool.services.logs import NonBlockingHandler
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
-UNLOGGED = "unlogged"  # in scope["log"]: this request gets no line
 LONGEST_TEXT = 200  # characters of a text from outside
 CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -178,7 +177,6 @@ def _on_one_line(entry: dict[str, Any]) -> bytes:
 
 REFUSALS = (401, 403, 421, 429)
 NOBODY = Principal(name="(nobody)")  # no token has such a name
-STATES_PATH = "/cluster/servers/states"  # replicas read it every second, and it does nothing: it has no lines
 SIGNED_IN = "onetool.signed_in"  # in the scope: who has signed in, or out
 WINDOW_S = 10.0
 MOST_IN_WINDOW = 100  # refusals of one kind
@@ -201,7 +199,7 @@ class RequestAudit:
         if self._audit.log is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
-        is_forwarded = FORWARD_ID in scope and scope["path"] != STATES_PATH
+        is_forwarded = FORWARD_ID in scope and UNLOGGED not in scope["log"]
         if route == self._login_path and scope["method"] in ("POST", "DELETE"):
             if SIGNED_IN in scope or (status >= 400 and self._logins.is_noted()):
                 self._note(scope, "login", "sign in" if scope["method"] == "POST" else "sign out", status, seconds)
@@ -215,7 +213,7 @@ class RequestAudit:
 
     async def begin_forwarded(self, scope: Scope, route: str) -> None:
         """Note that a request of another replica begins, where the log is required. Raises HttpError (503)."""
-        if scope["path"] == STATES_PATH:
+        if UNLOGGED in scope["log"]:
             return
         try:
             await self._audit.begin("call", _request_name(scope, route), **_origin(scope))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import FORWARDED_HEADER, Headers, HttpError, Scope, Send
+from onetool.http.asgi import FORWARDED_HEADER, Headers, HttpError, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.jwt_token import JwtError, challenge, refusal
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress

@@ -14,7 +14,7 @@ from onetool.app.access import KnownTokens, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
-from onetool.interfaces.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
+from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, missing_token
@@ -28,6 +28,7 @@ from onetool.interfaces.http.listen import (
     greeting,
     is_loopback,
     listen,
+    listen_unix,
     resolve,
 )
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
@@ -45,12 +46,13 @@ from onetool.services.logs import make_log_non_blocking
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster import ClusterSettings
+    from onetool.cluster.cluster import Cluster
+    from onetool.cluster.shared_requests import SharedRequests
     from onetool.config.model import HttpConfig
     from onetool.database.shared_rates import SharedWindows
-    from onetool.interfaces.http.cluster import Cluster
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
-    from onetool.services.cluster import ClusterSettings
     from onetool.services.request_rates import PrincipalRates
 
 
@@ -386,8 +388,8 @@ def serve_app(
         app.follow_settings()
     _begin_log(app)
     lists = allow_lists(app, allowed)
-    shared = _cluster(app, cluster)
-    mcp = McpHttpApp(app, menu=menu, allowed=lists, cluster=shared)
+    shared, requests = _cluster(app, cluster)
+    mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
     http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared)
     follow_config(app, address, http_app, allowed)
     dogs: list[Watchdog] = []
@@ -404,8 +406,7 @@ def serve_app(
         mcp.start()
         dogs.append(Watchdog())
 
-    further: dict[str, Any] = {} if shared is None else shared.start()
-    further |= {} if shared is None else {"is_last": shared.settings.is_last}
+    further: dict[str, Any] = {} if shared is None else shared.start(listen_unix)
     further |= {} if drain_s is None else {"drain_s": drain_s}
     try:
         return serve(http_app, address, started=started, reload=reload, **further)
@@ -435,19 +436,23 @@ def _warm_bundles(app: "App") -> None:
         import onetool.interfaces.rest.app  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _cluster(app: "App", settings: "ClusterSettings | None") -> "Cluster | None":
-    if settings is None and (app.config.cluster is None or app.config.database is None):
-        return None
-    from onetool.interfaces.http.cluster import cluster_of
+def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, SharedRequests] | tuple[None, None]":
+    """Make this process one of several, by these settings or by the config. The database has the tables already."""
+    if settings is None:
+        if (config := app.config.cluster) is None or (database := app.database) is None:
+            return None, None
+        from onetool.cluster import ClusterSettings
 
-    cluster = cluster_of(app, settings)
-    if cluster is not None:
-        is_own = app.config.database is None  # of the workers of this machine, and of nobody else
-        app.share_rates(lambda: len(cluster.members.alive()), cluster.settings.database if is_own else None)
-        from onetool.interfaces.http.shared_servers import SharedServers
+        settings = ClusterSettings(config.address, config.key.encode(), database)
+    from onetool.cluster.cluster import Cluster
+    from onetool.cluster.shared_requests import SharedRequests
+    from onetool.cluster.shared_servers import SharedServers
 
-        SharedServers(cluster, app)
-    return cluster
+    cluster = Cluster(settings)
+    is_own = app.config.database is None  # of the workers of this machine, and of nobody else
+    app.share_rates(lambda: len(cluster.members.alive()), settings.database if is_own else None)
+    SharedServers(cluster, app)
+    return cluster, SharedRequests(cluster)
 
 
 def bind_address(app: "App", host: str, port: int) -> BoundAddress:

@@ -1,6 +1,5 @@
 """The MCP server: serves the tools of an app to any client of the Model Context Protocol.
 
-    protocol       revisions, JSON-RPC messages, errors
     client         what is known of a client; progress, log messages and questions to it
     request        one request; lists in pages
     methods        the methods: tools, tasks, the handshake; service: the state that they share
@@ -11,11 +10,7 @@
     conversation   the messages of one client; stdio: over a pipe
     http           over HTTP; http_headers: headers and bodies; http_sessions: clients before 2026-07-28
 
-Among replicas and workers:
-
-    shared_sessions  sessions that several of them serve
-    shared_requests  requests about what is alive in another one
-    shared_tasks     tasks as rows, which outlive the process that ran them
+Messages and errors are in `core.mcp_protocol`.
 
 It is written without the official SDK, which is the client in the tests (see docs/decisions/0011).
 """

@@ -14,8 +14,7 @@ import msgspec
 from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, Level, Question
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import LOCAL, Principal
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     CLIENT_CAPABILITIES,
     INVALID_PARAMS,
     LEVELS,
@@ -28,6 +27,7 @@ from onetool.interfaces.mcp.protocol import (
     JsonRpcError,
     unsupported_version,
 )
+from onetool.core.principal import LOCAL, Principal
 
 CLIENT_INFO = f"{META}clientInfo"
 LONGEST_NAME = 100

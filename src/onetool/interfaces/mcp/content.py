@@ -11,10 +11,7 @@ from msgspec.structs import replace
 from onetool.core.call import ServerResult, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import Block, ServerAnswer
-from onetool.core.spec import ToolSpec
-from onetool.core.structured_content import HANDLE, RESULT
-from onetool.interfaces.asgi import encode
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     MISSING_CAPABILITY,
@@ -22,6 +19,9 @@ from onetool.interfaces.mcp.protocol import (
     UNSUPPORTED_VERSION,
     JsonRpcError,
 )
+from onetool.core.spec import ToolSpec
+from onetool.core.structured_content import HANDLE, RESULT
+from onetool.http.asgi import encode
 from onetool.services.results import is_handle
 
 if TYPE_CHECKING:

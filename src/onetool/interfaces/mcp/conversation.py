@@ -5,14 +5,11 @@ client has not answered yet. Ids of two conversations never meet.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any
 
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
-from onetool.interfaces.mcp.methods import handle_request
-from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     BATCH_REVISION,
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -26,11 +23,14 @@ from onetool.interfaces.mcp.protocol import (
     notification,
     result_response,
 )
+from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
+from onetool.interfaces.mcp.methods import handle_request
+from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import ChangeListener, Service
 
 Send = Callable[[Message], None]
-OnChange = Callable[[McpRequest], Awaitable[None]]
+OnChange = Callable[[str, Mapping[str, Any]], Awaitable[None]]  # the method and the params of a request
 
 MOST_IN_BATCH = 100
 CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
@@ -145,7 +145,7 @@ class Conversation:
         if request.method == "initialize" and not self._is_initialized:
             self.take_up()
         if self._on_change is not None and request.client is self.client and request.method in CHANGES:
-            await self._on_change(request)
+            await self._on_change(request.method, request.params)
         return result
 
     def take_up(self) -> None:

@@ -11,8 +11,25 @@ from urllib.parse import parse_qs
 
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
-from onetool.core.principal import LOCAL
-from onetool.interfaces.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
+from onetool.core.mcp_protocol import (
+    DEFAULT_REVISION,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION,
+    SESSION_REVISIONS,
+    STATELESS_REVISIONS,
+    JsonRpcError,
+    Message,
+    check_message,
+    decode,
+    error_response,
+    id_of,
+    notification,
+    result_response,
+    unsupported_version,
+)
+from onetool.core.principal import LOCAL, Principal
+from onetool.http.asgi import BODY_DECODED, HttpError, Receive, Scope, Send, replayed, respond
+from onetool.http.response_stream import DisconnectWatch, ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
@@ -33,34 +50,17 @@ from onetool.interfaces.mcp.http_sessions import (
     HttpSessions,
     answer_batch,
     answer_in_session,
+    check_batch,
     serve_stream,
 )
 from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
 from onetool.interfaces.mcp.notifications import follow, reload
-from onetool.interfaces.mcp.protocol import (
-    DEFAULT_REVISION,
-    INTERNAL_ERROR,
-    PROTOCOL_VERSION,
-    SESSION_REVISIONS,
-    STATELESS_REVISIONS,
-    JsonRpcError,
-    Message,
-    check_message,
-    decode,
-    error_response,
-    id_of,
-    notification,
-    result_response,
-    unsupported_version,
-)
 from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream, send_json
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.http.cluster import Cluster
-    from onetool.interfaces.mcp.shared_requests import SharedRequests
+    from onetool.cluster.shared_requests import SharedRequests
 
 
 class NotifyOnlyChannel:
@@ -123,27 +123,48 @@ def request_alone(
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 
 
+class OneProcess:
+    """What is asked of other replicas, for a server that has none. `cluster.shared_requests` has the other form."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def load(self, id: str, principal: Principal) -> None: ...
+
+    async def close(self, session: HttpSession) -> None: ...
+
+    async def relay(self, session: HttpSession, messages: list[Any]) -> list[Any]:
+        return messages
+
+    async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
+        return False
+
+    async def is_streamed(
+        self, session: HttpSession, headers: Headers, scope: Scope, receive: Receive, send: Send
+    ) -> Headers | None:
+        return headers
+
+
 class McpHttpApp:
     """The route /mcp. `stop` ends open streams; `reload` reads the config and all tools again."""
 
     def __init__(
-        self, app: "App", menu: str | None = None, allowed: Offered = None, cluster: "Cluster | None" = None
+        self, app: "App", menu: str | None = None, allowed: Offered = None, shared: "SharedRequests | None" = None
     ) -> None:
-        """With a `cluster`, sessions and tasks are shared with its other replicas."""
-        self.service = Service(app, menu, allowed, **_service_options(cluster))
+        """`shared` is what this process shares with other replicas."""
+        self.service = Service(app, menu, allowed, shared)
         self._sessions = HttpSessions(self.service)
-        self._shared = None if cluster is None else _shared(self._sessions, self.service, cluster)
+        self._shared = OneProcess() if shared is None else shared.attach(self._sessions)
 
     def start(self) -> None:
         """On the loop, once it serves."""
         follow(self.service)
-        if self._shared is not None:
-            self._shared.sessions.start()
+        self._shared.start()
 
     async def stop(self) -> None:
         self.service.close()
-        if self._shared is not None:
-            self._shared.sessions.stop()
+        self._shared.stop()
         await self._sessions.end_notifications()
 
     async def reload(self) -> None:
@@ -158,10 +179,8 @@ class McpHttpApp:
                 message = decode(body)
                 if BODY_DECODED in scope:
                     scope[BODY_DECODED]()
-                if self._shared is not None:
-                    again = replayed(body, receive)
-                    if await self._shared.is_answered(message, scope, again, send):
-                        return
+                if await self._shared.is_answered(message, scope, replayed(body, receive), send):
+                    return
                 await self._post(scope, headers, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in headers:
@@ -174,7 +193,8 @@ class McpHttpApp:
                 await self._get(scope, headers, receive, send)
             elif scope["method"] == "DELETE":
                 session = await self._session(scope, headers)
-                await (self._sessions if self._shared is None else self._shared.sessions).close(session)
+                await self._shared.close(session)
+                await self._sessions.close(session)
                 await send_json(send, 204, None)
             else:
                 raise HttpError(
@@ -198,22 +218,25 @@ class McpHttpApp:
             return
         session = await self._session(scope, headers)
         check_present(headers, message)
-        if self._shared is not None:
-            message = await self._shared.sessions.relayed(session, message)
-            if message is None:
-                await send_json(send, 202, None)
-                return
-        await _post_in_session(session, message, send)
+        if isinstance(message, list):
+            check_batch(session, message)
+            rest = await self._shared.relay(session, message)
+            await (answer_batch(session, rest, send) if rest else send_json(send, 202, None))
+            return
+        rest = await self._shared.relay(session, [check_message(message)])
+        if rest and "id" in message and "method" in message:
+            await answer_in_session(session, message, send)
+            return
+        for one in rest:
+            await session.take(one)
+        await send_json(send, 202, None)
 
     async def _get(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         """The stream of notifications, or the rest of a stream."""
         session = await self._session(scope, headers)
-        if self._shared is not None:
-            here = await self._shared.is_streamed(session, headers, scope, receive, send)
-            if here is None:
-                return
-            headers = here
-        await serve_stream(session, headers, receive, send)
+        here = await self._shared.is_streamed(session, headers, scope, receive, send)
+        if here is not None:
+            await serve_stream(session, here, receive, send)
 
     def _post_alone(
         self, scope: Scope, headers: Headers, message: Message, receive: Receive, send: Send
@@ -237,40 +260,12 @@ class McpHttpApp:
         if SESSION not in headers:
             raise HttpError(400, "no_session", f"the header {SESSION} is missing: begin with initialize")
         id, principal = headers[SESSION], scope.get("principal", LOCAL)
-        if self._shared is None:
-            session = self._sessions.get(id, principal)
-        else:
-            session = await self._shared.sessions.get(id, principal)
-        if session is None:
+        await self._shared.load(id, principal)
+        if (session := self._sessions.get(id, principal)) is None:
             raise HttpError(
                 404, "no_such_session", "there is no such session, or it has ended: begin anew with initialize"
             )
         return session
-
-
-def _service_options(cluster: "Cluster | None") -> dict[str, Any]:
-    """Options of `Service`."""
-    if cluster is None:
-        return {}
-    from onetool.interfaces.mcp.shared_tasks import SharedTasks
-
-    return {"replica": cluster.id, "key": cluster.key("requestState"), "tasks": SharedTasks(cluster)}
-
-
-def _shared(sessions: HttpSessions, service: Service, cluster: "Cluster") -> "SharedRequests":
-    from onetool.interfaces.mcp.shared_requests import SharedRequests
-
-    return SharedRequests(sessions, service.pending_calls, cluster)
-
-
-async def _post_in_session(session: HttpSession, message: Any, send: Send) -> None:
-    if isinstance(message, list):
-        await answer_batch(session, message, send)
-    elif "id" in (message := check_message(message)) and "method" in message:
-        await answer_in_session(session, message, send)
-    else:
-        await session.conversation.respond(message, session.news.push)
-        await send_json(send, 202, None)
 
 
 def _stands_alone(message: Any) -> bool:

@@ -4,9 +4,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from onetool.interfaces.asgi import HttpError, Receive, check_content_type, encode, read_body
-from onetool.interfaces.mcp.menus import MenuEntry
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -19,6 +17,8 @@ from onetool.interfaces.mcp.protocol import (
     Message,
     error_response,
 )
+from onetool.http.asgi import HttpError, Receive, check_content_type, encode, read_body
+from onetool.interfaces.mcp.menus import MenuEntry
 
 VERSION = "mcp-protocol-version"
 METHOD = "mcp-method"

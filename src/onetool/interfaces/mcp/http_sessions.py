@@ -5,28 +5,32 @@ Every event has an id. A client that lost a stream reconnects with the last id t
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from secrets import token_hex
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from onetool.config.model import Menu
+from onetool.core.mcp_protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message, notification
 from onetool.core.principal import Principal
-from onetool.interfaces.asgi import HttpError, Receive, Send, encode
+from onetool.http.asgi import HttpError, Receive, Send, encode
+from onetool.http.response_stream import ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
-from onetool.interfaces.mcp.protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message
-from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.response_stream import ResponseStream, send_json
+from onetool.interfaces.mcp.service import KINDS, Service
+
+if TYPE_CHECKING:
+    from onetool.cluster.mcp_rows import SessionState
 
 MOST_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
 MOST_BYTES = 256 * 1024  # of a stream, that can be had again
 MOST_STREAMS = 32  # of a session, that can be taken up again
 RETRY_MS = 1000
+CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # that outlives a process
 SWEEP_BATCH = 16
 END_TIMEOUT_S = 1.0  # seconds for a stream that ends
 OPENING_EVENT_SINCE = "2025-11-25"  # whose streams begin with an empty event, so that there is an id to come back with
@@ -86,10 +90,15 @@ class HttpSession:
         self.used = monotonic()
         self._prefix = f"{service.replica}." if service.replica else ""  # of streams, so that events say whose they are
         self.news = EventStream(f"{self._prefix}0")
-        changed = None if on_change is None else partial(on_change, self)
-        self.conversation = Conversation(service, client, self.news.push, changed)
+        self.conversation = Conversation(
+            service, client, self.news.push, None if on_change is None else partial(on_change, self)
+        )
         self._streams: OrderedDict[str, EventStream] = OrderedDict({self.news.id: self.news})
         self._numbers = count(1)
+
+    @property
+    def principal(self) -> Principal:
+        return self.client.principal
 
     @property
     def primes(self) -> bool:
@@ -116,18 +125,46 @@ class HttpSession:
         """Forget a stream without events."""
         self._streams.pop(stream.id, None)
 
+    def is_running(self, id: Any) -> bool:
+        return self.conversation.is_running(id)
+
+    async def take(self, message: Message) -> None:
+        """Take a message that needs no response."""
+        await self.conversation.respond(message, self.news.push)
+
+    def announce_changes(self) -> None:
+        """Notify the client that any list may have changed."""
+        for kind in KINDS:
+            self.news.push(notification(f"notifications/{kind}/list_changed"))
+
+    def state(self) -> dict[str, Any]:
+        """Return what another replica needs to go on with the session: the fields of `SessionState`."""
+        known = {name: getattr(self.client, name) for name in CLIENT_STATE}
+        return {**known, "watched": tuple(sorted(self.conversation.watched))}
+
+    def restore(self, state: "SessionState") -> None:
+        for name in CLIENT_STATE:
+            setattr(self.client, name, getattr(state, name))
+        if state.menu not in get_args(Menu):  # a newer version may have others
+            self.client.menu = None
+        self.conversation.watched.clear()
+        self.conversation.watched.update(state.watched)
+
     async def close(self) -> None:
         """Cancel the session's requests, and end its streams."""
         self.conversation.close()
         await end_all(stream.response for stream in self._streams.values())
 
 
-OnSessionChange = Callable[[HttpSession, McpRequest], Awaitable[None]]
+OnSessionChange = Callable[[HttpSession, str, Mapping[str, Any]], Awaitable[None]]
 
 
 class HttpSessions:
-    """All sessions by id. Unused ones are dropped. `on_change` is told of requests that change a session."""
+    """All sessions by id. Unused ones are dropped. `on_change` is told of requests that change a session, by their
+    method and params.
+    """
 
+    idle_s, max_count = IDLE_SECONDS, MOST_SESSIONS
     on_change: OnSessionChange | None = None
 
     def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
@@ -152,6 +189,13 @@ class HttpSessions:
         self._sweep()
         session = HttpSession(self._service, client, id, self.on_change)
         self._sessions[session.id] = session
+        return session
+
+    def adopt(self, id: str, principal: Principal, state: "SessionState") -> HttpSession:
+        """Go on with a session that another replica has begun."""
+        session = self.open(RemoteClient(principal=principal), id)
+        session.restore(state)
+        session.conversation.take_up()
         return session
 
     def get(self, id: str, principal: Principal) -> HttpSession | None:
@@ -260,7 +304,6 @@ def check_batch(session: HttpSession, messages: list[Any]) -> None:
 
 
 async def answer_batch(session: HttpSession, messages: list[Any], send: Send) -> None:
-    check_batch(session, messages)
     await _answer(session, partial(session.conversation.answer, messages), send)
 
 

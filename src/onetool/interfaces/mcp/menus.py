@@ -22,7 +22,7 @@ from onetool.core.principal import lasting_owner
 from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
     Promise,

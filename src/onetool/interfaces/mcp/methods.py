@@ -9,13 +9,7 @@ from typing import Any
 
 from onetool.app.describe import server_instructions, untrusted_note
 from onetool.core.errors import BadArguments
-from onetool.core.principal import lasting_owner
-from onetool.interfaces.mcp import notifications, offers
-from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
-from onetool.interfaces.mcp.content import for_revision, text_block
-from onetool.interfaces.mcp.menus import MenuEntry, record_listing
-from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
-from onetool.interfaces.mcp.protocol import (
+from onetool.core.mcp_protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LEVELS,
@@ -28,6 +22,12 @@ from onetool.interfaces.mcp.protocol import (
     JsonRpcError,
     negotiated_revision,
 )
+from onetool.core.principal import lasting_owner
+from onetool.interfaces.mcp import notifications, offers
+from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
+from onetool.interfaces.mcp.content import for_revision, text_block
+from onetool.interfaces.mcp.menus import MenuEntry, record_listing
+from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
 from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.interfaces.mcp.service import SERVER, Service
 
@@ -216,7 +216,7 @@ async def get_task(service: Service, request: McpRequest) -> dict[str, Any]:
     _check_tasks(request)
     id, ttl_ms = request.param("taskId"), service.pending_calls.ttl_ms
     if service.tasks is not None and service.tasks.is_lost(id):
-        return await service.tasks.lost(id, request.client, ttl_ms)
+        return await service.tasks.lost(id, request.client.owner, ttl_ms)
     return service.pending_calls.task(id, request.client).task(ttl_ms)
 
 
@@ -237,7 +237,7 @@ async def _running_task(service: Service, request: McpRequest) -> PendingCall:
     """A task of this replica. Raises JsonRpcError."""
     id = request.param("taskId")
     if service.tasks is not None and service.tasks.is_lost(id):
-        await service.tasks.lost(id, request.client, 0)  # who does not own it learns nothing else
+        await service.tasks.lost(id, request.client.owner, 0)  # who does not own it learns nothing else
         raise JsonRpcError(INVALID_PARAMS, f"taskId: {TASK_GONE}")
     return service.pending_calls.task(id, request.client)
 

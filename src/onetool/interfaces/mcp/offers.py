@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.services.results import ResultTooLargeError
 

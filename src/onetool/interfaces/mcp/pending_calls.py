@@ -23,31 +23,14 @@ import msgspec
 
 from onetool.core.call import Declined, Question, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.core.principal import Principal, is_admitted
+from onetool.core.signed import sign, verify
 from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.signed import sign, verify
 
 if TYPE_CHECKING:
-    from onetool.interfaces.mcp.shared_tasks import SharedTasks
-
-
-class StateSigner:
-    """Signs `requestState` with a key that lives as long as the process, or with that of all replicas."""
-
-    def __init__(self, key: bytes | None = None) -> None:
-        self._key = key or os.urandom(32)
-
-    def sign(self, data: bytes) -> str:
-        return sign(self._key, data)
-
-    def verify(self, text: str) -> bytes | None:
-        """The data of a signed text; None if the signature does not match."""
-        return verify(self._key, text)
-
-
-# Pending calls
+    from onetool.cluster.shared_requests import SharedRequests
 
 
 log = logging.getLogger("onetool.mcp")
@@ -231,23 +214,17 @@ class PendingCall:
 class PendingCalls:
     """All pending calls: those that wait for an answer, and tasks."""
 
-    def __init__(
-        self,
-        task_seconds: float,
-        replica: str = "",
-        key: bytes | None = None,
-        shared: "SharedTasks | None" = None,
-    ) -> None:
-        """Among several replicas ids begin with that of their own, and all have the same key."""
-        self.replica = replica
+    def __init__(self, task_seconds: float, shared: "SharedRequests | None" = None) -> None:
+        """Among several replicas ids begin with that of their own, and all have the same key for `requestState`."""
+        self.replica = "" if shared is None else shared.id
+        self._key = os.urandom(32) if shared is None else shared.key
+        self._shared_tasks = None if shared is None else shared.tasks
         self._task_seconds = task_seconds
-        self._shared = shared
         self._is_closed = False
         self._by_id: dict[str, PendingCall] = {}
         self._tasks: set[str] = set()
         self._asking = 0
         self._look: asyncio.TimerHandle | None = None
-        self._signer = StateSigner(key)
 
     @property
     def ttl_ms(self) -> int:
@@ -282,16 +259,11 @@ class PendingCalls:
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
         self._keep_until(pending, PARKED_SECONDS)
-        return self._signer.sign(bytes.fromhex(pending.id) + pending.round.to_bytes(_ROUND))
-
-    def holder(self, state: Any) -> str | None:
-        """The replica that has the call of this `requestState`; None if it is not one of theirs."""
-        data = self._signer.verify(state) if self.replica and isinstance(state, str) else None
-        return None if data is None else data.hex()[: len(self.replica)]
+        return sign(self._key, bytes.fromhex(pending.id) + pending.round.to_bytes(_ROUND))
 
     def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
         """The pending that goes on with this request."""
-        data = self._signer.verify(state) if isinstance(state, str) else None
+        data = verify(self._key, state) if isinstance(state, str) else None
         if data is None:
             raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
         pending = self._by_id.get(data[:-_ROUND].hex())
@@ -319,9 +291,9 @@ class PendingCalls:
 
     async def share(self, pending: PendingCall) -> None:
         """Write the task down for the other replicas, now and when it is over."""
-        if self._shared is None:
+        if (shared := self._shared_tasks) is None:
             return
-        shared, owner = self._shared, pending.caller.owner
+        owner = pending.caller.owner
 
         def end() -> None:
             if not self._is_closed:  # else it ends with this replica, which the others see

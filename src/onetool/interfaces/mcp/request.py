@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.mcp_protocol import INVALID_PARAMS, Id, JsonRpcError, is_id
 from onetool.interfaces.mcp.client import RemoteClient, ReplyChannel
-from onetool.interfaces.mcp.protocol import INVALID_PARAMS, Id, JsonRpcError, is_id
 
 if TYPE_CHECKING:
     from onetool.interfaces.mcp.menus import MenuEntry

@@ -17,7 +17,7 @@ from onetool.interfaces.mcp.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.interfaces.mcp.shared_tasks import SharedTasks
+    from onetool.cluster.shared_requests import SharedRequests
 
 KINDS = ("tools", "prompts", "resources")
 
@@ -109,17 +109,15 @@ class Service:
         app: "App",
         menu: str | None = None,
         allowed: Offered = None,
-        replica: str = "",
-        key: bytes | None = None,
-        tasks: "SharedTasks | None" = None,
+        shared: "SharedRequests | None" = None,
     ) -> None:
-        """`replica` is the id of this one among several; these share the `key` of `requestState`, and `tasks`."""
+        """`shared` is what this process shares with other replicas."""
         self.app = app
-        self.replica = replica
-        self.tasks = tasks
+        self.replica = "" if shared is None else shared.id
+        self.tasks = None if shared is None else shared.tasks
         self._allow_lists = allow_lists(app, allowed)
         self.changes = ChangeListeners()
-        self.pending_calls = PendingCalls(app.config.results.ttl_s, replica, key, tasks)
+        self.pending_calls = PendingCalls(app.config.results.ttl_s, shared)
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}

@@ -8,12 +8,12 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_REQUEST, JsonRpcError, decode, error_response, id_of
 from onetool.core.threads import Threads, run_later
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import Conversation
 from onetool.interfaces.mcp.notifications import follow, reload
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, JsonRpcError, decode, error_response, id_of
 from onetool.interfaces.mcp.service import Service
 
 CHUNK = 256 * 1024

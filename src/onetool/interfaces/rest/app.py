@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.allow_lists import Offered
 from onetool.core.call import ToolResult
 from onetool.core.errors import OneToolError
-from onetool.interfaces.asgi import (
+from onetool.http.asgi import (
     AUDIT,
     HttpError,
     Receive,
@@ -42,7 +42,7 @@ from onetool.sources.bundles.errors import BundleError
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.services.cluster.members import Members
+    from onetool.cluster.members import Members
 
 _RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"accept-encoding", b"if-match", b"if-none-match"))
 _CALL_HEADERS = frozenset((b"content-type", b"accept"))

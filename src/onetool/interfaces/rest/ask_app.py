@@ -21,8 +21,8 @@ from onetool.core.call import ServerResult, ToolCall
 from onetool.core.context import shown_args
 from onetool.core.principal import owner
 from onetool.core.text import or_rather
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, respond
-from onetool.interfaces.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
+from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, respond
+from onetool.http.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
 from onetool.interfaces.rest import ASK_PATH, ask_approvals, ask_sessions
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions
@@ -41,9 +41,9 @@ from onetool.interfaces.rest.routing import RouteTable, routes_of
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster.cluster import Cluster
     from onetool.core.call import ToolResult
     from onetool.core.spec import ToolSpec
-    from onetool.interfaces.http.cluster import Cluster
 
 
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused

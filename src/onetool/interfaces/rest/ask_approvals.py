@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from onetool.core.principal import owner
 from onetool.core.text import escape_invisible, mixed_script_words, skeleton
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.invoke import sse_event
 from onetool.interfaces.rest.problem import RestError, error_from_store
@@ -33,9 +33,9 @@ from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster.cluster import Cluster
     from onetool.core.call import ToolCall
     from onetool.core.spec import ToolSpec
-    from onetool.interfaces.http.cluster import Cluster
 
 APPROVAL_S = 300.0  # seconds without an answer, which are a no
 MOST_WARNINGS = 5  # of one kind

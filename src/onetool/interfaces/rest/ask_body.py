@@ -17,7 +17,7 @@ from onetool.ask.messages import File
 from onetool.ask.sessions.records import LAST, SESSION_ID, check_id
 from onetool.core.model_providers import ProviderName
 from onetool.core.principal import is_pattern
-from onetool.interfaces.asgi import HttpError, encode
+from onetool.http.asgi import HttpError, encode
 from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_from_store, problem_body
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted

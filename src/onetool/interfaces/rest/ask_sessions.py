@@ -17,8 +17,8 @@ from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
 from onetool.core.call import ToolError, ToolResult
-from onetool.interfaces.asgi import encode
-from onetool.interfaces.response_stream import DisconnectWatch
+from onetool.http.asgi import encode
+from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
 from onetool.interfaces.rest.handlers import read_token, sign_token

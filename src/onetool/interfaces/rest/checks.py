@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import utc_text
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
@@ -29,8 +29,8 @@ from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster.members import Members
     from onetool.config.reach import Reach
-    from onetool.services.cluster.members import Members
 
 log = logging.getLogger("onetool.serve")
 
@@ -90,9 +90,14 @@ async def get_check(request: RestRequest) -> RestResponse:
 
 
 def _check(app: "App") -> CheckReport:
+    from onetool.app.database_state import is_reached
     from onetool.app.findings import findings
 
     wrong, _ = findings(app)
+    if app.config.cluster is not None and is_reached(app.config, wrong):
+        from onetool.cluster.report import inspect_replicas
+
+        wrong = (*wrong, *inspect_replicas(app.config)[1])
     broken = () if app.reload_error is None else app.reload_error.mistakes  # files that are not in force
     pending = (one for one in app.pending_changes() if one.file not in {mistake.file for mistake in broken})
     wrong = (*broken, *wrong, *(replace(one, message=f"Not loaded: {one.message}") for one in pending))

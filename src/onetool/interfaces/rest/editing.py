@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from onetool.core.principal import lasting_owner
-from onetool.interfaces.asgi import encode
-from onetool.interfaces.response_stream import DisconnectWatch
+from onetool.http.asgi import encode
+from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest.invoke import read_args
 from onetool.interfaces.rest.request import (
     RestRequest,

@@ -31,8 +31,8 @@ from onetool.core.context import CallEvent
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.spec import ToolSpec
-from onetool.interfaces.asgi import Receive, Scope, Send, encode
-from onetool.interfaces.response_stream import DisconnectWatch
+from onetool.http.asgi import Receive, Scope, Send, encode
+from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest import EVENTS_PATH, STATUS_PATH
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.invoke import sse_event, wants_events

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from onetool.interfaces.asgi import encode
+from onetool.core.signed import sign, verify
+from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import (
     BUNDLE_IDS,
@@ -40,7 +41,6 @@ from onetool.interfaces.rest.request import (
     with_etag,
 )
 from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
-from onetool.interfaces.signed import sign, verify
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 

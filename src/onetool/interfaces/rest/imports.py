@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from onetool.app.bundles import live_bundle
 from onetool.core.errors import ConfigError
-from onetool.interfaces.asgi import JSON, encode, read_body
+from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
 from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json

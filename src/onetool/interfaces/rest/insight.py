@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner, stats_caller
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.rest.handlers import read_token, sign_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
 from onetool.interfaces.rest.query import (

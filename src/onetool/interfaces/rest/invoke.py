@@ -18,9 +18,9 @@ import msgspec
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.text import or_rather
+from onetool.http.asgi import HttpError, encode
 from onetool.http.definition import below
-from onetool.interfaces.asgi import HttpError, encode
-from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
+from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute

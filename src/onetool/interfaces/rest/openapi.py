@@ -10,7 +10,7 @@ import msgspec
 
 from onetool._version import __version__
 from onetool.app.access import needs_credential
-from onetool.interfaces.asgi import Asgi, Receive, Scope, Send, respond
+from onetool.http.asgi import Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.rest.app import CALL
 from onetool.interfaces.rest.ask_app import ASK_ROUTES
 from onetool.interfaces.rest.events import EVENTS, STATUS

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from onetool.core.principal import Principal, Role
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.interfaces.asgi import Headers, HttpError
+from onetool.http.asgi import Headers, HttpError
 from onetool.sources.bundles.errors import (
     BundleError,
     ConflictError,

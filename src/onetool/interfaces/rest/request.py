@@ -21,8 +21,7 @@ from onetool.app.allow_lists import Offered, allow_lists
 from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
-from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.asgi import (
+from onetool.http.asgi import (
     JSON,
     Message,
     Receive,
@@ -32,6 +31,7 @@ from onetool.interfaces.asgi import (
     encode,  # also of data that JSON has no word for
     read_body,
 )
+from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
@@ -39,8 +39,8 @@ from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster.members import Members
     from onetool.core.context import Progress
-    from onetool.services.cluster.members import Members
     from onetool.sources.bundles.service import BundleService
 
 SOURCE = "rest"

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from onetool.core.principal import LOCAL, Principal, Role
-from onetool.interfaces.asgi import Scope
+from onetool.http.asgi import Scope
 from onetool.interfaces.rest import checks, editing, handlers, imports, insight, invoke, run, servers
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded

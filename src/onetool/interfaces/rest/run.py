@@ -25,8 +25,8 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.context import kept_value, shown_args
 from onetool.core.errors import cut
 from onetool.core.text import MAX_NAME
-from onetool.interfaces.asgi import encode
-from onetool.interfaces.response_stream import DisconnectWatch, ResponseStream
+from onetool.http.asgi import encode
+from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.invoke import ProgressEvents, sse_event, wants_events
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.request import SOURCE, RestContext, RestRequest, RestResponse, json_body, list_response

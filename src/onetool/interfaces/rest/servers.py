@@ -22,7 +22,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
-from onetool.interfaces.asgi import encode
+from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AFTER, DRY_RUN, REPLACE

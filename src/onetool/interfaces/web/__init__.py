@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from onetool.interfaces.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, read_headers, respond, response_start
+from onetool.http.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, read_headers, respond, response_start
 
 # The files in memory
 

@@ -27,13 +27,13 @@ from time import monotonic
 import msgspec
 from msgspec.structs import replace
 
+from onetool.cluster import UNIX
+from onetool.cluster.leases import forget_replica
 from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
-from onetool.services.cluster import UNIX
-from onetool.services.cluster.leases import forget_replica
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
 LONGEST_LINE = 1024**2

@@ -114,11 +114,11 @@ def main() -> None:
 
 def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     from onetool.app import App
+    from onetool.cluster import UNIX, ClusterSettings
     from onetool.database.sqlite import SqliteDatabase
     from onetool.interfaces.cli.output import claim_stdout
     from onetool.interfaces.http.listen import BoundAddress
     from onetool.interfaces.http.serve import serve_app
-    from onetool.services.cluster import UNIX, ClusterSettings
     from onetool.services.logs import set_up_logging
     from onetool.sources.mcp_servers.command_line import server_of
 

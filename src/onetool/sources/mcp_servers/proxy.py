@@ -27,6 +27,7 @@ from onetool.sources.mcp_servers.conversion import (
     spec_of,
     unusable,
 )
+from onetool.sources.mcp_servers.owners import ServerRequest
 from onetool.sources.mcp_servers.server_cache import (
     CachedServer,
     Definition,
@@ -42,7 +43,6 @@ from onetool.sources.mcp_servers.server_cache import (
 )
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
-from onetool.sources.mcp_servers.shared import ServerRequest, lease_name
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.upstream import ServerListing, Work
@@ -88,7 +88,6 @@ class ServerProxy:
         self.name = name
         self.settings = settings
         self.pack = pack_name(name, settings)
-        self.lease = lease_name(name, settings)
         self.server_log = ServerLog(name, folder / f"{file_name(name)}.log", redact)
         self._cache = ServerCache(documents, name, settings)
         self._calls = calls

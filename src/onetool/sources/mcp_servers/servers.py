@@ -19,11 +19,11 @@ from onetool.core.json_data import StoreBlob
 from onetool.core.registry import Catalogue, Resource, Source
 from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
+from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.proxy import ServerProxy
 from onetool.sources.mcp_servers.server_cache import Offers, file_name
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import ServerSettings, Transport, secrets_in
-from onetool.sources.mcp_servers.shared import ServerOwners, ServerRequest, SharedState, is_shared
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.loop import ServerLoop
@@ -85,7 +85,7 @@ class Servers(Source):
         self._proxies: dict[str, ServerProxy] = {}
         self._loop: ServerLoop | None = None
         self._is_closed = self._moved = False
-        self._owners: ServerOwners | None = None  # set where several processes share the stdio servers
+        self._owners = ServerOwners()
         _load_sysconfig()
 
     def keep_in(self, documents: Documents, logins: Documents) -> None:
@@ -128,14 +128,16 @@ class Servers(Source):
     def names(self) -> list[str]:
         return list(self._proxies)
 
-    def enabled(self) -> list[str]:
-        """Those that the config does not switch off."""
-        return self._enabled()
+    def enabled(self, among: Iterable[str] | None = None) -> list[str]:
+        """Return those, or those of `among`, that the config does not switch off."""
+        names = None if among is None else set(among)
+        proxies = self._proxies.items()
+        return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def enabled_of(self, packs: Iterable[str]) -> list[str]:
         """Those of them whose tools are in one of these packs, as code or the config names it."""
         named = set(packs)
-        return [name for name in self._enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
+        return [name for name in self.enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
 
     def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
         """With an allow-list only those that it names a tool of, with these tools alone, and without their errors:
@@ -153,7 +155,7 @@ class Servers(Source):
         if state == "connecting" and upstream is not None and upstream.error:
             state = "disconnected"  # and it is being tried again
         error, since = (None, None) if upstream is None else (upstream.error, upstream.since)
-        if upstream is None and (told := self._told_by_owner(proxy)) is not None:
+        if upstream is None and (told := self._owners.state(proxy.name)) is not None:
             state, error, since = told.state, told.error, told.since
         return ServerStatus(
             name=proxy.name,
@@ -167,12 +169,8 @@ class Servers(Source):
             refused=proxy.is_refused,
             since=since,
             needs_login=upstream is not None and upstream.needs_login,
-            runs_in=self._owners.holder(proxy.name) if self._owners is not None and is_shared(proxy.settings) else None,
+            runs_in=self._owners.holder(proxy.name),
         )
-
-    def _told_by_owner(self, proxy: ServerProxy) -> SharedState | None:
-        """How it is doing in another process that runs it."""
-        return self._owners.state(proxy.name) if self._owners is not None and is_shared(proxy.settings) else None
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
         """A short report. `changed` names tools that differ from the approved ones."""
@@ -279,8 +277,10 @@ class Servers(Source):
         """Connect all of them, side by side, and come back at once."""
         loop = self._started_loop()
         loop.stays_connected = True
-        self._run(loop.start(name for name in self._enabled() if not self._is_shared(name)))
-        if self._owners is not None:
+        enabled = self.enabled()
+        shared = [name for name in enabled if self._is_shared(name)]
+        self._run(loop.start(name for name in enabled if name not in shared))
+        if shared:
             Thread(target=self.tend_shared, name="onetool-shared", daemon=True).start()
 
     async def wait_connected(
@@ -290,7 +290,7 @@ class Servers(Source):
 
         A slow one is not waited for after `seconds`.
         """
-        wanted = self._enabled(names)
+        wanted = self.enabled(names)
         if shared := [name for name in wanted if self._is_shared(name)]:
             await self._connect_shared(shared, retry, seconds)
         if own := [name for name in wanted if name not in shared]:
@@ -300,21 +300,21 @@ class Servers(Source):
     async def reconnect(self, name: str) -> None:
         """End the connection to a server, and wait until it is connected again or has failed."""
         loop = self._started_loop()
-        if self._owners is not None and self._is_shared(name):
-            request = ServerRequest("reconnect")
-            await self._owners.do(name, request, True, lambda: loop.background.run(loop.reconnect(name)))
-            self._follow([name])
-        else:
+        if not self._is_shared(name):
             await loop.background.run(loop.reconnect(name))
+            return
+        request = ServerRequest("reconnect")
+        await self._owners.do(name, request, True, lambda: loop.background.run(loop.reconnect(name)))
+        self._follow([name])
 
     def wait_connected_sync(self, names: Iterable[str] | None = None, seconds: float | None = None) -> None:
         """`wait_connected` for synchronous callers."""
-        if wanted := self._enabled(names):
+        if wanted := self.enabled(names):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
         """Something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
-        if self._owners is not None and isinstance(work, ServerRequest) and self._is_shared(server):
+        if isinstance(work, ServerRequest) and self._is_shared(server):
             return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
         return await self.do_here(server, what, work, may_repeat)
 
@@ -345,9 +345,9 @@ class Servers(Source):
     def tend_shared(self) -> None:
         """Run the shared servers that nobody runs, and read what others tell of theirs. Called every second."""
         owners, loop = self._owners, self._loop
-        if owners is None or self._is_closed:
+        if self._is_closed:
             return
-        shared = [name for name in self._enabled() if self._is_shared(name)]
+        shared = [name for name in self.enabled() if self._is_shared(name)]
         if loop is not None:
             wanted = shared if loop.stays_connected else [name for name in shared if name in loop.upstreams]
             for name in wanted:
@@ -359,12 +359,11 @@ class Servers(Source):
     def end_shared(self) -> None:
         """End those that run here, so that others can run them. It waits until they have ended."""
         owners, loop = self._owners, self._loop
-        if owners is not None:
-            own = [name for name in self._proxies if owners.is_own(name)]
-            if loop is not None:
-                loop.stays_connected = False
-                self._run(loop.end([name for name in self._proxies if self._is_shared(name)])).result()
-            owners.release(own)
+        own = [name for name in self._proxies if owners.is_own(name)]
+        if loop is not None:
+            loop.stays_connected = False
+            self._run(loop.end([name for name in self._proxies if self._is_shared(name)])).result()
+        owners.release(own)
 
     def shared_states(self) -> dict[str, SharedState]:
         """How the shared servers are doing that run here."""
@@ -375,29 +374,17 @@ class Servers(Source):
             if self._is_shared(name)
         }
 
-    def lease_of(self, name: str) -> str | None:
-        """What the one process holds that runs it; None: there is no server of this name that several share."""
-        proxy = self._proxies.get(name)
-        return proxy.lease if proxy is not None and is_shared(proxy.settings) else None
-
-    def leases(self) -> dict[str, str]:
-        """The same of all servers that several share."""
-        return {name: lease for name in self.names() if (lease := self.lease_of(name)) is not None}
-
     def _runs_here(self) -> list[str]:
-        owners = self._owners
-        return [name for name in self._enabled() if owners is None or not self._is_shared(name) or owners.is_own(name)]
+        return [name for name in self.enabled() if not self._is_shared(name) or self._owners.is_own(name)]
 
     def _is_shared(self, name: str) -> bool:
         proxy = self._proxies.get(name)
-        return self._owners is not None and proxy is not None and is_shared(proxy.settings)
+        return proxy is not None and self._owners.is_shared(proxy.settings)
 
     def follow_others(self, packs: Iterable[str]) -> None:
         """Read what other processes that run servers of these packs have written down."""
-        owners = self._owners
-        if owners is not None:
-            named = self.enabled_of(packs)
-            self._follow([name for name in named if self._is_shared(name) and not owners.is_own(name)])
+        named = self.enabled_of(packs)
+        self._follow([name for name in named if self._is_shared(name) and not self._owners.is_own(name)])
 
     def _follow(self, names: Iterable[str]) -> None:
         proxies = [proxy for name in names if (proxy := self._proxies.get(name)) is not None]
@@ -409,14 +396,12 @@ class Servers(Source):
         """Have those who run them connect them, and wait for that."""
         from asyncio import gather, wait_for
 
-        loop, owners = self._started_loop(), self._owners
-        if owners is None:
-            return
+        loop = self._started_loop()
 
         async def connect(name: str) -> None:
             request = ServerRequest("connect", args={"retry": retry})
             with suppress(ToolFailure):  # whoever calls it is told why
-                await owners.do(
+                await self._owners.do(
                     name, request, True, lambda: loop.background.run(loop.wait_connected([name], retry, None))
                 )
 
@@ -428,11 +413,6 @@ class Servers(Source):
         """Write down what was learnt on the way."""
         for proxy in self._proxies.values():
             proxy.save_seen()
-
-    def _enabled(self, among: Iterable[str] | None = None) -> list[str]:
-        names = None if among is None else set(among)
-        proxies = self._proxies.items()
-        return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def _started_loop(self) -> "ServerLoop":
         with self._lock:

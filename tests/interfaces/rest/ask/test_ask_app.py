@@ -14,7 +14,7 @@ from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.messages import File
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.principal import allowed_by_both, owner
-from onetool.interfaces.response_stream import MOST_UNSENT
+from onetool.http.response_stream import MOST_UNSENT
 from onetool.interfaces.rest import ask_app as door_module
 from onetool.interfaces.rest.ask_app import MOST_AT_ONCE, AskApp
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON, AskQuestion

@@ -24,7 +24,7 @@ from onetool.interfaces.cli.servers.edit import (
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.database_state import ReplicaRow
+    from onetool.cluster.report import ReplicaRow
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 
@@ -192,7 +192,7 @@ def _holders(app: "App") -> "dict[str, ReplicaRow]":
     """Which replica runs which server, where several share them. A database that is away knows nothing."""
     if app.config.database is None or app.config.cluster is None:
         return {}
-    from onetool.app.database_state import server_holders
+    from onetool.cluster.report import server_holders
     from onetool.database.connection import DatabaseError
 
     try:

@@ -1,13 +1,22 @@
 """What a process needs to be one of several: replicas behind a balancer, or the workers of one machine.
 
-members     who serves now: a row each, renewed every second
-leases      what only one process does at a time
-mcp_rows    sessions and tasks of MCP clients, as rows that every replica can read
+members           who serves now: a row each, renewed every second
+leases            what only one process does at a time
+forwarding        requests to other replicas, and the header that they believe
+cluster           this process among the others: members, forwarder, routes
+mcp_rows          sessions and tasks of MCP clients, as rows that every replica can read
+shared_sessions   sessions that several replicas serve; shared_requests: requests about what is alive in another one
+shared_tasks      tasks that outlive the process that ran them
+shared_servers    stdio servers that run in one process; shared_calls: how others call them
+report            what commands say of replicas
 
-Here is what they share: the settings, a `Replica`, and how a replica signs with the cluster's key the row that says
-where it is reached. A row decides where requests go, with their callers and bodies. So who only writes the database
-must not make one, nor change one, nor bring one back: the signature is over the id, the address and the time of the
-last heartbeat, too.
+No interface is imported here: `interfaces/http/serve.py` passes on what is needed. A process that is not one of
+several loads nothing of this package.
+
+Here is what all modules share: the settings, a `Replica`, and how a replica signs with the cluster's key the row that
+says where it is reached. A row decides where requests go, with their callers and bodies. So who only writes the
+database must not make one, nor change one, nor bring one back: the signature is over the id, the address and the time
+of the last heartbeat, too.
 """
 
 import hmac
@@ -85,8 +94,8 @@ def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]
     but it has no heartbeat after the start of the one that was started in its place.
     """
     ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
-    return [(one, other) for one, other in combinations(ordered, 2) if _is_same(one, other)]
-
-
-def _is_same(older: Replica, newer: Replica) -> bool:
-    return older.address == newer.address and older.seen_at > newer.since
+    return [
+        (older, newer)
+        for older, newer in combinations(ordered, 2)
+        if older.address == newer.address and older.seen_at > newer.since
+    ]

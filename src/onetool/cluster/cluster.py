@@ -7,16 +7,13 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from socket import socket
+from typing import Any
 
-from onetool.interfaces.asgi import Asgi, HttpError, Receive, Scope, Send
-from onetool.interfaces.http.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
-from onetool.interfaces.http.listen import listen_unix
-from onetool.services.cluster import UNIX, ClusterSettings, Replica, derived_key
-from onetool.services.cluster.members import Members
-
-if TYPE_CHECKING:
-    from onetool.app import App
+from onetool.cluster import UNIX, ClusterSettings, Replica
+from onetool.cluster.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
+from onetool.cluster.members import Members
+from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send
 
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
@@ -37,14 +34,20 @@ class Cluster:
         self.on_serving: list[Callable[[], None]] = []  # called on the event loop, when clients can connect …
         self.on_close: list[Callable[[], None]] = []  # … and before this process stops being a member
 
-    def start(self) -> dict[str, Any]:
-        """Become a member; gives options of `serve`."""
+    def start(self, listen_unix: Callable[[str], socket]) -> dict[str, Any]:
+        """Become a member; return options of `serve`. `listen_unix` listens at a path."""
         unix = self.settings.address.startswith(UNIX)
         further = listen_unix(self.settings.address.removeprefix(UNIX)) if unix else None
         self.members.start()
         # Workers of one machine share their sockets: no balancer has to notice anything.
         drain_s = 0.0 if unix else DRAIN_S
-        return {"further": further, "drain_s": drain_s, "patience_s": PATIENCE_S, "parting_s": PARTING_S}
+        return {
+            "further": further,
+            "drain_s": drain_s,
+            "patience_s": PATIENCE_S,
+            "parting_s": PARTING_S,
+            "is_last": self.settings.is_last,
+        }
 
     def close(self) -> None:
         """All of it is done, also if a part fails. Its error is raised at the end."""
@@ -69,10 +72,6 @@ class Cluster:
             raise ReplicaGoneError
         return found
 
-    def key(self, use: str) -> bytes:
-        """A key that all replicas have, for one use."""
-        return derived_key(self.settings.key, use)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route /cluster and all below."""
         path = scope["path"]
@@ -81,14 +80,3 @@ class Cluster:
                 await app(scope, receive, send)
                 return
         raise HttpError(404, "not_found", f"No replica of this version has {path[:100]!r}.")
-
-
-def cluster_of(app: "App", settings: ClusterSettings | None) -> Cluster | None:
-    """The cluster of these settings, or of the config: `database` and `cluster` together. None: this process is alone.
-
-    The table of members must be there: it is made with the database.
-    """
-    config = app.config
-    if settings is None and config.cluster is not None and (database := app.database) is not None:
-        settings = ClusterSettings(config.cluster.address, config.cluster.key.encode(), database)
-    return None if settings is None else Cluster(settings)

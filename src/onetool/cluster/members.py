@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from onetool._version import __version__
-from onetool.database import Database, DatabaseError, Transaction
-from onetool.services.cluster import (
+from onetool.cluster import (
     OWN_ADDRESS,
     ROWS,
     SAME_KEY,
@@ -32,6 +31,7 @@ from onetool.services.cluster import (
     row_signature,
     same_addresses,
 )
+from onetool.database import Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.cluster")
 

@@ -22,12 +22,14 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
+MAX_HEAD = 64 * 1024  # bytes of the head of a request
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
 BODY_DECODED = "onetool.body_decoded"  # in the scope: a function that a route calls once the body is decoded
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
 FORWARD_ID = "onetool.forward_id"  # in the scope of a request that one replica forwards to another: its audit id
 FORWARDED_HEADER = b"onetool-forwarded"
 ANSWERED_HEADER = b"onetool-answered"
+UNLOGGED = "unlogged"  # in scope["log"]: this request has no line in the logs
 CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 

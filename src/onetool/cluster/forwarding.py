@@ -33,17 +33,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from onetool.cluster import OWN_ADDRESS, SAME_KEY, UNIX, Replica, derived_key
+from onetool.cluster.members import Members
 from onetool.core.context import current_call
 from onetool.core.principal import LOCAL, Principal
-from onetool.http.connection import Connection, HttpResponse
-from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
-from onetool.http.pool import ConnectionPool
-from onetool.interfaces.asgi import (
+from onetool.core.signed import sign, verify
+from onetool.http.asgi import (
     ANSWERED_HEADER,
     FORWARD_ID,
     FORWARDED,
     FORWARDED_HEADER,
     JSON,
+    MAX_HEAD,
+    UNLOGGED,
     HttpError,
     Receive,
     Scope,
@@ -51,11 +53,10 @@ from onetool.interfaces.asgi import (
     current_scope,
     read_body,
 )
-from onetool.interfaces.http.connection import ConnectionLimits
-from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.interfaces.signed import sign, verify
-from onetool.services.cluster import OWN_ADDRESS, SAME_KEY, UNIX, Replica, derived_key
-from onetool.services.cluster.members import Members
+from onetool.http.connection import Connection, HttpResponse
+from onetool.http.errors import StaleConnectionError, UnreachableError, WireError
+from onetool.http.pool import ConnectionPool
+from onetool.http.response_stream import DisconnectWatch
 
 log = logging.getLogger("onetool.cluster")
 
@@ -66,7 +67,7 @@ ACQUIRE_S = 2.0  # for a connection, when all are in use
 MOST_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
 SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all connections. Others are short
 LARGEST = 1 << 62
-LARGEST_HEAD = ConnectionLimits().head_bytes  # of a request that another replica takes
+STATES_PATH = "/cluster/servers/states"  # replicas read it every second, and it does nothing: no log has it
 LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
@@ -85,6 +86,16 @@ _PASSED_BACK = frozenset(
 )
 
 GONE = "the replica that has this is gone; begin again"
+SAME_ADDRESS = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
+NOT_PROVEN = (
+    "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
+    "Whether anything has happened there is not known; the log of this replica names the address."
+)
+HEAD_TOO_LARGE = (
+    f"This is for another replica, and its headers and who you are don't fit into {MAX_HEAD // 1024} KiB. "
+    "Give your token patterns of tools in place of long lists (github.*), or send fewer headers."
+)
+RETRY = [(b"retry-after", b"1")]
 
 
 class ForwardRequest(NamedTuple):
@@ -142,7 +153,9 @@ class Forwarder:
             async with self._exchange(replica, request, kind) as response:
                 assert response.stream is not None  # noqa: S101 - no HEAD
                 if response.status // 100 != 2:
-                    raise ReplicaRefusedError(response.status, (await _rest(response)).decode("utf-8", "replace"))
+                    text = (await _rest(response)).decode("utf-8", "replace")[:LARGEST_REFUSAL]
+                    message = f"Another replica answered {response.status}: {text}"
+                    raise ReplicaRefusedError(502, "replica_refused", message)
                 try:
                     async for piece in response.stream:
                         yield piece
@@ -174,12 +187,13 @@ class Forwarder:
 
     @contextmanager
     def _share(self, replica: Replica, kind: str, owner: str) -> Generator[None]:
-        """Count a connection. Raises ReplicaBusyError (429) if this owner has all that one may have."""
+        """Count a connection. Raises ReplicaRefusedError (429) if this owner has all that one may have."""
         key = (replica.id, kind, owner)
         with self._lock:
             if self._shares[key] >= (most := SHARES.get(kind, sys.maxsize)):
                 what = "streams" if kind == "stream" else "requests"
-                raise ReplicaBusyError(429, f"You have {most} {what} of another replica open: end some of them first.")
+                message = f"You have {most} {what} of another replica open: end some of them first."
+                raise ReplicaRefusedError(429, "replica_busy", message, RETRY)
             self._shares[key] += 1
         try:
             yield
@@ -202,7 +216,7 @@ class Forwarder:
             if response.status == CAME_BACK:
                 told = "a request for replica %s at %s has come back to this replica: %s"
                 log.error(told, replica.id, replica.address, OWN_ADDRESS)
-                raise SameAddressError
+                raise ReplicaRefusedError(502, "same_address", SAME_ADDRESS)
             yield response
         finally:
             del self._open[number]
@@ -212,12 +226,12 @@ class Forwarder:
                 pool.drop(connection)
 
     def _check_proof(self, replica: Replica, request: ForwardRequest, response: HttpResponse) -> None:
-        """Raises AnswerNotProvenError, before anything of the answer is passed on."""
+        """Raise ReplicaRefusedError, before anything of the answer is passed on."""
         shown = response.headers.get(ANSWERED_HEADER.decode(), "")
         if not self._seal.is_proof(request.seal, response.status, shown):
             told = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
             log.error(told, replica.id, replica.address, response.status, SAME_KEY)
-            raise AnswerNotProvenError
+            raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
 
     async def _ask(
         self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
@@ -242,7 +256,8 @@ class Forwarder:
                 (replica.address, kind), lambda: _dial(loop, replica.address, pool), ACQUIRE_S
             )
         except TimeoutError:
-            raise ReplicaBusyError(503, "All connections to another replica are in use. Try again later.") from None
+            message = "All connections to another replica are in use. Try again later."
+            raise ReplicaRefusedError(503, "replica_busy", message, RETRY) from None
         number = next(self._numbers)
         self._open[number] = (loop, replica.id, connection)
         try:
@@ -289,13 +304,13 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 def _request(
     method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: bytes, body: bytes
 ) -> ForwardRequest:
-    """What came over HTTP has no line breaks in it, and goes on as it came. Raises HeadTooLargeError."""
+    """What came over HTTP has no line breaks in it, and goes on as it came. Raises ReplicaRefusedError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
     own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
     head = b"\r\n".join(lines) + b"\r\n\r\n"
-    if len(head) > LARGEST_HEAD:
-        raise HeadTooLargeError
+    if len(head) > MAX_HEAD:
+        raise ReplicaRefusedError(431, "head_too_large", HEAD_TOO_LARGE)
     return ForwardRequest(head + body, seal, method == "HEAD")
 
 
@@ -381,10 +396,18 @@ class ForwardSeal:
         self._check_once(told)
         return told
 
-    def check_body(self, told: ForwardedBy, body: bytes) -> None:
-        """Raises HttpError (401) for another body than the one that the header was made for."""
+    def accept(self, told: ForwardedBy, body: bytes, scope: Scope) -> None:
+        """Note in the scope which replica has sent the request.
+
+        Raises HttpError (401) for another body than the one that the header was made for.
+        """
         if not hmac.compare_digest(sha256(body).hexdigest(), told.body):
             raise _refused("the body is not the one that it was made for")
+        scope[FORWARDED] = told
+        scope[FORWARD_ID] = told.id or told.nonce
+        scope["log"]["from"] = told.sender
+        if scope["path"] == STATES_PATH:
+            scope["log"][UNLOGGED] = True
 
     def proof(self, header: bytes, status: int) -> bytes:
         """That a holder of the key has answered the request with this header so."""
@@ -443,48 +466,4 @@ class ReplicaGoneError(HttpError):
 
 
 class ReplicaRefusedError(HttpError):
-    """Another replica has answered a request of our own with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(502, "replica_refused", f"Another replica answered {status}: {text[:LARGEST_REFUSAL]}")
-
-
-class ReplicaBusyError(ReplicaRefusedError):
-    """There is no connection left to ask another replica with."""
-
-    def __init__(self, status: int, message: str) -> None:
-        HttpError.__init__(self, status, "replica_busy", message, [(b"retry-after", b"1")])
-
-
-class HeadTooLargeError(ReplicaRefusedError):
-    """Another replica would not take the head of this request. Nothing was sent."""
-
-    def __init__(self) -> None:
-        HttpError.__init__(
-            self,
-            431,
-            "head_too_large",
-            f"This is for another replica, and its headers and who you are don't fit into {LARGEST_HEAD // 1024} KiB. "
-            "Give your token patterns of tools in place of long lists (github.*), or send fewer headers.",
-        )
-
-
-class AnswerNotProvenError(ReplicaRefusedError):
-    """What answers at the address of a replica has not shown that it has the cluster's key."""
-
-    def __init__(self) -> None:
-        HttpError.__init__(
-            self,
-            502,
-            "answer_not_proven",
-            "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
-            "Whether anything has happened there is not known; the log of this replica names the address.",
-        )
-
-
-class SameAddressError(ReplicaRefusedError):
-    """A request has come back to us: the replica that it is for says that it is reached at our address."""
-
-    def __init__(self) -> None:
-        message = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
-        HttpError.__init__(self, 502, "same_address", message)
+    """Another replica has answered with an error, or its answer is not believed, or it could not be asked."""

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -19,10 +19,9 @@ import msgspec
 from onetool.core.call import CannotAsk, Declined, ForModel, ForPerson, ForRoots, Level, Question, current_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import ServerFailure, protocol_failure
-from onetool.interfaces.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
-from onetool.interfaces.http.request_log import UNLOGGED
-from onetool.interfaces.response_stream import DisconnectWatch
-from onetool.sources.mcp_servers.shared import ServerRequest, shared_result
+from onetool.http.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
+from onetool.http.response_stream import DisconnectWatch
+from onetool.sources.mcp_servers.owners import ServerRequest
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.servers import Servers
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 CAPABILITIES = ("elicitation", "sampling", "roots")
 QUESTIONS: dict[str, type[Question]] = {"person": ForPerson, "model": ForModel, "roots": ForRoots}
 
-encode_line = msgspec.json.encode
 STILL_HERE_S = 2.0
 LINES = b"application/x-ndjson"
 
@@ -141,14 +139,45 @@ def value_of(answer: CallerAnswer) -> Any:
     return answer.value
 
 
-class RunsHere(Protocol):
-    """Whether this process runs a server."""
+class SharedBlock:
+    """A part of an answer that came as data: of an SDK's block what `conversion` uses. The SDK need not be loaded."""
 
-    def knows(self, server: str, block: str) -> bool: ...
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
 
-    def is_own(self, server: str) -> bool: ...
+    @property
+    def type(self) -> Any:
+        return self._data.get("type")
 
-    def take(self, server: str) -> bool: ...
+    @property
+    def text(self) -> str:
+        return self._data.get("text", "")
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return dict(self._data)
+
+
+class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a tool as data: of an SDK's CallToolResult what `conversion` uses."""
+
+    is_error: bool = False
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    structured_content: Any = None
+    meta: Mapping[str, Any] | None = None
+
+    @property
+    def content(self) -> list[SharedBlock]:
+        return [SharedBlock(one) for one in self.blocks]
+
+
+def shared_result(result: Any) -> SharedResult:
+    """An answer of the SDK as data."""
+    return SharedResult(
+        is_error=result.is_error,
+        blocks=tuple(one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content),
+        structured_content=result.structured_content,
+        meta=result.meta,
+    )
 
 
 class RemotePeer:
@@ -156,10 +185,12 @@ class RemotePeer:
 
 
 class SharedCalls:
-    """The routes below /cluster/servers and /cluster/answers."""
+    """The routes below /cluster/servers and /cluster/answers. `runs_here` says whether this process runs a server
+    with this block in its config, and may block.
+    """
 
-    def __init__(self, owners: RunsHere, servers: "Callable[[], Servers | None]") -> None:
-        self._owners = owners
+    def __init__(self, runs_here: Callable[[str, str], bool], servers: "Callable[[], Servers | None]") -> None:
+        self._runs_here = runs_here
         self._servers = servers
         self._questions: dict[str, asyncio.Future[Any]] = {}
         self._peers: WeakValueDictionary[str, RemotePeer] = WeakValueDictionary()
@@ -170,12 +201,11 @@ class SharedCalls:
             return
         match scope["path"].split("/", 3)[2:]:
             case ["servers", "states"]:
-                scope["log"][UNLOGGED] = True  # it comes every second
                 servers = self._servers()
                 await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
             case ["servers", name] if name.endswith("/call"):
                 asked = _decoded(body, SharedCall)
-                await self._stream(name.removesuffix("/call"), asked, _sender(scope), receive, send)
+                await self._stream(name.removesuffix("/call"), asked, scope[FORWARDED].sender, receive, send)
             case ["answers", id]:
                 self._take_answer(id, _decoded(body, CallerAnswer))
                 await respond(send, 200, b"{}")
@@ -212,9 +242,7 @@ class SharedCalls:
     ) -> None:
         current_caller.set(caller)
         try:
-            if self._owners.knows(server, asked.block) and (
-                self._owners.is_own(server) or await asyncio.to_thread(self._owners.take, server)
-            ):
+            if await asyncio.to_thread(self._runs_here, server, asked.block):
                 value = await self._outcome(server, asked, caller)
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:
@@ -298,7 +326,7 @@ async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
             line = await lines.get()
     except TimeoutError:
         return b"\n"
-    return None if line is None else encode_line(line) + b"\n"
+    return None if line is None else msgspec.json.encode(line) + b"\n"
 
 
 def _decoded(body: bytes, type: Any) -> Any:
@@ -306,8 +334,3 @@ def _decoded(body: bytes, type: Any) -> Any:
         return msgspec.json.decode(body, type=type)
     except msgspec.MsgspecError as error:
         raise HttpError(400, "bad_request", f"This replica does not understand the request: {error}") from None
-
-
-def _sender(scope: Scope) -> str:
-    forwarded = scope.get(FORWARDED)
-    return "" if forwarded is None else forwarded.sender

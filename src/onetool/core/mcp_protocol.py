@@ -7,7 +7,7 @@ alone, and carries in `_meta` what a session used to know.
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -92,18 +92,19 @@ def check_message(message: Any) -> Message:
     """Check that it is one JSON-RPC message. Raises JsonRpcError."""
     if not isinstance(message, dict):
         raise JsonRpcError(INVALID_REQUEST, f"expected one JSON-RPC message, an object, got {_json_type(message)}")
-    if message.get("jsonrpc") != "2.0":
+    found = cast(Message, message)
+    if found.get("jsonrpc") != "2.0":
         raise JsonRpcError(INVALID_REQUEST, 'expected "jsonrpc": "2.0"')
-    if "id" in message and not is_id(message["id"]) and not (message["id"] is None and "error" in message):
-        raise JsonRpcError(INVALID_REQUEST, f"id: expected a text or a whole number, got {_json_type(message['id'])}")
-    if "method" in message:
-        if not isinstance(message["method"], str):
-            raise JsonRpcError(INVALID_REQUEST, f"method: expected a text, got {_json_type(message['method'])}")
-        if not isinstance(message.get("params", {}), dict):
-            raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(message['params'])}")
-    elif "id" not in message or not ("result" in message or "error" in message):
+    if "id" in found and not is_id(found["id"]) and not (found["id"] is None and "error" in found):
+        raise JsonRpcError(INVALID_REQUEST, f"id: expected a text or a whole number, got {_json_type(found['id'])}")
+    if "method" in found:
+        if not isinstance(found["method"], str):
+            raise JsonRpcError(INVALID_REQUEST, f"method: expected a text, got {_json_type(found['method'])}")
+        if not isinstance(found.get("params", {}), dict):
+            raise JsonRpcError(INVALID_PARAMS, f"params: expected an object, got {_json_type(found['params'])}")
+    elif "id" not in found or not ("result" in found or "error" in found):
         raise JsonRpcError(INVALID_REQUEST, "expected a request, a notification or a response: there is no method")
-    return message
+    return found
 
 
 def is_message(message: Any) -> bool:
@@ -121,7 +122,7 @@ def is_id(value: Any) -> bool:
 
 def id_of(message: Any) -> Id | None:
     """The id to answer with, of a message that may be anything."""
-    found = message.get("id") if isinstance(message, dict) else None
+    found = cast(Message, message).get("id") if isinstance(message, dict) else None
     return found if is_id(found) else None
 
 
@@ -139,5 +140,5 @@ def notification(method: str, params: Any = None) -> Message:
 
 
 def _json_type(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    names: dict[Any, str] = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,30 +1,29 @@
 """Requests about what is alive in another replica: a call that waits, a task, a stream. They are sent there."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from onetool.interfaces.asgi import FORWARDED, Message, Receive, Scope, Send, encode
-from onetool.interfaces.http.forwarding import ReplicaGoneError
-from onetool.interfaces.mcp.http_headers import Headers
-from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions
-from onetool.interfaces.mcp.pending_calls import PendingCalls
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of, notification
-from onetool.interfaces.mcp.service import KINDS
-from onetool.interfaces.mcp.shared_sessions import SharedSessions
-
-if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
+from onetool.cluster import derived_key
+from onetool.cluster.cluster import ID_DIGITS, Cluster
+from onetool.cluster.forwarding import ReplicaGoneError
+from onetool.cluster.shared_sessions import MemorySession, SharedSessions
+from onetool.cluster.shared_tasks import SharedTasks
+from onetool.core.mcp_protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of
+from onetool.core.signed import verify
+from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 
 LAST_EVENT = "last-event-id"
 _EVENTS = b"text/event-stream"
 
 
-class SharedRequests:
-    """What `McpHttpApp` asks before it answers itself. `sessions` are those of all replicas."""
+class SharedRequests(SharedSessions):
+    """What `McpHttpApp` asks before it answers itself. `key` signs what a client holds of a call that waits."""
 
-    def __init__(self, sessions: HttpSessions, pending_calls: PendingCalls, cluster: "Cluster") -> None:
-        self.sessions = SharedSessions(sessions, cluster)
-        self._pending_calls = pending_calls
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.id = cluster.id
+        self.key = derived_key(cluster.settings.key, "requestState")
+        self.tasks = SharedTasks(cluster)
 
     async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
         """Whether another replica has answered this request, because it has its call or its task.
@@ -43,8 +42,8 @@ class SharedRequests:
         return True
 
     async def is_streamed(
-        self, session: HttpSession, headers: Headers, scope: Scope, receive: Receive, send: Send
-    ) -> Headers | None:
+        self, session: MemorySession, headers: Mapping[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> Mapping[str, str] | None:
         """The headers of a GET that is answered here; None if another replica had the stream, and has served it.
 
         Notifications of a replica that is gone, or that soon will be, go on here. Nobody knows what its client has not
@@ -62,8 +61,7 @@ class SharedRequests:
         except ReplicaGoneError as gone:
             if gone.was_answering or not is_news:
                 raise
-        for kind in KINDS:
-            session.news.push(notification(f"notifications/{kind}/list_changed", None))
+        session.announce_changes()
         return {name: value for name, value in headers.items() if name != LAST_EVENT}
 
     def _holder(self, message: Any) -> str | None:
@@ -73,7 +71,8 @@ class SharedRequests:
             return None
         if str(message.get("method")).startswith("tasks/") and isinstance(id := params.get("taskId"), str):
             return self._cluster.owner_of(id)
-        return self._pending_calls.holder(params["requestState"]) if "requestState" in params else None
+        data = verify(self.key, state) if isinstance(state := params.get("requestState"), str) else None
+        return None if data is None else data.hex()[:ID_DIGITS]
 
     async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
         """Raises ReplicaGoneError, unless a stream has begun that can tell it as its last event."""

@@ -10,24 +10,18 @@ Ids say who has what is alive in one process: questions to the client and events
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import msgspec
 
-from onetool.config.model import Menu
+from onetool.cluster.cluster import Cluster
+from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
+from onetool.core.mcp_protocol import Message, decode, is_id, is_message
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
-from onetool.interfaces.asgi import HttpError, Receive, Scope, Send, encode, read_body
-from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.http_sessions import IDLE_SECONDS, MOST_SESSIONS, HttpSession, HttpSessions, check_batch
-from onetool.interfaces.mcp.protocol import Message, check_message, decode, is_id, is_message
-from onetool.interfaces.mcp.request import McpRequest
-from onetool.interfaces.response_stream import send_json
-from onetool.services.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
-
-if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
+from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, read_body
+from onetool.http.response_stream import send_json
 
 log = logging.getLogger("onetool.cluster")
 
@@ -45,18 +39,63 @@ class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
     messages: Sequence[Any] = ()  # answers and cancellations
 
 
+class MemorySession(Protocol):
+    """What is called here of a session in memory."""
+
+    id: str
+
+    @property
+    def principal(self) -> Principal: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: SessionState) -> None: ...
+
+    def is_running(self, id: Any) -> bool: ...
+
+    async def take(self, message: Message) -> None: ...
+
+    def announce_changes(self) -> None: ...
+
+
+class MemorySessions(Protocol):
+    """What is called here of the sessions in memory. `on_change` is told which request changes which session."""
+
+    idle_s: float
+    max_count: int
+    on_change: Any
+
+    def __contains__(self, id: str) -> bool: ...
+
+    def get(self, id: str, principal: Principal) -> MemorySession | None: ...
+
+    def adopt(self, id: str, principal: Principal, state: SessionState) -> MemorySession: ...
+
+    def unused(self, id: str, seconds: float) -> MemorySession | None: ...
+
+    def used_since(self, seconds: float) -> Sequence[MemorySession]: ...
+
+    async def close(self, session: Any) -> None: ...
+
+
 class SharedSessions:
     """The rows behind the sessions in memory. It belongs to one event loop."""
 
-    def __init__(self, sessions: HttpSessions, cluster: "Cluster") -> None:
-        self._sessions = sessions
+    _sessions: MemorySessions
+
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rows = McpSessionRows(cluster.settings.database)
-        self._tasks = McpTaskRows(cluster.settings.database)
+        self._task_rows = McpTaskRows(cluster.settings.database)
         self._versions: dict[str, int] = {}
         self._renewing: asyncio.Task[None] | None = None
-        sessions.on_change = self._changed
         cluster.routes[PATH] = self._hear
+
+    def attach(self, sessions: MemorySessions) -> Self:
+        """Share these sessions from now on."""
+        self._sessions = sessions
+        sessions.on_change = self._changed
+        return self
 
     def start(self) -> None:
         self._renewing = asyncio.get_running_loop().create_task(self._renew())
@@ -65,23 +104,23 @@ class SharedSessions:
         if self._renewing is not None:
             self._renewing.cancel()
 
-    async def get(self, id: str, principal: Principal) -> HttpSession | None:
-        """The session, if it is this principal's: from memory, or taken up from its row."""
+    async def load(self, id: str, principal: Principal) -> None:
+        """Have the session in memory as its row is now, if it is this principal's."""
         if id in self._sessions or len(id) > LONGEST_ID:
             if (idle := self._sessions.unused(id, RENEW_S)) is not None:
                 await self._refresh(idle)
-            return self._sessions.get(id, principal)
+            return
         try:
             row = await asyncio.to_thread(self._rows.get, id)
         except UnreadableRowError:
-            return None
+            return
         except DatabaseError as error:
             raise _away(error) from None
         if row is not None and row.owner == principal.owner and id not in self._sessions:
-            self._apply(self._sessions.open(RemoteClient(principal=principal), id), row, is_new=True)
-        return self._sessions.get(id, principal)
+            self._sessions.adopt(id, principal, row.state)
+            self._versions[id] = row.version
 
-    async def close(self, session: HttpSession) -> None:
+    async def close(self, session: MemorySession) -> None:
         """End it for the client. Raises HttpError (502) if a replica refuses, which has it for a minute more."""
         try:
             await asyncio.to_thread(self._rows.delete, session.id)
@@ -94,19 +133,11 @@ class SharedSessions:
 
     # Messages that are for another replica
 
-    async def relayed(self, session: HttpSession, message: Any) -> Any:
-        """Send answers and cancellations on to who waits for them; gives what is left of the message, or None.
+    async def relay(self, session: MemorySession, messages: list[Any]) -> list[Any]:
+        """Send answers and cancellations on to the replicas that wait for them; return the messages for this one.
 
-        Raises JsonRpcError for a batch that may not be one: one request never becomes many to the others.
+        Another replica gets one request, however many messages of a batch are for it.
         """
-        if not isinstance(message, list):
-            check_message(message)
-            return (await self._rest(session, [message]) or [None])[0]
-        check_batch(session, message)
-        return await self._rest(session, message) or None
-
-    async def _rest(self, session: HttpSession, messages: list[Any]) -> list[Any]:
-        """Those that are for this replica. Each other one hears once of all that are for it."""
         rest: list[Any] = []
         answers: dict[str, list[Message]] = {}
         cancelled: list[Message] = []
@@ -114,16 +145,14 @@ class SharedSessions:
         for message in messages:
             if (owner := self._asked_by(message)) is not None:
                 answers.setdefault(owner, []).append(message)
-            elif _is_cancellation(message) and not (
-                (id := _cancelled(message)) in begun or session.conversation.is_running(id)
-            ):
+            elif _is_cancellation(message) and not ((id := _cancelled(message)) in begun or session.is_running(id)):
                 cancelled.append(message)
             else:
                 rest.append(message)
         for owner, found in answers.items():
             replica = await self._cluster.other(owner)
             body = _encoded(SessionNews(session=session.id, messages=found))
-            async for _ in self._cluster.forwarder.post(replica, PATH, body, session.client.principal):
+            async for _ in self._cluster.forwarder.post(replica, PATH, body, session.principal):
                 pass
         if cancelled:
             await self._tell(SessionNews(session=session.id, messages=cancelled), session)
@@ -136,8 +165,8 @@ class SharedSessions:
         owner, _, number = str(message["id"]).partition("-")
         return owner if number and _REPLICA.fullmatch(owner) and owner != self._cluster.id else None
 
-    async def _tell(self, news: SessionNews, session: HttpSession) -> Sequence[HttpError]:
-        return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.client.principal)
+    async def _tell(self, news: SessionNews, session: MemorySession) -> Sequence[HttpError]:
+        return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
 
     async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The route /cluster/mcp: what another replica tells. Sessions that are not in memory need no news."""
@@ -149,40 +178,33 @@ class SharedSessions:
             await self._forget(session)
         elif news.messages:
             for message in news.messages:
-                await session.conversation.respond(message, session.news.push)
+                await session.take(message)
         else:
             await self._refresh(session)
         await send_json(send, 202, None)
 
     # Rows
 
-    async def _changed(self, session: HttpSession, request: McpRequest) -> None:
-        """A request has changed the session. Raises HttpError (503) if that can't be kept."""
+    async def _changed(self, session: MemorySession, method: str, params: Mapping[str, Any]) -> None:
+        """Write what a request has changed. Raises HttpError (503) if that can't be kept."""
         try:
-            if request.method == "initialize":
-                await asyncio.to_thread(self._rows.add, session.id, session.client.owner, _state(session))
+            if method == "initialize":
+                state = SessionState(**session.state())
+                await asyncio.to_thread(self._rows.add, session.id, session.principal.owner, state)
                 self._versions[session.id] = 1
                 return
-            row = await asyncio.to_thread(self._rows.change, session.id, _change(request))
+            row = await asyncio.to_thread(self._rows.change, session.id, _change(method, params))
         except DatabaseError as error:
             raise _away(error) from None
         if row is not None:
             self._apply(session, row)
             await self._tell(SessionNews(session=session.id), session)
 
-    def _apply(self, session: HttpSession, row: SessionRow, is_new: bool = False) -> None:
-        state, client = row.state, session.client
-        client.revision, client.capabilities = state.revision, state.capabilities
-        client.log_level, client.name = state.log_level, state.name
-        client.menu = state.menu if state.menu in get_args(Menu) else None
-        client.wants_whole = state.wants_whole
-        session.conversation.watched.clear()
-        session.conversation.watched.update(state.watched)
+    def _apply(self, session: MemorySession, row: SessionRow) -> None:
+        session.restore(row.state)
         self._versions[session.id] = row.version
-        if is_new:
-            session.conversation.take_up()
 
-    async def _refresh(self, session: HttpSession) -> None:
+    async def _refresh(self, session: MemorySession) -> None:
         try:
             row = await asyncio.to_thread(self._rows.get, session.id)
         except DatabaseError:
@@ -192,7 +214,7 @@ class SharedSessions:
         else:
             self._apply(session, row)
 
-    async def _forget(self, session: HttpSession) -> None:
+    async def _forget(self, session: MemorySession) -> None:
         self._versions.pop(session.id, None)
         await self._sessions.close(session)
 
@@ -213,8 +235,8 @@ class SharedSessions:
         for session in used:
             if found.get(session.id) != self._versions.get(session.id):
                 await self._refresh(session)
-        await asyncio.to_thread(self._rows.sweep, IDLE_SECONDS, MOST_SESSIONS)
-        await asyncio.to_thread(self._tasks.sweep)
+        await asyncio.to_thread(self._rows.sweep, self._sessions.idle_s, self._sessions.max_count)
+        await asyncio.to_thread(self._task_rows.sweep)
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
 
 
@@ -233,28 +255,15 @@ def _cancelled(message: Message) -> Any:
     return id if is_id(id) else None
 
 
-def _state(session: HttpSession) -> SessionState:
-    client = session.client
-    return SessionState(
-        revision=client.revision,
-        capabilities=dict(client.capabilities),
-        log_level=client.log_level,
-        name=client.name,
-        menu=client.menu,
-        wants_whole=client.wants_whole,
-        watched=tuple(sorted(session.conversation.watched)),
-    )
-
-
-def _change(request: McpRequest) -> Any:
+def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], SessionState]:
     """What a request changes, for a row that others may have changed meanwhile."""
 
     def change(state: SessionState) -> SessionState:
-        if request.method == "logging/setLevel":
-            return msgspec.structs.replace(state, log_level=request.param("level"))
-        uris = {*state.watched, request.param("uri")}
-        if request.method == "resources/unsubscribe":
-            uris.discard(request.param("uri"))
+        if method == "logging/setLevel":
+            return msgspec.structs.replace(state, log_level=params["level"])
+        uris = {*state.watched, params["uri"]}
+        if method == "resources/unsubscribe":
+            uris.discard(params["uri"])
         return msgspec.structs.replace(state, watched=tuple(sorted(uris)))
 
     return change

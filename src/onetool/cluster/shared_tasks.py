@@ -3,16 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from onetool.cluster.cluster import Cluster
+from onetool.cluster.mcp_rows import McpTaskRows
+from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 from onetool.database import DatabaseError
-from onetool.interfaces.asgi import encode
-from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
-from onetool.services.cluster.mcp_rows import McpTaskRows
-
-if TYPE_CHECKING:
-    from onetool.interfaces.http.cluster import Cluster
+from onetool.http.asgi import encode
 
 log = logging.getLogger("onetool.cluster")
 
@@ -23,7 +20,7 @@ UNKNOWN = "taskId: there is no such task, or its time is up"
 class SharedTasks:
     """Written by who runs a task, read by the others when it is gone."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rows = McpTaskRows(cluster.settings.database)
         self._writing: set[asyncio.Future[None]] = set()
@@ -56,13 +53,13 @@ class SharedTasks:
         """Whether another replica has run it, by its id. Who is alive has got the request before."""
         return self._cluster.owner_of(id) not in (None, self._cluster.id)
 
-    async def lost(self, id: str, client: RemoteClient, ttl_ms: int) -> dict[str, Any]:
-        """A task of a replica that is gone. Raises JsonRpcError."""
+    async def lost(self, id: str, owner: str, ttl_ms: int) -> dict[str, Any]:
+        """Return a task of a replica that is gone. Raises JsonRpcError."""
         try:
             row = await asyncio.to_thread(self._rows.get, id)
         except DatabaseError as error:
             raise JsonRpcError(INTERNAL_ERROR, f"the replica that ran this task is gone, and {error}") from None
-        if row is None or row.owner != client.owner:
+        if row is None or row.owner != owner:
             raise JsonRpcError(INVALID_PARAMS, UNKNOWN)
         if row.body is not None:
             return {**row.body, "ttlMs": ttl_ms}

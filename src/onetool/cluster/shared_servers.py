@@ -20,14 +20,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from onetool.core.call import CannotAsk, Question, current_caller
-from onetool.core.context import current_call
-from onetool.core.errors import ToolFailure
-from onetool.core.principal import LOCAL, current_principal
-from onetool.interfaces.asgi import HttpError
-from onetool.interfaces.http.forwarding import ReplicaGoneError, ReplicaRefusedError
-from onetool.interfaces.http.request_log import STATES_PATH
-from onetool.interfaces.http.shared_calls import (
+from onetool.cluster import UNIX
+from onetool.cluster.forwarding import STATES_PATH, ReplicaGoneError, ReplicaRefusedError
+from onetool.cluster.leases import SERVERS, Leases, is_shared, lease_name, parts_of_lease
+from onetool.cluster.shared_calls import (
     CAPABILITIES,
     FailureLine,
     LackLine,
@@ -39,20 +35,25 @@ from onetool.interfaces.http.shared_calls import (
     ResultLine,
     SharedCall,
     SharedCalls,
+    SharedResult,
     answer_of,
     decode_line,
     failure_of,
     question_of,
 )
-from onetool.services.cluster import UNIX
-from onetool.services.cluster.leases import SERVERS, Leases
-from onetool.sources.mcp_servers.shared import ServerRequest, SharedResult, SharedState, parts_of_lease
+from onetool.core.call import CannotAsk, Question, current_caller
+from onetool.core.context import current_call
+from onetool.core.errors import ToolFailure
+from onetool.core.principal import LOCAL, current_principal
+from onetool.http.asgi import HttpError
+from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
+from onetool.sources.mcp_servers.settings import ServerSettings
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.cluster import Replica
+    from onetool.cluster.cluster import Cluster
     from onetool.core.call import Caller
-    from onetool.interfaces.http.cluster import Cluster
-    from onetool.services.cluster import Replica
 
 log = logging.getLogger("onetool.cluster")
 
@@ -73,8 +74,8 @@ class NotRunThereError(Exception):
     """The process that was asked does not run the server. Nothing has happened."""
 
 
-class SharedServers:
-    """The `ServerOwners` of a process in a cluster."""
+class SharedServers(ServerOwners):
+    """The owners of servers that several processes share."""
 
     def __init__(self, cluster: "Cluster", app: "App") -> None:
         self._cluster = cluster
@@ -88,7 +89,7 @@ class SharedServers:
         self._reading: asyncio.Task[None] | None = None
         self._is_due, self._is_closed = Event(), False
         self._thread = Thread(target=self._tend, name="onetool-tend", daemon=True)
-        calls = SharedCalls(self, lambda: app.servers)
+        calls = SharedCalls(self.runs_here, lambda: app.servers)
         cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
         app.catalog.share_servers(self)
         cluster.members.on_beat(self._is_due.set)
@@ -112,10 +113,18 @@ class SharedServers:
 
     # Who runs what
 
-    def knows(self, server: str, block: str) -> bool:
-        """Whether the config here says the same of it. A sender of an older version does not tell."""
+    def runs_here(self, server: str, block: str) -> bool:
+        """Return whether this process runs it, maybe from now on. It does not if its config says something else of it.
+
+        A sender of an older version does not tell what its own config says.
+        """
         lease = self._lease(server)
-        return lease is not None and block in ("", parts_of_lease(lease)[1])
+        if lease is None or block not in ("", parts_of_lease(lease)[1]):
+            return False
+        return self.is_own(server) or self.take(server)
+
+    def is_shared(self, settings: ServerSettings) -> bool:
+        return is_shared(settings)
 
     def is_own(self, server: str) -> bool:
         lease = self._lease(server)
@@ -141,11 +150,12 @@ class SharedServers:
         return None if lease is None else self._leases.holder(lease)
 
     def _lease(self, server: str) -> str | None:
-        servers = self._app.servers
-        return None if servers is None else servers.lease_of(server)
+        proxy = None if self._app.servers is None else self._app.servers.proxy(server)
+        return lease_name(server, proxy.settings) if proxy is not None and is_shared(proxy.settings) else None
 
     def state(self, server: str) -> SharedState | None:
-        return None if self.is_own(server) else self._states.get(server)
+        lease = self._lease(server)
+        return None if lease is None or self._leases.is_own(lease) else self._states.get(server)
 
     def _tend(self) -> None:
         """After each heartbeat, in a thread of its own. Beats that come meanwhile count as one."""
@@ -155,8 +165,9 @@ class SharedServers:
                 continue
             try:
                 servers.tend_shared()
-                self._tell_moved(servers.leases())
-                self._compare(servers.leases())
+                leases = {name: lease for name in servers.names() if (lease := self._lease(name)) is not None}
+                self._tell_moved(leases)
+                self._compare(leases)
             except Exception as error:  # noqa: BLE001 - the next time may go well
                 log.error("shared MCP servers were not tended: %s: %s", type(error).__name__, error)
             with suppress(RuntimeError):  # the loop has just ended
@@ -233,7 +244,11 @@ class SharedServers:
             except ReplicaRefusedError as error:
                 raise ToolFailure(f"{server} runs in another process, which refuses: {error}") from None
             if not again or monotonic() > began + FIND_S:
-                raise _gone(server)
+                raise ToolFailure(
+                    f"the process that ran {server} is gone; try again",
+                    reason="source_unavailable",
+                    hints=["whether the call had an effect is not known"],
+                )
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._leases.renew)
 
@@ -352,14 +367,6 @@ def _take(line: Line, caller: "Caller | None") -> None:
             raise NotRunThereError
         case _:
             pass
-
-
-def _gone(server: str) -> ToolFailure:
-    return ToolFailure(
-        f"the process that ran {server} is gone; try again",
-        reason="source_unavailable",
-        hints=["whether the call had an effect is not known"],
-    )
 
 
 class PeerNumbers:

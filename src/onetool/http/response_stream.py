@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from onetool.interfaces.asgi import Headers, Receive, Send, encode, respond
+from onetool.http.asgi import Headers, Receive, Send, encode, respond
 
 Message = dict[str, Any]
 

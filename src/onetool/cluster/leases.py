@@ -8,30 +8,26 @@ alone, another replica takes the lease after LEASE_S, and both run the server un
 again: then it sees the new holder, and ends its own. It can't tell the two cases apart.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from hashlib import sha256
 from threading import Lock
-from typing import Protocol
 
+import msgspec
+
+from onetool.cluster.members import GONE_S, Members
 from onetool.database import Database, DatabaseError, Transaction
-from onetool.services.cluster.members import GONE_S
+from onetool.sources.mcp_servers.settings import ServerSettings
 
 SERVERS = "server:"  # what the names of the leases of MCP servers begin with
+DIGEST_DIGITS = 16
 LEASE_S = GONE_S
 REFUSED_S = 2.0  # the same for one that lets nobody connect any more
-
-
-class LeaseMembers(Protocol):
-    """What leases need of the members."""
-
-    id: str
-
-    def on_beat(self, call: Callable[[], None]) -> None: ...
 
 
 class Leases:
     """The leases of one kind, whose names begin with `prefix`. All methods may be called from any thread."""
 
-    def __init__(self, database: Database, members: LeaseMembers, prefix: str) -> None:
+    def __init__(self, database: Database, members: Members, prefix: str) -> None:
         self._database = database
         self._own = members.id
         self._prefix = prefix
@@ -133,3 +129,35 @@ def forget_replica(database: Database, address: str) -> None:
         work.execute("DELETE FROM replicas WHERE address = %s", (address,))
 
     database.write(job)
+
+
+# The names of the leases of MCP servers
+
+
+def is_shared(settings: ServerSettings) -> bool:
+    """Return whether only one process may run it.
+
+    A server that is started by a command keeps its state in its process, so two of them would not know of each other.
+    Every process connects to a server over HTTP itself.
+    """
+    return settings.enabled and settings.transport == "stdio" and not settings.replicate
+
+
+def block_digest(settings: ServerSettings) -> str:
+    """The same for all processes whose configs start the same server: only those share one.
+
+    It is made of what is written: neither secrets nor the folder that a config lies in make a difference.
+    """
+    decides = (settings.command_line, settings.written_folder, sorted(settings.env))
+    return sha256(msgspec.json.encode(decides)).hexdigest()[:DIGEST_DIGITS]
+
+
+def lease_name(server: str, settings: ServerSettings) -> str:
+    """What the process that runs it holds: see `parts_of_lease`."""
+    return f"{server}@{block_digest(settings)}"
+
+
+def parts_of_lease(name: str) -> tuple[str, str]:
+    """The server and the digest of its block."""
+    server, _, digest = name.rpartition("@")
+    return server, digest

@@ -1,0 +1,96 @@
+"""What the database says of the replicas that use it: for `onetool db`, `onetool check` and `onetool servers`."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import msgspec
+
+from onetool.app.database import open_database
+from onetool.app.database_state import config_mistake, explain
+from onetool.cluster import OWN_ADDRESS, SAME_KEY, other_key, same_addresses
+from onetool.cluster.leases import SERVERS, block_digest, is_shared, lease_name, parts_of_lease
+from onetool.cluster.members import read_members
+from onetool.config import Config
+from onetool.core.errors import ConfigError, Mistake
+from onetool.core.text import utc_text
+from onetool.database import Database, DatabaseError
+from onetool.database.migrations import missing
+
+MAX_MISTAKES = 20  # of one kind: anybody who writes the database can add rows
+
+
+class ReplicaRow(msgspec.Struct, frozen=True):
+    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`.
+    `same_address` is the id of another one that says that it is reached at this address.
+    """
+
+    id: str
+    address: str
+    version: str
+    since: str
+    is_draining: bool
+    has_other_key: bool = False
+    same_address: str | None = None
+
+
+def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]:
+    """Return the replicas that serve now. Raises DatabaseError."""
+    key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
+    found = read_members(database, key)
+    same = {newer.id: older.id for older, newer in same_addresses(found)}
+    return tuple(
+        ReplicaRow(
+            *(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known),
+            same_address=same.get(one.id),
+        )
+        for one in found
+    )
+
+
+def server_holders(config: Config) -> dict[str, ReplicaRow]:
+    """Return which replica runs which of the MCP servers that they share. Raises ConfigError and DatabaseError."""
+    with closing(open_database(config)) as database:
+        holders = dict(_lease_holders(database, alive_replicas(database, config)))
+    leases = {name: lease_name(name, one) for name, one in config.servers.items() if is_shared(one)}
+    return {name: holders[lease] for name, lease in leases.items() if lease in holders}
+
+
+def inspect_replicas(config: Config) -> tuple[tuple[ReplicaRow, ...], list[Mistake]]:
+    """Return the replicas that serve now, and what is wrong with them."""
+    try:
+        with closing(open_database(config)) as database:
+            if missing(database):  # which `database_mistakes` says
+                return (), []
+            replicas = alive_replicas(database, config)
+            leases = _lease_holders(database, replicas) if replicas else []
+    except ConfigError as error:
+        return (), list(error.mistakes)
+    except DatabaseError as error:
+        message, hint = explain(error)
+        return (), [config_mistake(config, message, hint, "error")]
+    return replicas, list(_mistakes(config, replicas, leases))
+
+
+def _lease_holders(database: Database, replicas: tuple[ReplicaRow, ...]) -> list[tuple[str, ReplicaRow]]:
+    """Return the leases of MCP servers, and which replica holds each."""
+    sql = f"SELECT name, replica FROM leases WHERE name LIKE %s AND until > {database.clock}"  # noqa: S608 - ours
+    alive = {one.id: one for one in replicas}
+    rows = database.read(lambda work: work.execute(sql, (f"{SERVERS}%",)))
+    return [(name.removeprefix(SERVERS), alive[id]) for name, id in rows if id in alive]
+
+
+def _mistakes(
+    config: Config, replicas: tuple[ReplicaRow, ...], leases: list[tuple[str, ReplicaRow]]
+) -> Iterator[Mistake]:
+    for one in [one for one in replicas if one.has_other_key][:MAX_MISTAKES]:
+        yield config_mistake(config, other_key(one.id, one.address), SAME_KEY, "error", "cluster.key")
+    for one in [one for one in replicas if one.same_address is not None][:MAX_MISTAKES]:
+        message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"
+        yield config_mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
+    for lease, one in leases:
+        name, digest = parts_of_lease(lease)
+        settings = config.servers.get(name)
+        if settings is not None and is_shared(settings) and block_digest(settings) != digest:
+            message = f"the server {name} is configured differently on the replica {one.id} at {one.address}"
+            hint = "give all replicas the same command, args, cwd and names of env: only then they share the server"
+            yield config_mistake(config, message, hint, "warning", f"servers.{name}")
