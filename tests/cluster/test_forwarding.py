@@ -114,7 +114,7 @@ def test_streams_of_one_leave_room_for_others(tmp_path, monkeypatch):
 
 
 def test_streams_take_no_connection_of_a_request_and_nobody_waits_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(forwarding, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(forwarding, "MAX_CONNECTIONS", 2)
     monkeypatch.setattr(forwarding, "ACQUIRE_S", 0.05)
 
     async def main():

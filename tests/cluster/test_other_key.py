@@ -88,7 +88,7 @@ def test_an_address_of_the_environment_is_signed(shared, two):
 
 
 def test_what_strangers_write_fills_no_log(shared, two, caplog, monkeypatch):
-    monkeypatch.setattr(members, "MOST_TOLD", 3)
+    monkeypatch.setattr(members, "MAX_LOGGED", 3)
     one, _ = two
     for number in range(5):
         insert = f"INSERT INTO replicas VALUES (%s, %s, '9', 0, {shared.clock}, false, '')"

@@ -104,7 +104,7 @@ def test_a_session_is_read_changed_and_deleted(shared):
 
 
 def test_many_sessions_are_touched_with_a_few_statements(shared, monkeypatch):
-    monkeypatch.setattr(mcp_rows, "TOUCHED", 3)
+    monkeypatch.setattr(mcp_rows, "BATCH_ROWS", 3)
     rows, statements, write = McpSessionRows(shared), [], shared.write
     for number in range(5):
         rows.add(f"s{number}", "ada", STATE)

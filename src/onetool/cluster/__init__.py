@@ -13,10 +13,9 @@ report            what commands say of replicas
 No interface is imported here: `interfaces/http/serve.py` passes on what is needed. A process that is not one of
 several loads nothing of this package.
 
-Here is what all modules share: the settings, a `Replica`, and how a replica signs with the cluster's key the row that
-says where it is reached. A row decides where requests go, with their callers and bodies. So who only writes the
-database must not make one, nor change one, nor bring one back: the signature is over the id, the address and the time
-of the last heartbeat, too.
+This module has what all others share: the settings, a `Replica`, and the signature of its row. A row decides where
+requests go, with their callers and bodies. So write access to the database must not be enough to add, change or restore
+a row: the signature is made with the cluster's key, and covers the id, the address and the time of the last heartbeat.
 """
 
 import hmac
@@ -34,7 +33,7 @@ from onetool.database import Database
 UNIX = "unix:"
 
 ROWS = "replicas"
-LONGEST = 100  # characters of what a row says that nobody has signed
+MAX_SHOWN = 100  # characters of an unsigned row in messages
 SAME_KEY = "give all replicas the same key"
 OWN_ADDRESS = "give each replica an address of its own (cluster.address)"
 
@@ -65,33 +64,34 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 def derived_key(key: bytes, use: str) -> bytes:
-    """A key for one use: what is signed for one can't be shown for another."""
+    """Return a key for one use: a signature for one use is not valid for another."""
     return hmac.digest(key, f"onetool {use}".encode(), sha256)
 
 
 def row_signature(key: bytes, id: str, address: str, version: str, is_draining: bool, seen_at: float) -> str:
-    """`key` is the one that is derived for ROWS."""
-    signed = json.dumps(
-        (id, address, version, is_draining, seen_at)
-    )  # an address may be a `Secret`, which msgspec lacks
+    """Return the signature of a row. `key` is derived for ROWS."""
+    # msgspec can't encode a `Secret`, which an address may be.
+    signed = json.dumps((id, address, version, is_draining, seen_at))
     return hmac.new(key, signed.encode(), sha256).hexdigest()
 
 
 def is_signed(key: bytes, replica: Replica, seen_at: float, signature: str) -> bool:
-    """Whether a holder of the key has written this row."""
+    """Return whether a holder of the key has written this row."""
     own = row_signature(key, replica.id, replica.address, replica.version, replica.is_draining, seen_at)
     return hmac.compare_digest(own.encode(), signature.encode("utf-8", "replace"))
 
 
 def other_key(id: str, address: str) -> str:
-    """What is wrong with a row that is not signed with our key. Anybody may have written its texts."""
-    id, address = (escape_invisible(cut(" ".join(text.split()), LONGEST)) for text in (id, address))
+    """Describe a row that is not signed with our key. Its texts are untrusted."""
+    id, address = (escape_invisible(cut(" ".join(text.split()), MAX_SHOWN)) for text in (id, address))
     return f"replica {id} at {address} has another cluster.key (or its row was changed)"
 
 
 def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]:
-    """Pairs of one address, the older one first. A process that was killed is none: its row stays for some seconds,
-    but it has no heartbeat after the start of the one that was started in its place.
+    """Return pairs of replicas with one address, the older one first.
+
+    A killed process and its successor are not a pair: the row of the first stays for some seconds, but has no heartbeat
+    after the start of the second.
     """
     ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
     return [

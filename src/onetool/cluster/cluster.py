@@ -1,6 +1,6 @@
-"""Cluster: what a server that is one of several has beside its app: the members, the forwarder, routes for the others.
+"""`Cluster`: a replica's members, forwarder and internal routes.
 
-A route below /cluster is for other replicas only: `HttpApp` lets nobody in there without a valid header of theirs.
+Routes below /cluster are for other replicas only: `HttpApp` refuses requests without a valid header of theirs.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
 DRAIN_S = 5.0  # after SIGTERM, until the balancer has noticed
-PARTING_S = 2.0  # for clients that may be about to ask on connections that they keep
+PARTING_S = 2.0  # for clients about to send a request on a kept connection
 PATIENCE_S = 20  # for requests under way after that
 
 
 class Cluster:
-    """This process among the others. `routes` are ASGI apps by the beginning of their paths, below /cluster."""
+    """This process as one of several. `routes` maps path prefixes below /cluster to ASGI apps."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
@@ -31,26 +31,24 @@ class Cluster:
         self.seal = ForwardSeal(settings.key, self.members)
         self.forwarder = Forwarder(self.members, self.seal)
         self.routes: dict[str, Asgi] = {}
-        self.on_serving: list[Callable[[], None]] = []  # called on the event loop, when clients can connect …
-        self.on_close: list[Callable[[], None]] = []  # … and before this process stops being a member
+        self.on_serving: list[Callable[[], None]] = []  # called on the event loop, once clients can connect
+        self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
     def start(self, listen_unix: Callable[[str], socket]) -> dict[str, Any]:
         """Become a member; return options of `serve`. `listen_unix` listens at a path."""
         unix = self.settings.address.startswith(UNIX)
         further = listen_unix(self.settings.address.removeprefix(UNIX)) if unix else None
         self.members.start()
-        # Workers of one machine share their sockets: no balancer has to notice anything.
-        drain_s = 0.0 if unix else DRAIN_S
         return {
             "further": further,
-            "drain_s": drain_s,
+            "drain_s": 0.0 if unix else DRAIN_S,  # workers of one machine share their sockets, without a balancer
             "patience_s": PATIENCE_S,
             "parting_s": PARTING_S,
             "is_last": self.settings.is_last,
         }
 
     def close(self) -> None:
-        """All of it is done, also if a part fails. Its error is raised at the end."""
+        """Run all callbacks and leave the members, even if some fail; then raise the error."""
         with ExitStack() as ends:
             ends.callback(self.members.close)
             for call in reversed(self.on_close):
@@ -58,22 +56,22 @@ class Cluster:
 
     @property
     def id(self) -> str:
-        """Of this replica."""
+        """The id of this replica."""
         return self.members.id
 
     def owner_of(self, id: str) -> str | None:
-        """The replica that an id begins with; None if it is not such an id: 8 digits of a replica, and 32 more."""
+        """Return the replica in an id (8 digits of a replica, and 32 more); None for other ids."""
         return id[:ID_DIGITS] if _OWNED.fullmatch(id) else None
 
     async def other(self, id: str) -> Replica:
-        """The replica of this id. Raises ReplicaGoneError."""
+        """Return the replica with this id. Raises ReplicaGoneError."""
         found = await asyncio.to_thread(self.members.find, id)
         if found is None:
             raise ReplicaGoneError
         return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The route /cluster and all below."""
+        """Serve /cluster and all paths below it."""
         path = scope["path"]
         for start, app in self.routes.items():
             if path == start or path.startswith(f"{start}/"):

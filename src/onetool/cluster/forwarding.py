@@ -1,20 +1,19 @@
-"""Forwarder: sends requests on to the replica that has what they are about, and requests of our own below /cluster.
+"""`Forwarder`: forwards clients' requests to the replica they are for, and sends our own to routes below /cluster.
 
-A request is read whole before it is sent on: those that are forwarded are messages and decisions, no files. Its answer
-is passed on as it comes. Of its headers only those go along that the routes read; the client's token stays here. Of
-the headers of the answer only those come back that the routes send. `ForwardSeal` makes and checks two headers, under
-the cluster's key:
+A request is read whole before it is forwarded: such requests are messages and decisions, not files. Its response is
+passed on as it comes. Only headers that our routes read are forwarded, and only headers that our routes send come back;
+the client's token stays here. `ForwardSeal` makes and checks two headers with the cluster's key:
 
     onetool-forwarded: base64url(HMAC-SHA256 | {sender, to, at, nonce, principal, address, body, id}), or compressed
 
-It says who asks, checked at the sender. The HMAC is over the method, the path with its query, and these members; `body`
-is the SHA-256 of the whole body, which is read before anything is done with it. So nothing of a request can be changed,
-and it is good for one replica, once, for a minute. A header that anybody else has made is refused, wherever it comes
-from.
+This header names the caller, which the sender has checked. The HMAC covers the method, the path with its query, and
+these members; `body` is the SHA-256 of the whole body. So nothing of a request can be changed, and it is valid for one
+replica, once, for a minute. A header without a valid HMAC is refused, wherever it comes from.
 
     onetool-answered: HMAC-SHA256 over the header of the request, and the status of the answer
 
-It says that a holder of the key has answered this request so. An answer without it is not passed on.
+This header proves that a holder of the key has answered this request with this status. A response without it is not
+passed on.
 """
 
 import asyncio
@@ -26,7 +25,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
-from itertools import count
 from secrets import token_hex
 from threading import Lock
 from typing import NamedTuple
@@ -62,17 +60,17 @@ log = logging.getLogger("onetool.cluster")
 
 CONNECT_S = 2.0
 BROADCAST_S = 2.0
-LONGEST_S = 7 * 24 * 3600.0  # of an answer: streams have no end, and a replica that is gone is found out by its beats
+MAX_ANSWER_S = 7 * 24 * 3600.0  # streams have no end; missing heartbeats show that a replica is gone
+MAX_ANSWER_BYTES = 1 << 62
 ACQUIRE_S = 2.0  # for a connection, when all are in use
-MOST_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
-SHARES = {"stream": 64, "call": 500}  # of one owner, by kind: nobody takes all connections. Others are short
-LARGEST = 1 << 62
-STATES_PATH = "/cluster/servers/states"  # replicas read it every second, and it does nothing: no log has it
-LARGEST_REFUSAL = 2000  # characters of what a replica says that refuses
+MAX_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
+SHARES = {"stream": 64, "call": 500}  # connections of one owner, by kind; other requests are short
+STATES_PATH = "/cluster/servers/states"  # read every second, so it is not logged
+MAX_REFUSAL = 2000  # characters of an error response
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
 VALID_S = 60.0  # both ways: the replicas' clocks agree with the database's within a beat
-LARGE = 4096  # bytes, from which on it is compressed: a token may be for thousands of tools
+COMPRESS_BYTES = 4096  # of larger headers: a token may name thousands of tools
 
 _PASSED_ON = frozenset((b"content-type", b"accept", b"user-agent", b"last-event-id", b"if-match", b"if-none-match"))
 # What our routes send: an answer sets no cookies.
@@ -99,7 +97,7 @@ RETRY = [(b"retry-after", b"1")]
 
 
 class ForwardRequest(NamedTuple):
-    """The bytes of a request, and the header that its answer has to be for."""
+    """The bytes of a request, and its sealing header, which the response has to prove."""
 
     data: bytes
     seal: bytes
@@ -107,22 +105,21 @@ class ForwardRequest(NamedTuple):
 
 
 class Forwarder:
-    """It may be used on any event loop; each has connections of its own."""
+    """Connections to other replicas. Any event loop may use it; each has its own connections."""
 
     def __init__(self, members: Members, seal: "ForwardSeal") -> None:
         self._members = members
         self._seal = seal
         self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
-        self._open: dict[int, tuple[asyncio.AbstractEventLoop, str, Connection]] = {}
-        self._numbers = count()
+        self._open: dict[Connection, tuple[asyncio.AbstractEventLoop, str]] = {}  # with the replica
         self._shares: Counter[tuple[str, str, str]] = Counter()  # connections by replica, kind and owner
         self._lock = Lock()
         members.on_beat(self._end_gone)
 
     async def forward(self, replica: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the replica answer this request. Raises ReplicaGoneError, or HttpError for one that has come this way.
+        """Have the replica answer this request. If the client disconnects, the forwarded request ends, too.
 
-        When the client disconnects, so do we.
+        Raises ReplicaGoneError, or HttpError for a request that was forwarded already.
         """
         if FORWARDED in scope:
             raise HttpError(502, "forward_loop", "This was forwarded to a replica that does not have it.")
@@ -141,10 +138,10 @@ class Forwarder:
                 await _pass_back(response, send)
 
     async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncIterator[bytes]:
-        """POST to a route below /cluster, as this principal. Yields the body of the answer as it comes.
+        """POST to a route below /cluster as this principal, and yield the body of the response as it comes.
 
-        Raises ReplicaGoneError, or ReplicaRefusedError, also for another status than 2xx. Ending the iteration early
-        ends the request there.
+        Ending the iteration early ends the request there. Raises ReplicaGoneError, or ReplicaRefusedError, also for a
+        status other than 2xx.
         """
         seal = self._seal.write(replica.id, "POST", path.encode(), principal, body, "").encode()
         request = _request("POST", path.encode(), replica, [(b"content-type", JSON)], seal, body)
@@ -153,7 +150,10 @@ class Forwarder:
             async with self._exchange(replica, request, kind) as response:
                 assert response.stream is not None  # noqa: S101 - no HEAD
                 if response.status // 100 != 2:
-                    text = (await _rest(response)).decode("utf-8", "replace")[:LARGEST_REFUSAL]
+                    refusal = b""
+                    with suppress(WireError):
+                        refusal = await response.stream.read()
+                    text = refusal.decode("utf-8", "replace")[:MAX_REFUSAL]
                     message = f"Another replica answered {response.status}: {text}"
                     raise ReplicaRefusedError(502, "replica_refused", message)
                 try:
@@ -163,10 +163,7 @@ class Forwarder:
                     raise ReplicaGoneError(was_answering=True) from None
 
     async def broadcast(self, path: str, body: bytes, principal: Principal) -> "list[ReplicaRefusedError]":
-        """POST to all others at the same time, and return who refused. It takes BROADCAST_S seconds at most.
-
-        Failures are logged.
-        """
+        """POST to all others at the same time, for BROADCAST_S seconds at most. Log failures, and return refusals."""
         others = [one for one in self._members.alive() if one.id != self._members.id]
         told = await asyncio.gather(*(self._tell(one, path, body, principal) for one in others))
         return [refusal for refusal in told if refusal is not None]
@@ -187,12 +184,12 @@ class Forwarder:
 
     @contextmanager
     def _share(self, replica: Replica, kind: str, owner: str) -> Generator[None]:
-        """Count a connection. Raises ReplicaRefusedError (429) if this owner has all that one may have."""
+        """Count a connection. Raises ReplicaRefusedError (429) if this owner has as many as allowed."""
         key = (replica.id, kind, owner)
         with self._lock:
-            if self._shares[key] >= (most := SHARES.get(kind, sys.maxsize)):
+            if self._shares[key] >= (limit := SHARES.get(kind, sys.maxsize)):
                 what = "streams" if kind == "stream" else "requests"
-                message = f"You have {most} {what} of another replica open: end some of them first."
+                message = f"You have {limit} {what} of another replica open: end some of them first."
                 raise ReplicaRefusedError(429, "replica_busy", message, RETRY)
             self._shares[key] += 1
         try:
@@ -205,44 +202,37 @@ class Forwarder:
 
     @asynccontextmanager
     async def _exchange(self, replica: Replica, request: ForwardRequest, kind: str) -> AsyncGenerator[HttpResponse]:
-        loop, pool = asyncio.get_running_loop(), await self._pool()
+        """Send a request, and check the proof of its response before anything of it is passed on."""
+        pool = await self._pool()
         connection, response = await self._ask(pool, replica, request, kind)
-        number = next(self._numbers)
-        self._open[number] = (loop, replica.id, connection)
         try:
-            self._check_proof(replica, request, response)
+            shown = response.headers.get(ANSWERED_HEADER.decode(), "")
+            if not self._seal.is_proof(request.seal, response.status, shown):
+                problem = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
+                log.error(problem, replica.id, replica.address, response.status, SAME_KEY)
+                raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
             if response.status == OTHER_REPLICA:
                 raise ReplicaGoneError
             if response.status == CAME_BACK:
-                told = "a request for replica %s at %s has come back to this replica: %s"
-                log.error(told, replica.id, replica.address, OWN_ADDRESS)
+                problem = "a request for replica %s at %s has come back to this replica: %s"
+                log.error(problem, replica.id, replica.address, OWN_ADDRESS)
                 raise ReplicaRefusedError(502, "same_address", SAME_ADDRESS)
             yield response
         finally:
-            del self._open[number]
+            del self._open[connection]
             if connection.is_done():
                 pool.release(connection)
             else:
                 pool.drop(connection)
 
-    def _check_proof(self, replica: Replica, request: ForwardRequest, response: HttpResponse) -> None:
-        """Raise ReplicaRefusedError, before anything of the answer is passed on."""
-        shown = response.headers.get(ANSWERED_HEADER.decode(), "")
-        if not self._seal.is_proof(request.seal, response.status, shown):
-            told = "what answers as replica %s at %s (status %d) has not shown that it has our cluster.key: %s"
-            log.error(told, replica.id, replica.address, response.status, SAME_KEY)
-            raise ReplicaRefusedError(502, "answer_not_proven", NOT_PROVEN)
-
     async def _ask(
         self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str
     ) -> tuple[Connection, HttpResponse]:
         try:
-            return await self._ask_once(pool, replica, request, kind)
-        except StaleConnectionError:  # kept, and closed meanwhile. Its nonce keeps it from being done twice
-            pool.drop_idle((replica.address, kind))
-        except (WireError, OSError, TimeoutError):
-            raise ReplicaGoneError from None
-        try:
+            try:
+                return await self._ask_once(pool, replica, request, kind)
+            except StaleConnectionError:  # its nonce keeps the request from being done twice
+                pool.drop_idle((replica.address, kind))
             return await self._ask_once(pool, replica, request, kind)
         except (WireError, OSError, TimeoutError):
             raise ReplicaGoneError from None
@@ -258,28 +248,26 @@ class Forwarder:
         except TimeoutError:
             message = "All connections to another replica are in use. Try again later."
             raise ReplicaRefusedError(503, "replica_busy", message, RETRY) from None
-        number = next(self._numbers)
-        self._open[number] = (loop, replica.id, connection)
+        self._open[connection] = loop, replica.id
         try:
-            until = loop.time() + LONGEST_S
-            asked = connection.exchange(request.data, request.is_head, LARGEST, until, True, LONGEST_S)
+            until = loop.time() + MAX_ANSWER_S
+            asked = connection.exchange(request.data, request.is_head, MAX_ANSWER_BYTES, until, True, MAX_ANSWER_S)
             return connection, await asked
         except BaseException:
+            del self._open[connection]
             pool.drop(connection)
             raise
-        finally:
-            del self._open[number]
 
     async def _pool(self) -> ConnectionPool:
         loop = asyncio.get_running_loop()
         if (known := self._pools.get(loop)) is None:
-            known = self._pools[loop] = ConnectionPool(loop, MOST_CONNECTIONS)
+            known = self._pools[loop] = ConnectionPool(loop, MAX_CONNECTIONS)
             await known.begin()
         return known
 
     def _end_gone(self) -> None:
-        """After each beat, in its thread: nobody waits for a replica that has fallen silent without a word."""
-        for loop, id, connection in list(self._open.values()):
+        """End requests to replicas that are gone. Called after each beat, in its thread."""
+        for connection, (loop, id) in list(self._open.items()):
             if not self._members.is_alive(id):
                 with suppress(RuntimeError):  # the loop has just ended
                     loop.call_soon_threadsafe(connection.end, UnreachableError(GONE))
@@ -296,7 +284,7 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
             else:
                 host, _, port = address.rpartition(":")
                 _, connection = await loop.create_connection(made, host.strip("[]"), int(port))
-    except (TimeoutError, ValueError, OverflowError):  # nobody answers, or its row has no address
+    except (TimeoutError, ValueError, OverflowError):  # nobody answers, or the address is invalid
         raise UnreachableError(GONE) from None
     return connection
 
@@ -304,7 +292,7 @@ async def _dial(loop: asyncio.AbstractEventLoop, address: str, pool: ConnectionP
 def _request(
     method: str, target: bytes, replica: Replica, headers: list[tuple[bytes, bytes]], seal: bytes, body: bytes
 ) -> ForwardRequest:
-    """What came over HTTP has no line breaks in it, and goes on as it came. Raises ReplicaRefusedError."""
+    """Return the bytes to send. Headers came over HTTP, so they have no line breaks. Raises ReplicaRefusedError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
     own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
@@ -330,17 +318,11 @@ async def _pass_back(response: HttpResponse, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _rest(response: HttpResponse) -> bytes:
-    with suppress(WireError):
-        return b"" if response.stream is None else await response.stream.read()
-    return b""
-
-
 # The two headers
 
 
 class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which replica sends a request, and for whom."""
+    """The replica that sends a request, and its caller."""
 
     sender: str
     to: str
@@ -353,7 +335,7 @@ class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForwardSeal:
-    """Makes these headers and verifies them. It belongs to one event loop."""
+    """The maker and verifier of both headers. It belongs to one event loop."""
 
     def __init__(self, key: bytes, members: Members) -> None:
         self._key = derived_key(key, "forward")
@@ -373,17 +355,17 @@ class ForwardSeal:
             id=_audit_id(),
         )
         data = msgspec.json.encode(told)
-        return sign(self._key, data if len(data) < LARGE else zlib.compress(data), _bound(method, target))
+        return sign(self._key, data if len(data) < COMPRESS_BYTES else zlib.compress(data), _bound(method, target))
 
     def open(self, header: bytes, scope: Scope) -> bytes:
-        """What it says. Raises HttpError (401) unless a holder of the key has made it for this request."""
+        """Return the content of a header. Raises HttpError (401) unless it was made with the key for this request."""
         data = verify(self._key, header.decode("latin-1"), _bound(scope["method"], target_of(scope)))
         if data is None:
             raise _refused("it was not made by a replica of this cluster for this request")
         return data
 
     def read(self, data: bytes) -> ForwardedBy:
-        """Raises HttpError (401, 421) for what was not made now, and for this replica."""
+        """Decode the content of a header. Raises HttpError (401, 421) unless it is new, and for this replica."""
         try:
             told = msgspec.json.decode(data if data.startswith(b"{") else zlib.decompress(data), type=ForwardedBy)
         except (msgspec.DecodeError, zlib.error):  # of another version, which knows more or less than we do
@@ -391,7 +373,7 @@ class ForwardSeal:
         if told.to != self._members.id and told.sender == self._members.id:
             raise HttpError(CAME_BACK, "came_back", "This request has come back to the replica that sent it.")
         if told.to != self._members.id:
-            # Its sender learns that the replica is gone, whose address we have now.
+            # The address of a replica that is gone is ours now, which its sender learns from this.
             raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
         self._check_once(told)
         return told
@@ -410,7 +392,7 @@ class ForwardSeal:
             scope["log"][UNLOGGED] = True
 
     def proof(self, header: bytes, status: int) -> bytes:
-        """That a holder of the key has answered the request with this header so."""
+        """Return the proof that a holder of the key has answered the request with this header and this status."""
         return hmac.new(self._answer_key, b"%d " % status + header, sha256).hexdigest().encode()
 
     def is_proof(self, header: bytes, status: int, shown: str) -> bool:
@@ -428,7 +410,7 @@ class ForwardSeal:
 
 
 def _audit_id() -> str:
-    """Return the id that the audit log has for what is forwarded now: of the call, else of the client's request."""
+    """Return the id in the audit log of the current call, else of the client's request."""
     if (context := current_call.get()) is not None:
         return context.call.id
     scope = current_scope.get()
@@ -436,7 +418,7 @@ def _audit_id() -> str:
 
 
 def target_of(scope: Scope) -> bytes:
-    """The path with its query, as it is sent."""
+    """Return the path with its query, as it is sent."""
     query = scope.get("query_string", b"")
     return scope["raw_path"] + (b"?" + query if query else b"")
 
@@ -453,7 +435,7 @@ def _refused(why: str) -> HttpError:
 
 
 class ReplicaGoneError(HttpError):
-    """Nobody answers where the replica was. `was_answering`: a part of its answer was sent already."""
+    """The replica can't be reached. `was_answering`: a part of its response was sent already."""
 
     def __init__(self, was_answering: bool = False) -> None:
         super().__init__(502, "replica_gone", f"{GONE[0].upper()}{GONE[1:]}.")
@@ -461,9 +443,9 @@ class ReplicaGoneError(HttpError):
 
     @property
     def was_not_reached(self) -> bool:
-        """Whether nobody listens at its address: then nothing was sent."""
+        """Whether nothing listens at its address: then nothing was sent."""
         return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
 
 
 class ReplicaRefusedError(HttpError):
-    """Another replica has answered with an error, or its answer is not believed, or it could not be asked."""
+    """Another replica answered with an error or without proof, or could not be asked."""

@@ -1,11 +1,11 @@
-"""Leases: what only one process does at a time, such as running the stdio server of an MCP server.
+"""`Leases`: for work that only one process does at a time, such as running a stdio MCP server.
 
 A lease is a row with a holder and an end, by the database's clock. Its holder renews it with each heartbeat. Another
-takes it when it has run out, or when its holder is no longer among the replicas.
+process takes it once it has expired, or once its holder is no longer among the replicas.
 
-While the database is away everybody keeps what it had, so that servers with a state go on. If it is away for the holder
-alone, another replica takes the lease after LEASE_S, and both run the server until the holder reaches the database
-again: then it sees the new holder, and ends its own. It can't tell the two cases apart.
+While the database is away, all processes keep their leases, so that servers with a state go on. If the database is away
+for the holder alone, another replica takes the lease after LEASE_S, and both run the server until the holder reaches
+the database again, sees the new holder, and ends its own server. The holder can't tell the two cases apart.
 """
 
 from collections.abc import Collection
@@ -18,14 +18,14 @@ from onetool.cluster.members import GONE_S, Members
 from onetool.database import Database, DatabaseError, Transaction
 from onetool.sources.mcp_servers.settings import ServerSettings
 
-SERVERS = "server:"  # what the names of the leases of MCP servers begin with
+SERVERS = "server:"  # prefix of the leases of MCP servers
 DIGEST_DIGITS = 16
 LEASE_S = GONE_S
-REFUSED_S = 2.0  # the same for one that lets nobody connect any more
+REFUSED_S = 2.0  # the same for a replica that refuses connections
 
 
 class Leases:
-    """The leases of one kind, whose names begin with `prefix`. All methods may be called from any thread."""
+    """The leases with one prefix. All methods may be called from any thread."""
 
     def __init__(self, database: Database, members: Members, prefix: str) -> None:
         self._database = database
@@ -37,17 +37,17 @@ class Leases:
         members.on_beat(self.renew)
 
     def holder(self, name: str) -> str | None:
-        """The id of the replica that holds it, as of the last heartbeat. It never blocks."""
+        """Return the replica that held it at the last heartbeat. Never blocks."""
         return self._holders.get(name)
 
     def is_own(self, name: str) -> bool:
         return self._holders.get(name) == self._own
 
     def take(self, name: str, refused: str = "") -> str | None:
-        """Take it if it is free; gives who holds it now. It may block. None: the database is away, nobody knows.
+        """Take a lease if it is free, and return its holder; None if the database is away. May block.
 
-        `refused` is a replica that refuses connections. That alone proves nothing: it may be stopping, and it runs
-        until then what it holds. If its heartbeat is missing, too, it is gone.
+        `refused` is a replica that refuses connections. It may be stopping, and still run what it holds: it only counts
+        as gone if its heartbeat is missing, too.
         """
         clock, key = self._database.clock, self._prefix + name
 
@@ -72,12 +72,12 @@ class Leases:
         return found
 
     def close(self) -> None:
-        """Take none any more. What is held stays so until it is released."""
+        """Take no more leases. Those held stay so until they are released."""
         with self._lock:
             self._is_closed = True
 
     def release(self, names: Collection[str]) -> None:
-        """Give up those that this process holds: others can take them at once."""
+        """Give up leases of this process: others can take them at once."""
 
         def job(work: Transaction) -> None:
             rows = [(self._prefix + name, self._own) for name in names]
@@ -91,10 +91,10 @@ class Leases:
             try:
                 self._database.write(job)
             except DatabaseError:
-                return  # then they run out
+                return  # they expire
 
     def renew(self) -> None:
-        """Renew those of this process, and read who holds the others. Called with each heartbeat."""
+        """Renew the leases of this process, and read the holders of all others. Called with each heartbeat."""
         clock = self._database.clock
 
         def job(work: Transaction) -> list[tuple[str, str]]:
@@ -113,16 +113,16 @@ class Leases:
             self._holders = {name.removeprefix(self._prefix): holder for name, holder in rows}
 
     def own(self) -> set[str]:
-        """The names of those that this process holds."""
-        return {name for name, holder in dict(self._holders).items() if holder == self._own}  # others take some now
+        """Return the names of the leases that this process holds."""
+        return {name for name, holder in self.holders().items() if holder == self._own}
 
     def holders(self) -> dict[str, str]:
-        """Who holds which, as of the last heartbeat."""
-        return dict(self._holders)
+        """Return the holder of each lease, as of the last heartbeat."""
+        return dict(self._holders)  # other threads change it
 
 
 def forget_replica(database: Database, address: str) -> None:
-    """Delete a replica that has died, and its leases: for those who know, so that nobody has to wait."""
+    """Delete a replica that is known to have died, and its leases, so that nobody has to wait for their end."""
 
     def job(work: Transaction) -> None:
         work.execute("DELETE FROM leases WHERE replica IN (SELECT id FROM replicas WHERE address = %s)", (address,))
@@ -135,29 +135,28 @@ def forget_replica(database: Database, address: str) -> None:
 
 
 def is_shared(settings: ServerSettings) -> bool:
-    """Return whether only one process may run it.
+    """Return whether only one process may run it: a stdio server keeps its state in its process.
 
-    A server that is started by a command keeps its state in its process, so two of them would not know of each other.
     Every process connects to a server over HTTP itself.
     """
     return settings.enabled and settings.transport == "stdio" and not settings.replicate
 
 
 def block_digest(settings: ServerSettings) -> str:
-    """The same for all processes whose configs start the same server: only those share one.
+    """Return a digest of a server's block in the config. Only processes with equal digests share the server.
 
-    It is made of what is written: neither secrets nor the folder that a config lies in make a difference.
+    Neither the values of secrets nor the folder of the config make a difference.
     """
     decides = (settings.command_line, settings.written_folder, sorted(settings.env))
     return sha256(msgspec.json.encode(decides)).hexdigest()[:DIGEST_DIGITS]
 
 
 def lease_name(server: str, settings: ServerSettings) -> str:
-    """What the process that runs it holds: see `parts_of_lease`."""
+    """Return the name of the lease that the process running the server holds."""
     return f"{server}@{block_digest(settings)}"
 
 
 def parts_of_lease(name: str) -> tuple[str, str]:
-    """The server and the digest of its block."""
+    """Return the server and the digest in the name of a lease."""
     server, _, digest = name.rpartition("@")
     return server, digest

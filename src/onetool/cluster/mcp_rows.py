@@ -1,10 +1,11 @@
-"""Sessions and tasks of MCP clients as rows: any replica takes up a session, and tells what came of a task.
+"""Sessions and tasks of MCP clients as rows: any replica can continue a session, and report on a task.
 
 All methods block.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,12 +14,11 @@ from onetool.core.call import Level
 from onetool.database import ChangeUnknownError, Database, DatabaseError, Transaction
 
 TRIES = 10  # to change a row that others change at the same time
-SWEPT = 500  # sessions that are deleted at a time
-TOUCHED = 500  # sessions that are renewed at a time
+BATCH_ROWS = 500  # sessions that are deleted or renewed at a time
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a session is, besides its id and its owner."""
+    """A session without its id and its owner."""
 
     revision: str
     capabilities: dict[str, Any] = {}
@@ -30,10 +30,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class UnreadableRowError(DatabaseError):
-    """A row says what this version does not understand: a newer one may have written it."""
+    """A row that this version can't read: a newer one may have written it."""
 
     def __init__(self) -> None:
-        super().__init__("what the database has of it can't be read by this version")
+        super().__init__("this version can't read its row in the database")
 
 
 class SessionRow(NamedTuple):
@@ -55,11 +55,18 @@ class McpSessionRows:
         self._database.write(lambda work: work.execute(sql, (id, owner, _written(state))))
 
     def get(self, id: str) -> SessionRow | None:
-        """Raises UnreadableRowError."""
-        return self._database.read(lambda work: _read(work, id))
+        """Return the row of a session. Raises UnreadableRowError."""
+        sql = "SELECT owner, body, version FROM mcp_sessions WHERE id = %s"
+        for owner, body, version in self._database.read(lambda work: work.execute(sql, (id,))):
+            try:
+                return SessionRow(owner, msgspec.json.decode(body, type=SessionState), int(version))
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                raise UnreadableRowError from None
+        return None
 
     def change(self, id: str, change: Callable[[SessionState], SessionState]) -> SessionRow | None:
-        """Change what is there now; None if it is gone. `change` may be called more than once."""
+        """Change a session and return its row; None if it is gone. `change` may be called more than once."""
+        update = "UPDATE mcp_sessions SET body = %s, version = %s WHERE id = %s AND version = %s RETURNING id"
         for _ in range(TRIES):
             row = self.get(id)
             if row is None:
@@ -68,7 +75,7 @@ class McpSessionRows:
             if state == row.state:
                 return row
             params = (_written(state), row.version + 1, id, row.version)
-            if self._database.write(lambda work, params=params: _update(work, params)):
+            if self._database.write(lambda work, params=params: work.execute(update, params)):
                 return SessionRow(row.owner, state, row.version + 1)
         raise ChangeUnknownError
 
@@ -76,10 +83,10 @@ class McpSessionRows:
         self._database.write(lambda work: work.execute("DELETE FROM mcp_sessions WHERE id = %s", (id,)))
 
     def touch(self, ids: Iterable[str]) -> dict[str, int]:
-        """They are in use. Gives the versions of those that are still there."""
+        """Note that sessions are in use, and return the versions of those that still exist."""
         used, found = sorted(set(ids)), dict[str, int]()  # in one order, so that replicas meet at few rows
-        for start in range(0, len(used), TOUCHED):  # a transaction each, so that no row is locked for long
-            some = used[start : start + TOUCHED]
+        for start in range(0, len(used), BATCH_ROWS):  # a transaction each, so that no row is locked for long
+            some = used[start : start + BATCH_ROWS]
             sql = (
                 f"UPDATE mcp_sessions SET used_at = {self._database.clock} "  # noqa: S608 - ours
                 f"WHERE id IN ({', '.join(['%s'] * len(some))}) RETURNING id, version"
@@ -88,45 +95,29 @@ class McpSessionRows:
             found.update((id, int(version)) for id, version in rows)
         return found
 
-    def sweep(self, idle_s: float, most: int) -> None:
-        """Delete those that nobody has used for long; of too many, the oldest of the owner who has most."""
+    def sweep(self, idle_s: float, max_count: int) -> None:
+        """Delete idle sessions; if there are too many, also the oldest ones of the owner with the most."""
         old = f"DELETE FROM mcp_sessions WHERE used_at < {self._database.clock} - %s"  # noqa: S608
 
         def job(work: Transaction) -> None:
             work.execute(old, (idle_s,))
-            if (over := int(work.execute("SELECT count(*) FROM mcp_sessions")[0][0]) - most) <= 0:
+            if (over := int(work.execute("SELECT count(*) FROM mcp_sessions")[0][0]) - max_count) <= 0:
                 return
             most_of = "SELECT owner FROM mcp_sessions GROUP BY owner ORDER BY count(*) DESC, owner LIMIT 1"
             (owner,) = work.execute(most_of)[0]
             work.execute(
                 "DELETE FROM mcp_sessions WHERE id IN "
                 "(SELECT id FROM mcp_sessions WHERE owner = %s ORDER BY used_at LIMIT %s)",
-                (owner, min(over, SWEPT)),
+                (owner, min(over, BATCH_ROWS)),
             )
 
         self._database.write(job)
 
 
-def _read(work: Transaction, id: str) -> SessionRow | None:
-    rows = work.execute("SELECT owner, body, version FROM mcp_sessions WHERE id = %s", (id,))
-    if not rows:
-        return None
-    owner, body, version = rows[0]
-    try:
-        return SessionRow(owner, msgspec.json.decode(body, type=SessionState), int(version))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise UnreadableRowError from None
-
-
-def _update(work: Transaction, params: tuple[Any, ...]) -> bool:
-    work.execute("UPDATE mcp_sessions SET body = %s, version = %s WHERE id = %s AND version = %s", params)
-    return work.row_count > 0
-
-
 def _written(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which nobody could read again
+    except UnicodeEncodeError:  # half of a surrogate pair, which can't be decoded
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -135,7 +126,7 @@ def _written(value: Any) -> str:
 
 
 class TaskRow(NamedTuple):
-    """`body` is the task as clients read it; None while it goes on, or if it can't be read."""
+    """A task. `body` is what clients read; None while the task runs, or if it can't be read."""
 
     owner: str
     replica: str
@@ -143,20 +134,12 @@ class TaskRow(NamedTuple):
     body: Mapping[str, Any] | None
 
 
-def _task(body: str | bytes) -> dict[str, Any] | None:
-    """None for one that can't be read: what came of it is gone."""
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
 class McpTaskRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, id: str, owner: str, replica: str, seconds: float) -> None:
-        """It runs now. One that has ended meanwhile stays as it is."""
+        """Note that a task runs, unless it has ended meanwhile."""
         self._database.write(
             lambda work: work.execute(
                 "INSERT INTO mcp_tasks (id, owner, replica, status, until) "  # noqa: S608 - ours
@@ -177,11 +160,12 @@ class McpTaskRows:
 
     def get(self, id: str) -> TaskRow | None:
         sql = f"SELECT owner, replica, status, body FROM mcp_tasks WHERE id = %s AND until > {self._database.clock}"  # noqa: S608
-        rows = self._database.read(lambda work: work.execute(sql, (id,)))
-        if not rows:
-            return None
-        owner, replica, status, body = rows[0]
-        return TaskRow(owner, replica, status, None if body is None else _task(body))
+        for owner, replica, status, body in self._database.read(lambda work: work.execute(sql, (id,))):
+            task: dict[str, Any] | None = None
+            with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+                task = msgspec.json.decode(body or b"", type=dict[str, Any])
+            return TaskRow(owner, replica, status, task)
+        return None
 
     def sweep(self) -> None:
         sql = f"DELETE FROM mcp_tasks WHERE until < {self._database.clock}"  # noqa: S608

@@ -1,9 +1,9 @@
-"""Members: who serves now. Each process has a row, which a thread renews every second by the database's clock.
+"""`Members`: the processes that serve now. Each has a row, which a thread renews every second by the database's clock.
 
-A row that was not renewed for GONE_S seconds counts as gone. While the database is away everybody stays who was there
-last: a replica that is gone then is found out by whoever tries to reach it.
+A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is away, the members stay
+those of the last heartbeat, and requests to one that is gone fail.
 
-A row counts only with a signature of the cluster's key. Others are told of once, and nothing is sent there.
+A row counts only with a signature of the cluster's key. Other rows are logged once, and nothing is sent there.
 """
 
 import logging
@@ -38,8 +38,8 @@ log = logging.getLogger("onetool.cluster")
 BEAT_S = 1.0
 GONE_S = 5.0
 FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
-MOST_UNKNOWN = 1000  # ids that nobody has, until the next beat
-MOST_TOLD = 100  # replicas with another key that the log names
+MAX_UNKNOWN = 1000  # ids without a replica that are remembered until the next beat
+MAX_LOGGED = 100  # replicas with problems: anybody who writes the database can add rows
 CLOSE_S = 2.0
 
 _ADDRESS = re.compile(r"(?:(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
@@ -47,7 +47,7 @@ _COLUMNS, _ORDER = "id, address, version, since, is_draining, seen_at, signature
 
 
 class Members:
-    """`start` adds this process. All methods may be called from any thread."""
+    """The replicas of a cluster. `start` adds this process. All methods may be called from any thread."""
 
     def __init__(self, settings: ClusterSettings, id: str | None = None) -> None:
         self.id = id or token_hex(4)
@@ -57,7 +57,7 @@ class Members:
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._strangers: dict[str, Replica] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._unknown: set[str] = set()
         self._ahead = 0.0  # seconds that the database's clock is ahead of ours
         self._calls: list[Callable[[], None]] = []
@@ -67,13 +67,13 @@ class Members:
         self._is_away = False
 
     def start(self) -> None:
-        """The first beat is done when this returns. A database that is away is no error: the next beat may reach it."""
+        """Beat for the first time, then in a thread. If the database is away, the next beat may reach it."""
         self._beat()
         self._thread = Thread(target=self._run, name="onetool-members", daemon=True)
         self._thread.start()
 
     def drain(self) -> None:
-        """From now on the others know that this process ends soon."""
+        """Tell the others that this process ends soon."""
         self._is_draining = True
         self._beat()
 
@@ -89,11 +89,11 @@ class Members:
                 log.warning("the row of this replica stays until it is forgotten: %s", error)
 
     def alive(self) -> list[Replica]:
-        """From memory, as of the last beat. It includes this process."""
+        """Return the members as of the last beat, with this process. Never blocks."""
         return list(self._alive.values())
 
     def find(self, id: str) -> Replica | None:
-        """Who has this id. The database is asked once where memory does not know it: so it may block."""
+        """Return the replica with this id. Asks the database once about an unknown id, so it may block."""
         if (known := self._alive.get(id)) is not None or id in self._unknown:
             return known
         try:
@@ -102,24 +102,24 @@ class Members:
             return None
         if rows and (found := self._replica(rows[0])) is not None and found.is_known:
             return self._alive.setdefault(id, found)
-        if len(self._unknown) < MOST_UNKNOWN:
+        if len(self._unknown) < MAX_UNKNOWN:
             self._unknown.add(id)
         return None
 
     def is_alive(self, id: str) -> bool:
-        """From memory. It never blocks."""
+        """Return whether it was a member at the last beat. Never blocks."""
         return id in self._alive
 
     def stranger(self, id: str) -> Replica | None:
-        """A replica of this id whose row has no signature of our key, as of the last beat. It never blocks."""
+        """Return the replica with this id if its row was not signed with our key at the last beat. Never blocks."""
         return self._strangers.get(id)
 
     def now(self) -> float:
-        """Seconds since 1970 by the database's clock, which all replicas agree on."""
+        """Return the seconds since 1970 by the database's clock, which all replicas share."""
         return time.time() + self._ahead
 
     def on_beat(self, call: Callable[[], None]) -> None:
-        """Call it after each beat, in the thread of the heartbeat. It must be quick: the next beat waits for it."""
+        """Call a function after each beat, in the thread of the heartbeat. The next beat waits for it."""
         self._calls.append(call)
 
     def _run(self) -> None:
@@ -150,24 +150,19 @@ class Members:
             self._alive = {one.id: one for one in found if one.is_known}
             self._strangers = {one.id: one for one in found if not one.is_known}
             self._unknown.clear()
-            self._tell_strangers()
-            self._tell_same_addresses()
+            for one in self._strangers.values():
+                self._log_once(one, f"{other_key(one.id, one.address)}: {SAME_KEY}. Nothing is sent to it")
+            for pair in same_addresses(one for one in self._alive.values() if one.address == self._address):
+                for other in pair if self._alive.get(self.id) in pair else ():
+                    if other.id != self.id:
+                        problem = f"replica {other.id} has the same address as this one, {other.address}: {OWN_ADDRESS}"
+                        self._log_once(other, f"{problem}. Calls that are for it do not reach it")
 
-    def _tell_strangers(self) -> None:
-        """Once of each, and not of all that somebody may write."""
-        for one in self._strangers.values():
-            if (one.id, one.address) not in self._told and len(self._told) < MOST_TOLD:
-                self._told.add((one.id, one.address))
-                log.error("%s: %s. Nothing is sent to it", other_key(one.id, one.address), SAME_KEY)
-
-    def _tell_same_addresses(self) -> None:
-        """Of those that have ours, once of each."""
-        for pair in same_addresses(one for one in self._alive.values() if one.address == self._address):
-            other = next((one for one in pair if one.id != self.id), None) if self._alive.get(self.id) in pair else None
-            if other is not None and (other.id, other.address) not in self._told and len(self._told) < MOST_TOLD:
-                self._told.add((other.id, other.address))
-                told = "replica %s has the same address as this one, %s: %s. Calls that are for it do not reach it"
-                log.error(told, other.id, other.address, OWN_ADDRESS)
+    def _log_once(self, replica: Replica, message: str) -> None:
+        key = (replica.id, replica.address)
+        if key not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(key)
+            log.error("%s", message)
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
@@ -186,22 +181,20 @@ class Members:
         return now, work.execute(*_select(self._database, _ORDER))
 
     def _replica(self, row: tuple[Any, ...]) -> Replica | None:
-        """None for a row that no replica has written: who stands there counts as gone."""
+        """Return the replica of a row; None if a row is invalid, or has an address that can't be reached from here."""
         found = _replica(row, self._key)
-        if found is None or not found.is_known or found.id == self.id or self._is_address(found.address):
+        if found is None or not found.is_known or found.id == self.id:
             return found
-        return None
-
-    def _is_address(self, address: str) -> bool:
-        """Only who is reached by a Unix socket, as workers of one machine are, reaches others by one."""
-        if address.startswith(UNIX):
-            return self._address.startswith(UNIX) and address.removeprefix(UNIX).isprintable()
-        found = _ADDRESS.fullmatch(address)
-        return found is not None and 0 < int(found[1]) < 65536
+        if found.address.startswith(UNIX):  # only workers of one machine reach each other by Unix sockets
+            is_valid = self._address.startswith(UNIX) and found.address.removeprefix(UNIX).isprintable()
+        else:
+            match = _ADDRESS.fullmatch(found.address)
+            is_valid = match is not None and 0 < int(match[1]) < 65536
+        return found if is_valid else None
 
 
 def read_members(database: Database, key: bytes | None) -> list[Replica]:
-    """Who serves now, for those who are no members. `key` is the cluster's; without it all are believed.
+    """Return the replicas that serve now. Without the cluster's `key`, signatures are not checked.
 
     Raises DatabaseError.
     """
@@ -217,7 +210,7 @@ def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any
 
 
 def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
-    """None for a row that can't be one."""
+    """Return the replica of a row; None if the row is invalid."""
     id, address, version, since, is_draining, seen_at, signature = row
     try:
         seen_at = float(seen_at)

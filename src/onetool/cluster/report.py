@@ -1,4 +1,4 @@
-"""What the database says of the replicas that use it: for `onetool db`, `onetool check` and `onetool servers`."""
+"""Reports on the replicas of a database: for `onetool db`, `onetool check` and `onetool servers`."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,8 +20,8 @@ MAX_MISTAKES = 20  # of one kind: anybody who writes the database can add rows
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """A replica that gives signs of life. `has_other_key`: its row is not signed with our `cluster.key`.
-    `same_address` is the id of another one that says that it is reached at this address.
+    """A replica with a heartbeat. `has_other_key`: its row is not signed with our `cluster.key`. `same_address` is the
+    id of another replica with this address.
     """
 
     id: str

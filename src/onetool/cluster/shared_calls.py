@@ -34,10 +34,10 @@ LINES = b"application/x-ndjson"
 
 
 class SharedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The request, and what the server may ask of its caller meanwhile."""
+    """A request to a server, and what the server may ask of its caller meanwhile."""
 
     request: ServerRequest
-    block: str = ""  # the digest of what the sender's config says of the server
+    block: str = ""  # the digest of the server's block in the sender's config
     may_repeat: bool = False
     peer: str = ""  # the same for all calls of one client
     can: tuple[str, ...] = ()  # capabilities of the caller
@@ -57,14 +57,14 @@ class LogLine(msgspec.Struct, frozen=True, tag="log"):
 
 
 class LackLine(msgspec.Struct, frozen=True, tag="lack"):
-    """The server wanted to ask what the caller has no way to answer."""
+    """A question of the server that the caller has no way to answer."""
 
     capability: str
     message: str
 
 
 class QuestionLine(msgspec.Struct, frozen=True, tag="question"):
-    """To be answered at /cluster/answers/ID."""
+    """A question to be answered at /cluster/answers/ID."""
 
     id: str
     kind: str
@@ -87,7 +87,7 @@ class MovedLine(msgspec.Struct, frozen=True, tag="moved"):
 
 
 class CallerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller said, or why it said nothing."""
+    """The answer of a caller, or the reason why there is none."""
 
     value: Any = None
     declined: str | None = None
@@ -122,7 +122,7 @@ def question_of(line: QuestionLine) -> Question:
 
 
 def answer_of(error: ToolFailure) -> CallerAnswer:
-    """The answer of a caller that did not answer."""
+    """Return the answer for a caller that gave none."""
     if isinstance(error, Declined):
         return CallerAnswer(declined=error.action)
     if isinstance(error, CannotAsk):
@@ -131,7 +131,7 @@ def answer_of(error: ToolFailure) -> CallerAnswer:
 
 
 def value_of(answer: CallerAnswer) -> Any:
-    """What the caller said. Raises what it raised there."""
+    """Return what the caller answered. Raises what it raised there."""
     if answer.declined is not None:
         raise Declined(answer.declined)
     if answer.failure is not None:
@@ -140,7 +140,7 @@ def value_of(answer: CallerAnswer) -> Any:
 
 
 class SharedBlock:
-    """A part of an answer that came as data: of an SDK's block what `conversion` uses. The SDK need not be loaded."""
+    """A content block with the attributes that `conversion` uses, without loading the SDK."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
@@ -158,7 +158,7 @@ class SharedBlock:
 
 
 class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a tool as data: of an SDK's CallToolResult what `conversion` uses."""
+    """A tool's result as data, with the attributes of the SDK's CallToolResult that `conversion` uses."""
 
     is_error: bool = False
     blocks: tuple[Mapping[str, Any], ...] = ()
@@ -171,7 +171,7 @@ class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shared_result(result: Any) -> SharedResult:
-    """An answer of the SDK as data."""
+    """Return a result of the SDK as data."""
     return SharedResult(
         is_error=result.is_error,
         blocks=tuple(one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content),
@@ -181,12 +181,13 @@ def shared_result(result: Any) -> SharedResult:
 
 
 class RemotePeer:
-    """Stands for a client of another process: the same object for all its calls."""
+    """A client of another process: the same object for all its calls."""
 
 
 class SharedCalls:
-    """The routes below /cluster/servers and /cluster/answers. `runs_here` says whether this process runs a server
-    with this block in its config, and may block.
+    """The routes below /cluster/servers and /cluster/answers.
+
+    `runs_here` returns whether this process runs a server with this block in its config. It may block.
     """
 
     def __init__(self, runs_here: Callable[[str, str], bool], servers: "Callable[[], Servers | None]") -> None:
@@ -207,16 +208,13 @@ class SharedCalls:
                 asked = _decoded(body, SharedCall)
                 await self._stream(name.removesuffix("/call"), asked, scope[FORWARDED].sender, receive, send)
             case ["answers", id]:
-                self._take_answer(id, _decoded(body, CallerAnswer))
+                answer, waiting = _decoded(body, CallerAnswer), self._questions.get(id)
+                if waiting is None or waiting.done():
+                    raise HttpError(404, "not_found", "The call that asked this is over.")
+                waiting.set_result(answer)
                 await respond(send, 200, b"{}")
             case _:
                 raise HttpError(404, "not_found", f"No replica of this version has {scope['path'][:100]!r}.")
-
-    def _take_answer(self, id: str, answer: CallerAnswer) -> None:
-        waiting = self._questions.get(id)
-        if waiting is None or waiting.done():
-            raise HttpError(404, "not_found", "The call that asked this is over.")
-        waiting.set_result(answer)
 
     async def _stream(self, server: str, asked: SharedCall, sender: str, receive: Receive, send: Send) -> None:
         """Send lines until the outcome. A caller that disconnects cancels the call."""
@@ -247,7 +245,7 @@ class SharedCalls:
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:
                 lines.put_nowait(MovedLine())
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever called has to know
+        except Exception as error:  # noqa: BLE001 - the caller has to know
             lines.put_nowait(failure_line(error))
         lines.put_nowait(None)
 
@@ -269,7 +267,7 @@ class SharedCalls:
 
 
 class RemoteCaller:
-    """The `Caller` of a call that another process sent: what is said to it becomes lines. Used from any thread."""
+    """The `Caller` of a call that another process sent: messages to it become lines. Any thread may use it."""
 
     def __init__(
         self,
@@ -298,7 +296,7 @@ class RemoteCaller:
         self._say(ProgressLine(done, total, message))
 
     async def ask(self, question: Question) -> Any:
-        """On the loop that serves."""
+        """Ask, on the event loop that serves."""
         id = token_hex(16)
         self._own.append(id)
         waiting = self._questions[id] = self._loop.create_future()
@@ -309,7 +307,7 @@ class RemoteCaller:
             del self._questions[id]
 
     def end(self) -> None:
-        """The call is over: nobody answers any more."""
+        """End all questions: the call is over."""
         for id in self._own:
             if (waiting := self._questions.get(id)) is not None:
                 waiting.cancel()
@@ -320,7 +318,7 @@ class RemoteCaller:
 
 
 async def _next(lines: "asyncio.Queue[Line | None]") -> bytes | None:
-    """All lines that wait; an empty one if none has come for a while; None at the end."""
+    """Return the next line; an empty one if none has come for a while; None at the end."""
     try:
         async with asyncio.timeout(STILL_HERE_S):
             line = await lines.get()

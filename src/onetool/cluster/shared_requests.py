@@ -1,4 +1,4 @@
-"""Requests about what is alive in another replica: a call that waits, a task, a stream. They are sent there."""
+"""Forwards requests about what lives in another replica: a waiting call, a task, a stream."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _EVENTS = b"text/event-stream"
 
 
 class SharedRequests(SharedSessions):
-    """What `McpHttpApp` asks before it answers itself. `key` signs what a client holds of a call that waits."""
+    """Requests that `McpHttpApp` may have to forward. `key` signs the state that a client holds of a waiting call."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -26,9 +26,9 @@ class SharedRequests(SharedSessions):
         self.tasks = SharedTasks(cluster)
 
     async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Whether another replica has answered this request, because it has its call or its task.
+        """Return whether another replica has answered this request, because it has its call or its task.
 
-        Raises ReplicaGoneError. Of a task whose replica is gone, any other can tell what came of it.
+        Any replica can report on a task whose replica is gone. Raises ReplicaGoneError.
         """
         holder = self._holder(message)
         if holder in (None, self._cluster.id) or FORWARDED in scope:
@@ -44,10 +44,10 @@ class SharedRequests(SharedSessions):
     async def is_streamed(
         self, session: MemorySession, headers: Mapping[str, str], scope: Scope, receive: Receive, send: Send
     ) -> Mapping[str, str] | None:
-        """The headers of a GET that is answered here; None if another replica had the stream, and has served it.
+        """Return the headers of a GET to be answered here; None if another replica has served the stream.
 
-        Notifications of a replica that is gone, or that soon will be, go on here. Nobody knows what its client has not
-        heard meanwhile, so that it hears that all lists may have changed.
+        Notifications of a replica that is gone, or soon will be, continue here. Nobody knows which ones the client has
+        missed, so it is told that all lists may have changed.
         """
         owner = stream_owner(headers.get(LAST_EVENT, ""))
         if owner is None or owner[0] == self._cluster.id or FORWARDED in scope:
@@ -65,7 +65,7 @@ class SharedRequests(SharedSessions):
         return {name: value for name, value in headers.items() if name != LAST_EVENT}
 
     def _holder(self, message: Any) -> str | None:
-        """The replica that a stateless request is for; None: any."""
+        """Return the replica that a stateless request is for; None for any."""
         params = message.get("params") if isinstance(message, dict) else None
         if not isinstance(params, dict):
             return None
@@ -75,7 +75,7 @@ class SharedRequests(SharedSessions):
         return None if data is None else data.hex()[:ID_DIGITS]
 
     async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
-        """Raises ReplicaGoneError, unless a stream has begun that can tell it as its last event."""
+        """Forward a request. Raises ReplicaGoneError, unless it can be the last event of a stream that has begun."""
         is_stream = False
 
         async def pass_on(message: Message) -> None:
@@ -88,13 +88,13 @@ class SharedRequests(SharedSessions):
         except ReplicaGoneError as gone:
             if not is_stream:
                 raise
-            told = b""
+            event = b""
             if id is not None:
-                told = b"data: " + encode(error_response(id, JsonRpcError(INTERNAL_ERROR, str(gone)))) + b"\n\n"
-            await send({"type": "http.response.body", "body": told})
+                event = b"data: " + encode(error_response(id, JsonRpcError(INTERNAL_ERROR, str(gone)))) + b"\n\n"
+            await send({"type": "http.response.body", "body": event})
 
 
 def stream_owner(event_id: str) -> tuple[str, bool] | None:
-    """The replica whose stream an event belongs to, and whether that is the stream of notifications."""
+    """Return the replica of an event's stream, and whether that is the stream of notifications."""
     replica, dot, rest = event_id.partition(".")
     return (replica, rest.startswith("0-")) if dot else None

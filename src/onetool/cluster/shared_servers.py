@@ -1,11 +1,11 @@
-"""SharedServers: one process runs a stdio server, and the others send their calls to it.
+"""`SharedServers`: one process runs a stdio server, and the others send their calls to it.
 
-Who runs a server is a lease of the database. Its name has a digest of the server's block: replicas whose configs say
-different things do not share it. The holder is found in memory; only where nobody holds it, or its holder is gone, the
-database is asked. What the server says meanwhile (progress, messages, questions) comes back on the stream
-of the answer. When the caller gives up, the request ends, and with it the call there.
+The process that runs a server holds a lease. The name of the lease has a digest of the server's block in the config, so
+replicas with different blocks don't share the server. The database is only asked if no holder is known, or if it is
+gone. Progress, messages and questions of the server come back on the stream of the response. If the caller gives up,
+the request ends, and with it the call there.
 
-Each heartbeat wakes a thread that tends the servers: new tools may take it longer than a heartbeat may be late.
+Each heartbeat wakes a thread that tends the servers: loading new tools may take longer than a heartbeat may be late.
 """
 
 import asyncio
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.cluster")
 
 SERVERS_PATH, ANSWERS_PATH = "/cluster/servers", "/cluster/answers"
-SILENT_S = 10.0  # without a line: its owner says every other second that it is still there
-FIND_S = 10.0  # to find another owner, where nobody is at the address of the one before
-HAND_OVER_S = 3.0  # for another one to run what a process that stops has given up
+SILENT_S = 10.0  # without a line; owners send one at least every other second
+FIND_S = 10.0  # to find another owner, if the one before is gone
+HAND_OVER_S = 3.0  # for another process to run what a stopping one has released
 LOOK_S = 0.2
 KEPT_PEERS_S = 60.0
 CLOSE_S = 2.0
@@ -82,8 +82,8 @@ class SharedServers(ServerOwners):
         self._app = app
         self._leases = Leases(cluster.settings.database, cluster.members, SERVERS)
         self._states: dict[str, SharedState] = {}
-        self._differing: set[tuple[str, str]] = set()  # servers, and who runs one of another block under their names
-        self._ran_in: dict[str, str] = {}  # who held which lease last, as far as is known here
+        self._differing: set[tuple[str, str]] = set()  # servers, and holders with another block for them
+        self._ran_in: dict[str, str] = {}  # the last known holders, by lease
         self._peers = PeerNumbers()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -97,7 +97,7 @@ class SharedServers(ServerOwners):
         cluster.on_close.append(self.close)
 
     def start(self) -> None:
-        """On the event loop that serves."""
+        """Start the thread, on the event loop that serves."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -114,9 +114,9 @@ class SharedServers(ServerOwners):
     # Who runs what
 
     def runs_here(self, server: str, block: str) -> bool:
-        """Return whether this process runs it, maybe from now on. It does not if its config says something else of it.
+        """Return whether this process runs a server, maybe from now on. It does not if its config has another block.
 
-        A sender of an older version does not tell what its own config says.
+        Senders of older versions send no block.
         """
         lease = self._lease(server)
         if lease is None or block not in ("", parts_of_lease(lease)[1]):
@@ -131,7 +131,7 @@ class SharedServers(ServerOwners):
         return lease is not None and self._leases.is_own(lease)
 
     def take(self, server: str) -> bool:
-        """Not in a process that stops: it would start a server for a moment, and another one has to start it again."""
+        """Take the lease of a server, unless this process is stopping: it would run the server for a moment only."""
         lease = self._lease(server)
         if lease is None or self._is_stopping():
             return False
@@ -158,7 +158,7 @@ class SharedServers(ServerOwners):
         return None if lease is None or self._leases.is_own(lease) else self._states.get(server)
 
     def _tend(self) -> None:
-        """After each heartbeat, in a thread of its own. Beats that come meanwhile count as one."""
+        """Tend the servers after each heartbeat, in a thread. Beats that come meanwhile count as one."""
         while self._is_due.wait() and not self._is_closed:
             self._is_due.clear()
             if (servers := self._app.servers) is None or self._loop is None:
@@ -174,7 +174,7 @@ class SharedServers(ServerOwners):
                 self._loop.call_soon_threadsafe(self._read_soon)
 
     def _tell_moved(self, wanted: dict[str, str]) -> None:
-        """Of servers that another process ran before. A lease that nobody holds for a moment is not forgotten."""
+        """Log servers that another process ran before. A lease without a holder keeps its last one."""
         holders = self._leases.holders()
         for server, lease in wanted.items():
             before, now = self._ran_in.get(lease), holders.get(lease)
@@ -183,7 +183,7 @@ class SharedServers(ServerOwners):
         self._ran_in = {one: held for one in wanted.values() if (held := holders.get(one) or self._ran_in.get(one))}
 
     def _compare(self, wanted: dict[str, str]) -> None:
-        """Give up leases of blocks that the config no longer has, and tell whose config says something else."""
+        """Release leases of blocks that the config no longer has, and log replicas with other blocks."""
         self._leases.release(self._leases.own() - set(wanted.values()))
         alive = {one.id: one for one in self._cluster.members.alive() if not one.address.startswith(UNIX)}
         found = {
@@ -196,7 +196,7 @@ class SharedServers(ServerOwners):
         self._differing = found
 
     def _read_soon(self) -> None:
-        """Unless they are being read: a silent owner takes long, and its late answer must not replace a newer one."""
+        """Read states, unless they are being read: the late answer of a slow owner must not replace a newer one."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_states())
 
@@ -210,7 +210,7 @@ class SharedServers(ServerOwners):
             name: state
             for replica, states in zip(replicas, found, strict=True)
             for name, state in states.items()
-            if self.holder(name) == replica.id  # it may have another one of this name
+            if self.holder(name) == replica.id  # it may have another server of this name
         }
 
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
@@ -226,7 +226,7 @@ class SharedServers(ServerOwners):
     async def do(
         self, server: str, request: ServerRequest, may_repeat: bool, here: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Make the request where the server runs. What may be done twice is tried again if its owner is gone."""
+        """Make the request where the server runs. If the owner is gone, repeat a request that may be repeated."""
         began, may_again, refused = monotonic(), may_repeat, ""
         while True:
             owner = None
@@ -253,17 +253,19 @@ class SharedServers(ServerOwners):
             await asyncio.to_thread(self._leases.renew)
 
     async def _owner(self, server: str, refused: str, is_late: bool) -> "Replica | None":
-        """The other process that runs it; None: this one does. Raises NotRunThereError for one that is just gone, and
-        ToolFailure for one that is not believed: it goes on to run, so that waiting would not help.
+        """Return the other process that runs a server; None if this one does.
 
-        `refused` is a replica that let nobody connect. `is_late`: if this process stops, nobody else wants the server.
+        `refused` is a replica that refuses connections. `is_late`: nobody else has taken over the server of this
+        process, which is stopping. Raises NotRunThereError if the owner has just gone, and ToolFailure if it has
+        another key: it goes on running, so waiting would not help.
         """
         if (lease := self._lease(server)) is None:
             raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
         members, holder = self._cluster.members, self._leases.holder(lease)
         if holder is None or holder == refused or not members.is_alive(holder):
-            if not is_late and self._leaves_it_to_others():
-                raise NotRunThereError
+            goes_on = any(one.id != members.id and not one.is_draining for one in members.alive())
+            if goes_on and not is_late and self._is_stopping() and not self._cluster.settings.all_stop():
+                raise NotRunThereError  # another process is about to take it
             holder = await asyncio.to_thread(self._leases.take, lease, refused)
         if holder is None or holder == members.id:  # None: the database is away, and nobody is known to run it
             return None
@@ -273,12 +275,6 @@ class SharedServers(ServerOwners):
             raise NotRunThereError
         self._ran_in[lease] = owner.id
         return owner
-
-    def _leaves_it_to_others(self) -> bool:
-        """Whether this process stops, and another one, which does not, is about to run what nobody runs."""
-        members, all_stop = self._cluster.members, self._cluster.settings.all_stop
-        goes_on = any(one.id != members.id and not one.is_draining for one in members.alive())
-        return goes_on and self._is_stopping() and not all_stop()
 
     async def _do_there(self, owner: "Replica", server: str, request: ServerRequest, may_repeat: bool) -> Any:
         caller, context = current_caller.get(), current_call.get()
@@ -308,7 +304,7 @@ class SharedServers(ServerOwners):
         raise ReplicaGoneError(was_answering=True)
 
     async def _answer(self, owner: "Replica", line: QuestionLine, caller: "Caller | None") -> None:
-        """Ask our caller, and send what it says."""
+        """Ask our caller, and send its answer."""
         try:
             if caller is None:
                 raise ToolFailure("nobody is there to be asked")
@@ -322,7 +318,7 @@ class SharedServers(ServerOwners):
 
 
 def _masked(question: Question) -> Question:
-    """Without the app's secrets: it goes to the client."""
+    """Mask the app's secrets in a question, which goes to the client."""
     context = current_call.get()
     if context is None or context.environment is None:
         return question
@@ -330,7 +326,7 @@ def _masked(question: Question) -> Question:
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """Raises ReplicaGoneError if nothing comes for a while."""
+    """Yield the lines of a response. Raises ReplicaGoneError if nothing comes for a while."""
     kept: list[bytes] = []
     while True:
         try:
@@ -350,7 +346,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
 
 
 def _take(line: Line, caller: "Caller | None") -> None:
-    """Pass on what the server says. Raises for what ends the request."""
+    """Pass on a line of the server. Raises for a line that ends the request."""
     match line:
         case ProgressLine():
             if (context := current_call.get()) is not None and context.progress is not None:
@@ -370,7 +366,7 @@ def _take(line: Line, caller: "Caller | None") -> None:
 
 
 class PeerNumbers:
-    """Numbers for clients, so that another process can tell them apart: servers of old do not say whom they ask."""
+    """Numbers by which other processes tell clients apart: older servers don't name the client of a question."""
 
     def __init__(self) -> None:
         self._next = count(1)

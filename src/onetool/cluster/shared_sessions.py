@@ -1,10 +1,10 @@
 """Sessions that several replicas serve: rows in the database, cached here.
 
-What changes a session is written to its row, and the other replicas are told before the client has its answer. Who was
-not told sees it within a minute: then each replica renews the rows of the sessions that it serves, all at once. Of one
-that was not used for longer than that, the row is read when it is used again.
+A change of a session is written to its row, and the other replicas are told before the client gets its response. A
+replica that was not reached sees the change within a minute, when it renews the rows of the sessions it serves. The row
+of a session that was idle for longer is read when the session is used again.
 
-Ids say who has what is alive in one process: questions to the client and events begin with the id of their replica.
+Ids of questions to the client, and of events, begin with the id of the replica that they live in.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ log = logging.getLogger("onetool.cluster")
 
 PATH = "/cluster/mcp"
 RENEW_S = 60.0
-LONGEST_ID = 100
+MAX_ID = 100  # characters
 _REPLICA = re.compile(r"[0-9a-f]{8}")
 
 
 class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica tells another of a session: it has changed or ended, or messages of its client have come."""
+    """A message to another replica: a session has changed or ended, or messages of its client have come."""
 
     session: str
     is_over: bool = False
@@ -40,7 +40,7 @@ class SessionNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemorySession(Protocol):
-    """What is called here of a session in memory."""
+    """A session in memory. `interfaces` has it, which this package doesn't import."""
 
     id: str
 
@@ -59,7 +59,7 @@ class MemorySession(Protocol):
 
 
 class MemorySessions(Protocol):
-    """What is called here of the sessions in memory. `on_change` is told which request changes which session."""
+    """The sessions in memory. `on_change` is called with a session and the request that changes it."""
 
     idle_s: float
     max_count: int
@@ -105,8 +105,8 @@ class SharedSessions:
             self._renewing.cancel()
 
     async def load(self, id: str, principal: Principal) -> None:
-        """Have the session in memory as its row is now, if it is this principal's."""
-        if id in self._sessions or len(id) > LONGEST_ID:
+        """Load this principal's session into memory, as its row is now."""
+        if id in self._sessions or len(id) > MAX_ID:
             if (idle := self._sessions.unused(id, RENEW_S)) is not None:
                 await self._refresh(idle)
             return
@@ -121,7 +121,7 @@ class SharedSessions:
             self._versions[id] = row.version
 
     async def close(self, session: MemorySession) -> None:
-        """End it for the client. Raises HttpError (502) if a replica refuses, which has it for a minute more."""
+        """End it for the client. Raises HttpError (502) if a replica refuses: it keeps the session for a minute."""
         try:
             await asyncio.to_thread(self._rows.delete, session.id)
         except DatabaseError as error:
@@ -134,9 +134,9 @@ class SharedSessions:
     # Messages that are for another replica
 
     async def relay(self, session: MemorySession, messages: list[Any]) -> list[Any]:
-        """Send answers and cancellations on to the replicas that wait for them; return the messages for this one.
+        """Send answers and cancellations to the replicas that wait for them; return the messages for this one.
 
-        Another replica gets one request, however many messages of a batch are for it.
+        Each of the others gets one request, however many messages are for it.
         """
         rest: list[Any] = []
         answers: dict[str, list[Message]] = {}
@@ -159,7 +159,7 @@ class SharedSessions:
         return rest
 
     def _asked_by(self, message: Any) -> str | None:
-        """The other replica whose question a message answers."""
+        """Return the other replica that asked what a message answers."""
         if not is_message(message) or "method" in message:
             return None
         owner, _, number = str(message["id"]).partition("-")
@@ -169,7 +169,7 @@ class SharedSessions:
         return await self._cluster.forwarder.broadcast(PATH, _encoded(news), session.principal)
 
     async def _hear(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The route /cluster/mcp: what another replica tells. Sessions that are not in memory need no news."""
+        """Serve /cluster/mcp: news from another replica. Sessions that are not in memory need none."""
         news = msgspec.convert(decode(await read_body(receive) or b""), SessionNews)
         session = self._sessions.get(news.session, scope["principal"])
         if session is None:
@@ -229,7 +229,7 @@ class SharedSessions:
                 log.error("sessions were not renewed: %s: %s", type(error).__name__, error)
 
     async def renew(self) -> None:
-        """Write which sessions are in use, see what others have changed, and delete what nobody uses."""
+        """Note which sessions are in use, refresh those that others have changed, and delete idle ones."""
         used = self._sessions.used_since(RENEW_S)
         found = await asyncio.to_thread(self._rows.touch, [session.id for session in used])
         for session in used:
@@ -245,7 +245,7 @@ def _is_cancellation(message: Any) -> bool:
 
 
 def _encoded(news: SessionNews) -> bytes:
-    """Half of a surrogate pair, which a client may send, goes along as it came."""
+    """Encode news. Halves of surrogate pairs, which a client may send, stay as they are."""
     return encode(msgspec.structs.asdict(news))
 
 
@@ -256,7 +256,7 @@ def _cancelled(message: Message) -> Any:
 
 
 def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], SessionState]:
-    """What a request changes, for a row that others may have changed meanwhile."""
+    """Return what a request does to the state of a session, which others may have changed meanwhile."""
 
     def change(state: SessionState) -> SessionState:
         if method == "logging/setLevel":

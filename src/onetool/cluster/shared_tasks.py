@@ -1,8 +1,8 @@
-"""Tasks as rows: what came of a task can be read when the replica that ran it is gone."""
+"""Tasks as rows: their results can be read when the replica that ran them is gone."""
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from onetool.cluster.cluster import Cluster
@@ -13,12 +13,12 @@ from onetool.http.asgi import encode
 
 log = logging.getLogger("onetool.cluster")
 
-LARGEST_RESULT = 4 * 1024 * 1024  # bytes of a task that are kept
+MAX_TASK_BYTES = 4 * 1024 * 1024
 UNKNOWN = "taskId: there is no such task, or its time is up"
 
 
 class SharedTasks:
-    """Written by who runs a task, read by the others when it is gone."""
+    """Rows of tasks: written by the replica that runs a task, read by the others when that one is gone."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -26,31 +26,31 @@ class SharedTasks:
         self._writing: set[asyncio.Future[None]] = set()
 
     async def begin(self, id: str, owner: str, seconds: float) -> None:
-        """A task that can't be written goes on nevertheless: it is only lost with its replica."""
+        """Note that a task runs. If this can't be written, the task goes on, and is only lost with its replica."""
         await self._write(lambda: self._rows.begin(id, owner, self._cluster.id, seconds))
 
     def end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
-        """It is over. Returns at once."""
+        """Note the end of a task. Doesn't block."""
         work = asyncio.ensure_future(self._end(id, owner, seconds, task))
         self._writing.add(work)
         work.add_done_callback(self._writing.discard)
 
     async def _end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
         body = dict(task)
-        if len(encode(body)) > LARGEST_RESULT:
+        if len(encode(body)) > MAX_TASK_BYTES:
             body.pop("result", None)
-            message = f"its result was larger than {LARGEST_RESULT // 1024**2} MiB, and is gone with the replica"
+            message = f"its result was larger than {MAX_TASK_BYTES // 1024**2} MiB, and is gone with the replica"
             body |= {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": message}}
         await self._write(lambda: self._rows.end(id, owner, self._cluster.id, seconds, body))
 
-    async def _write(self, job: Any) -> None:
+    async def _write(self, job: Callable[[], None]) -> None:
         try:
             await asyncio.to_thread(job)
         except DatabaseError as error:
             log.warning("a task was not written: %s", error)
 
     def is_lost(self, id: str) -> bool:
-        """Whether another replica has run it, by its id. Who is alive has got the request before."""
+        """Return whether a replica that is gone has run it, by its id: the others have got the request before."""
         return self._cluster.owner_of(id) not in (None, self._cluster.id)
 
     async def lost(self, id: str, owner: str, ttl_ms: int) -> dict[str, Any]:
