@@ -27,7 +27,7 @@ class Transaction(Protocol):
 
     @property
     def row_count(self) -> int:
-        """The number of rows that the last statement found or changed."""
+        """The number of rows found or changed by the last statement."""
         ...
 
     def lock(self, number: int, timeout: float | None = None) -> None:
@@ -41,7 +41,7 @@ class Transaction(Protocol):
         ...
 
     def allow(self, seconds: int) -> None:
-        """Let each further statement of this transaction take so long. Without this they have ten seconds."""
+        """Let each further statement of this transaction take so long. The default is ten seconds."""
         ...
 
     def notify(self, topic: str, detail: str = "") -> None:
@@ -69,13 +69,13 @@ class Database(Protocol):
     """PostgreSQL (`database:` in the config) or a SQLite file (`state.db` in the state folder)."""
 
     clock: str
-    """SQL for the seconds since 1970, as a float. Replicas whose clocks differ agree on the database's."""
+    """SQL for the seconds since 1970, as a float: one clock for all replicas."""
 
     dialect: Mapping[str, str]
     """The driver's `name`, and the words in braces that migrations use."""
 
     is_shared: bool
-    """Whether others than this machine's user may read it: secrets in it are encrypted."""
+    """Whether others than this machine's user may read it: then secrets are encrypted."""
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
         """Run `job` in a transaction that changes nothing. It may run twice. With `snapshot`, all of its statements see
@@ -84,22 +84,22 @@ class Database(Protocol):
         ...
 
     def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
-        """Run `job` in a transaction. It may run twice, when the connection was lost before anything counted: so it
-        changes nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError.
-        With `durable`, the change also survives a power failure once this returns. Other processes may lock a SQLite
-        file for `max_wait` seconds.
+        """Run `job` in a transaction. It may run twice, if the connection is lost before the commit: so it must change
+        nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError. With
+        `durable`, the change also survives a power failure once this returns. `max_wait` is how many seconds to wait
+        while other processes lock a SQLite file.
         """
         ...
 
     def stamp(self) -> Hashable:
-        """Return a value that differs after every commit by any process, if that is cheap to know; else None, and
-        `on_change` tells of changes.
+        """Return a value that differs after every commit by any process; None if that isn't cheap to know: then use
+        `on_change`.
         """
         ...
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
-        """Call it, in a thread, with the detail of each `notify` of that topic; and with "" when something may have
-        changed without a notification, at most once a second.
+        """Call a function, in a thread, with the detail of each `notify` of that topic; and with "" when something may
+        have changed without a notification, at most once a second. Return a function that ends this.
         """
         ...
 
@@ -108,21 +108,21 @@ class Database(Protocol):
         ...
 
     def process_name(self) -> str:
-        """Return a name of this process, by which others find it with `find_process`. Raises DatabaseError."""
+        """Return a name of this process for `find_process`. Raises DatabaseError."""
         ...
 
     def find_process(self, name: str) -> str | None:
-        """Return the process of that name in words for people; None if it has certainly ended. Never raises."""
+        """Describe the process of that name; None if it has certainly ended. Never raises."""
         ...
 
     @property
     def is_away(self) -> bool:
-        """Whether the database was not reached when it was last needed. Never blocks."""
+        """Whether the last attempt to reach the database failed. Never blocks."""
         ...
 
     @property
     def has_lost(self) -> bool:
-        """Whether content of before is known to be missing. Raises DatabaseError."""
+        """Whether earlier content is known to be missing. Raises DatabaseError."""
         ...
 
     def describe(self) -> str:
@@ -150,10 +150,9 @@ class LockNumber:
 
 
 class DatabaseError(OneToolError):
-    """The database refused something, or can't be used. No message has its address: that may hold a password.
+    """An error of the database. No message has its address, which may hold a password.
 
-    `reason` is that of a tool's failure, where a tool lets it through. `is_damaged`: what was read is of no use to
-    anybody, so that it may be written over.
+    `reason` is the reason of a tool's failure. `is_damaged`: nobody can read the content, so it may be overwritten.
     """
 
     reason: str | None = None
@@ -161,8 +160,8 @@ class DatabaseError(OneToolError):
 
 
 class DatabaseAwayError(DatabaseError):
-    """The database can't be reached now, or is locked. Nothing has changed. Callers read this: it doesn't say `why`,
-    which is for the log of the server and names its host and role.
+    """A database that can't be reached now, or is locked. Nothing has changed. Clients read the message. `why` is for
+    the log of the server: it may name the host and the role.
     """
 
     reason = "database_away"

@@ -1,8 +1,8 @@
 """Copies tables from one database to another, whatever is behind them: `onetool db import` and `export`.
 
-A row of a table with a key brings the rows that refer to it along, all of them or none. A table without a key, or whose
-key is only a number in order, is a list ordered by `at`: rows that the target lacks are added, and of equal rows as
-many as the source has.
+A row of a table with a key is copied together with the rows that refer to it, or not at all. A table without a key, or
+with an automatic number as its key, is a list ordered by `at`: missing rows are added, until the target has as many
+equal rows as the source.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Table(NamedTuple):
-    """A table, as the migrations make it. `number` is a column with numbers that the database gives out."""
+    """A table of the migrations. `number` is its column with automatic numbers."""
 
     name: str
-    columns: tuple[str, ...]  # without `number`, and without those that are computed
+    columns: tuple[str, ...]  # without `number` and computed ones
     key: tuple[str, ...]
-    types: tuple[tuple[type, ...], ...]  # of values, by column
+    types: tuple[tuple[type, ...], ...]  # of the values of each column
     number: str | None
     parent: str | None  # the table that it refers to
     refers_by: tuple[str, ...]  # columns
@@ -51,7 +51,7 @@ class Table(NamedTuple):
         ]
 
     def select_matching(self, work: Transaction, columns: Sequence[str], values: Sequence[Row]) -> list[Row]:
-        """Return the rows that have one of these values in these columns."""
+        """Return the rows with one of these values in these columns."""
         if not values:
             return []
         marks = ", ".join(_marks(columns) for _ in values)
@@ -67,7 +67,7 @@ class Table(NamedTuple):
             work.execute_many(f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES {_marks(columns)}", rows)  # noqa: S608
 
     def is_sound(self, row: Row) -> bool:
-        """Return whether the values are of the types of their columns. SQLite would store any, others not."""
+        """Return whether all values have the types of their columns: SQLite stores values of any type."""
         return all(isinstance(one, types) for one, types in zip(row, self.types, strict=True))
 
     def key_of(self, row: Row) -> Row:
@@ -105,13 +105,13 @@ def count_rows(database: Database, name: str) -> int:
 def copy_table(
     source: Database, target: Database, table: Table, children: Sequence[Table], *, force: bool, progress: Progress
 ) -> Moved:
-    """Copy a table and the `children` that refer to it. With `force`, rows of the source replace others of their key.
+    """Copy a table and the `children` that refer to it. With `force`, rows of the source replace those of the target.
 
     Each batch is a transaction, so copying can be repeated after an error.
     """
     total, done = count_rows(source, table.name), Moved()
-    keyed = _copy_keyed(source, target, table, children, force) if table.key else _copy_list(source, target, table)
-    for batch in keyed:
+    batches = _copy_keyed(source, target, table, children, force) if table.key else _copy_list(source, target, table)
+    for batch in batches:
         done += batch
         count = done.moved + done.same + len(done.left)
         progress(count, max(count, total))

@@ -1,13 +1,13 @@
-"""`Documents`: small things by their key, which several processes read and change: logins, tokens, what servers offer.
+"""`Documents`: small values by key, shared by several processes: logins, tokens, what servers offer.
 
-A document is a row of the database. What changes a document as a function of what it was holds its lock. Those that are
-secrets are encrypted where replicas share the database.
+A document is a row of the database. A change that depends on the current value holds the document's lock. Secret
+documents are encrypted where replicas share the database.
 
-A request asks for the version of some documents each time. SQLite tells cheaply whether anything was committed since
+Each request asks for the version of some documents. SQLite knows cheaply whether anything was committed since
 (`Database.stamp`), so a request sees every change committed before it arrived. PostgreSQL notifies all replicas, and
-each looks every second: there, what is known is at most about a second old, and stays valid while the database is away.
-A process that asks once and ends starts no listener: that begins when a document is asked for again later, or at once
-where the caller says so.
+each looks every second: there, a known document is at most about a second old, and stays valid while the database is
+away. A process that reads a document once starts no listener: that begins with a later read of the same document, or at
+once if the caller wants so (`follow`).
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from onetool.database.connection import Database, DatabaseError, DatabaseLock, T
 from onetool.database.encryption import Seal, Signature
 
 Version = Hashable
-"""Differs after every change of a document. None: there is none."""
+"""A value that differs after every change of a document; None if there is none."""
 
 Following = Literal["at once", "later", "never"]
-"""Whether what was read is known from then on, and followed: from the first time, from the second, or not at all."""
+"""When to start following changes of a document: with the first read, with the second, or never."""
 
 TOPIC = "documents"
-FRESH_S = 1.0  # that what was read counts as known, without a listener
+FRESH_S = 1.0  # for which a document stays known without a listener
 PAUSE = 0.05  # seconds between two attempts to take a lock
 
 DocumentId = tuple[str, str]  # kind and key
@@ -43,14 +43,14 @@ SET body = excluded.body, version = excluded.version, modified_at = excluded.mod
 
 
 class StoredDocument(NamedTuple):
-    """What is kept at one moment."""
+    """A document at one moment."""
 
     version: Version
     body: bytes | None
 
 
 class Unknown:
-    """A version that equals no other. Each use makes one: tuples take the same object for equal."""
+    """A version that equals no other. Use a new instance each time: tuples compare identical items as equal."""
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -60,7 +60,7 @@ class Unknown:
 
 
 class Documents:
-    """The documents of one kind. With a `seal` nobody reads them who has the database alone.
+    """The documents of one kind. With a `seal`, access to the database is not enough to read them.
 
     Methods raise DatabaseError, and TimeoutError if others hold a lock. With `durable`, changes survive a power
     failure.
@@ -90,34 +90,34 @@ class Documents:
 
     @property
     def place(self) -> str:
-        """Where documents are kept, for messages."""
+        """The name of the database, for messages."""
         return self._database.describe()
 
     def describe(self, key: str) -> str:
-        """Return where a document is kept, for messages."""
+        """Return the name of a document, for messages."""
         return f"{self._kind}/{key} in {self.place}"
 
     @property
     def is_shared(self) -> bool:
-        """Whether several machines use them."""
+        """Whether several machines share them."""
         return self._database.is_shared
 
     @property
     def has_lost(self) -> bool:
-        """Whether some may be missing that were there before."""
+        """Whether earlier documents may be missing."""
         try:
             return self._database.has_lost
         except DatabaseError:
             return True
 
     def version(self, key: str) -> Version:
-        """Return the version without waiting for PostgreSQL. What is not known yet has one that equals no other."""
+        """Return the version, without waiting for PostgreSQL: that of an unknown document equals no other."""
         if self._follow == "never":
             return self._row(key).version
         return self._follower.version((self._kind, key))
 
     def load(self, key: str) -> StoredDocument:
-        """Return what is kept, and its version; what was known before if the database is away."""
+        """Return a document; if the database is away, as it was last known."""
         if self._follow == "never":
             return self.load_now(key)
         found = self._follower.load((self._kind, key), self._follow == "at once")
@@ -127,14 +127,14 @@ class Documents:
         return self.load(key).body
 
     def load_now(self, key: str) -> StoredDocument:
-        """Return what is kept, whatever is known. It is known from then on."""
+        """Read a document from the database, whatever is known of it."""
         found = self._row(key)
         if self._follow != "never" and found.version is not None:
             self._follower.set((self._kind, key), found)
         return found._replace(body=self.unsealed(key, found.body))
 
     def write(self, key: str, body: bytes) -> Version:
-        """Replace a document as a whole, whoever has changed it meanwhile."""
+        """Replace a document, whatever it is now."""
         kept = self.sealed(key, body)
         version = self._database.write(
             lambda work: write_row(work, self._kind, key, kept, self._database.clock), durable=self._durable
@@ -160,7 +160,7 @@ class Documents:
         return [key for (key,) in self._database.read(lambda work: work.execute(sql, (self._kind,)))]
 
     def seal_anew(self, max_wait: float) -> int:
-        """Encrypt with the current key what an older key of ours has encrypted, and return the number of documents."""
+        """Encrypt documents of older keys with the current one, and return their number."""
         if (seal := self._seal) is None:
             return 0
         count = 0
@@ -177,11 +177,11 @@ class Documents:
         return self._database.read(lambda work: read_row(work, (self._kind, key)))
 
     def sealed(self, key: str, body: bytes) -> bytes:
-        """Return a body as its row has it."""
+        """Return a body as it is stored."""
         return body if self._seal is None else self._seal.close(self._about(key), body)
 
     def unsealed(self, key: str, body: bytes | None) -> bytes | None:
-        """Return what a row says. Raises SealError."""
+        """Return the body in a row. Raises SealError."""
         return body if body is None or self._seal is None else self._seal.open(self._about(key), body)
 
     def _about(self, key: str) -> str:
@@ -228,11 +228,11 @@ class HeldDocument:
         self._documents, self._key, self._lock = documents, key, lock
 
     def load(self) -> StoredDocument:
-        """Return what is kept now, never what was known before."""
+        """Read the document from the database."""
         return self._documents.load_now(self._key)
 
     def write(self, body: bytes) -> Version:
-        """Write the document, though the lock may have been lost: call `check` before where that matters."""
+        """Write the document, even if the lock was lost: call `check` before where that matters."""
         return self._documents.write(self._key, body)
 
     def delete(self) -> bool:
@@ -247,16 +247,16 @@ class HeldDocument:
 
 
 class KnownDocument(NamedTuple):
-    """With an `error` it could never be read, and nobody knows whether there is one."""
+    """A document as it was last read. With an `error` it could not be read, and may or may not exist."""
 
     document: StoredDocument
     error: DatabaseError | None
     at: float
-    stamp: Hashable  # of the database, before it was read
+    stamp: Hashable  # of the database before reading
 
 
 class DocumentFollower:
-    """All that is known of the documents of one database. Any thread may use it."""
+    """The known documents of one database. Any thread may use it."""
 
     def __init__(self, database: Database) -> None:
         self._database = weakref.ref(database)
@@ -272,7 +272,7 @@ class DocumentFollower:
         return Unknown() if found is None or found.error else found.document.version
 
     def load(self, id: DocumentId, at_once: bool) -> StoredDocument:
-        """Return what is known; read it now if it isn't. Raises DatabaseError if it could never be read."""
+        """Return a known document, or read it. Raises DatabaseError if it could never be read."""
         found = self._known.get(id)
         if found is None or not self._is_current(found):
             is_new, found = found is None, self._read(id, found)
@@ -283,11 +283,13 @@ class DocumentFollower:
         return found.document
 
     def set(self, id: DocumentId, document: StoredDocument) -> None:
-        """Remember what this process has written: it counts here at once."""
+        """Remember a document that this process has written."""
         with self._lock:
             before = self._known.get(id)
-            if before is None or _is_newer(document, before.document):
-                # Without a stamp of after the change: where there are stamps, it is read again once.
+            old, new = before and before.document.version, document.version
+            # Versions only grow; None: it was deleted.
+            if not isinstance(new, int) or not isinstance(old, int) or new > old:
+                # Without the stamp after the change: where there are stamps, the document is read again once.
                 self._known[id] = KnownDocument(document, None, monotonic(), None)
 
     def _is_current(self, found: KnownDocument) -> bool:
@@ -302,10 +304,10 @@ class DocumentFollower:
 
     def _read(self, id: DocumentId, before: KnownDocument | None) -> KnownDocument:
         database = self._database()
-        assert database is not None  # noqa: S101 - whoever asks has it
+        assert database is not None  # noqa: S101 - the caller has it
         stamp: Hashable = None
         try:
-            stamp = database.stamp()  # first: what is written in between is then noticed
+            stamp = database.stamp()  # first, so that a change in between is noticed
             known = None if before is None else before.document
             found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
@@ -327,7 +329,7 @@ class DocumentFollower:
         database.on_change(TOPIC, self._look)
 
     def _look(self, detail: str) -> None:
-        """Read what has changed, in the thread of the listener. `detail` names a document; empty: look for all."""
+        """Read changed documents, in the thread of the listener. `detail` names a document; empty for all."""
         database, before = self._database(), dict(self._known)
         if database is None:
             return
@@ -343,7 +345,7 @@ class DocumentFollower:
 
 
 def read_row(work: Transaction, id: DocumentId, known: StoredDocument | None = None) -> StoredDocument:
-    """Return what is kept. The body isn't read if the version is the known one."""
+    """Return a document. Its body isn't read if the version is the known one."""
     version = known.version if known is not None and isinstance(known.version, int) else -1
     sql = "SELECT version, CASE version WHEN %s THEN NULL ELSE body END FROM documents WHERE kind = %s AND key = %s"
     rows = work.execute(sql, (version, *id))
@@ -363,7 +365,7 @@ def write_row(work: Transaction, kind: str, key: str, body: bytes, clock: str) -
 def _changed(
     work: Transaction, ids: list[DocumentId], before: dict[DocumentId, KnownDocument]
 ) -> dict[DocumentId, StoredDocument]:
-    """Return those that are not as they were known."""
+    """Return the documents that have changed."""
     places = ", ".join(["(%s, %s)"] * len(ids))
     sql = f"SELECT kind, key, version FROM documents WHERE (kind, key) IN (VALUES {places})"  # noqa: S608 - placeholders
     rows = work.execute(sql, [part for id in ids for part in id])
@@ -373,11 +375,6 @@ def _changed(
         for id in ids
         if before[id].error is not None or before[id].document.version != versions.get(id)
     }
-
-
-def _is_newer(new: StoredDocument, old: StoredDocument) -> bool:
-    """Versions of a document only grow; what was deleted is newer than what it was."""
-    return not isinstance(new.version, int) or not isinstance(old.version, int) or new.version > old.version
 
 
 _followers: "weakref.WeakKeyDictionary[Database, DocumentFollower]" = weakref.WeakKeyDictionary()

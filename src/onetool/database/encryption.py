@@ -1,10 +1,10 @@
-"""`Seal` encrypts what nobody may read who has only the database, or a backup of it: AES-256-GCM.
+"""`Seal` encrypts documents with AES-256-GCM: access to the database, or to a backup, is not enough to read them.
 
-The key is derived (HKDF) from a secret of the replicas. Each sealed text names its key by a number, so that a text of
-another key is told apart from a damaged one. It is bound to its place: nobody can move the login of one server to
+The key is derived (HKDF) from a secret of the replicas. Each sealed text has the number of its key, so that a text of
+another key is told apart from a damaged one. It is bound to its place: the login of one server can't be moved to
 another.
 
-`Signature` only says who has written something. It is for `state.db` in the folder of a project, which may have come
+`Signature` only proves who has written a document. It is for `state.db` in the folder of a project, which may have come
 with the project.
 """
 
@@ -24,17 +24,19 @@ MAC_BYTES = 32
 
 
 class SealError(DatabaseError):
-    """What is kept can't be decrypted."""
+    """A document that can't be decrypted."""
 
 
 class DamagedSealError(SealError):
-    """What is kept is damaged: no key decrypts it."""
+    """A damaged document: no key decrypts it."""
 
     is_damaged = True
 
 
 class Seal:
-    """`secrets` is called once, when a key is first needed. The first secret encrypts, all of them decrypt."""
+    """Encryption with keys from `secrets`, which is called once, when a key is first needed. The first secret encrypts,
+    all of them decrypt.
+    """
 
     def __init__(self, secrets: Callable[[], Sequence[bytes]]) -> None:
         self._secrets = secrets
@@ -54,12 +56,12 @@ class Seal:
         return MARK + number + nonce + AESGCM(key).encrypt(nonce, body, about.encode())
 
     def is_of_other_key(self, sealed: bytes) -> bool:
-        """Whether we can open it, and would encrypt it with another key now."""
+        """Return whether an older key of ours has encrypted it."""
         number = sealed[len(MARK) : len(MARK) + ID_BYTES]
         return sealed.startswith(MARK) and number in self._keys and number != next(iter(self._keys))
 
     def open(self, about: str, sealed: bytes) -> bytes:
-        """Raises SealError."""
+        """Decrypt a document. Raises SealError."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -81,7 +83,7 @@ class Seal:
 
 
 class Signature:
-    """Signs with a key of this user alone. `key` is called once, when it is first needed."""
+    """A signature with a key of this user alone. `key` is called once, when it is first needed."""
 
     def __init__(self, key: Callable[[], bytes]) -> None:
         self._get_key = key
@@ -97,7 +99,7 @@ class Signature:
         return False
 
     def open(self, about: str, sealed: bytes) -> bytes:
-        """Raises SealError."""
+        """Return a document without its signature. Raises SealError."""
         end = len(SIGNED) + MAC_BYTES
         mac, body = sealed[len(SIGNED) : end], sealed[end:]
         if not sealed.startswith(SIGNED) or not hmac.compare_digest(mac, self._mac(about, body)):

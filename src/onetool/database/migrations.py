@@ -1,8 +1,8 @@
 """Makes and updates the tables, in PostgreSQL and in SQLite: numbered SQL files, each run once, under a lock.
 
-A word in braces is the driver's (`Database.dialect`). A statement that begins with `-- postgresql` is for that alone. A
-database with migrations that this version doesn't know is refused. Files only add, so that processes of two versions
-can run side by side during an update that starts with the tables (`onetool db migrate`).
+Words in braces come from the driver (`Database.dialect`). SQLite skips statements that begin with `-- postgresql`. A
+database with unknown migrations is refused. Migrations only add, so that processes of two versions can run side by side
+during an update that starts with the tables (`onetool db migrate`).
 """
 
 import re
@@ -39,14 +39,14 @@ class Migration(NamedTuple):
 
 
 def migrations() -> Iterator[Migration]:
-    """Return all of them, in order."""
+    """Yield all migrations, in order."""
     for file in sorted(Path(__file__).with_name("migrations").glob("*.sql")):
         number, _, name = file.stem.partition("_")
         yield Migration(int(number), name, file.read_text("utf-8"))
 
 
 def tables() -> list[str]:
-    """Return the names of all tables that they make."""
+    """Return the names of all tables."""
     return ["onetool_migrations", *(name for one in migrations() for name in _CREATED.findall(one.sql))]
 
 
@@ -54,15 +54,15 @@ def tables() -> list[str]:
 
 
 def migrate(database: Database) -> list[str]:
-    """Run those that are missing, all or nothing, and return their names. Several replicas may do this at once.
+    """Run the missing migrations, all or nothing, and return their names. Several replicas may do this at once.
 
-    Where none is missing, nothing is written: so a role that may not make tables can use a database that has them.
+    If none is missing, nothing is written: so a role that may not make tables can use a database that has them.
     """
     if not missing(database):
         return []
 
     def job(work: Transaction) -> list[str]:
-        work.allow(MAX_SECONDS)  # others may be at it, and large tables take a while
+        work.allow(MAX_SECONDS)  # another replica may hold the lock, and large tables take a while
         work.lock(LockNumber.MIGRATIONS)
         return _run(work, database, is_postgres=True)
 

@@ -1,4 +1,4 @@
-"""What became of things that were copied from one place to another: by `onetool db import` and `export`."""
+"""Results of copying state: what was copied by `onetool db import` and `export`, and what was left."""
 
 from collections.abc import Callable
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, repeat
 
-MAX_SORTED = 500_000  # values that are sorted as they are; beyond that they are rounded to three digits
+MAX_SORTED = 500_000  # values; more of them are rounded to three digits, and counted
 
 
 class SpreadAggregate:
@@ -35,7 +35,7 @@ class SpreadAggregate:
         return json.dumps({**named, "p50": median})
 
     def _ordered(self) -> Iterator[tuple[float, int]]:
-        """Values, smallest first, each with how many there are up to it."""
+        """Return the values, smallest first, each with the number of values up to it."""
         if len(self._values) <= MAX_SORTED:
             return ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
         counts = Counter(map(float, map(format, self._values, repeat(".3g"))))

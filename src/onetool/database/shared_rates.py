@@ -1,10 +1,10 @@
-"""`SharedWindows` counts in sliding windows of time, together with all who use the database, by the database's clock.
+"""`SharedWindows`: rates in sliding windows of time, counted by all processes of a database, by the database's clock.
 
-A count is a row. Who counts updates it, which locks it until the end of the transaction: so two never take the same
-place. On an event loop a thread does that. The SQL is for PostgreSQL and for SQLite.
+A window is a row. Counting updates the row, which locks it until the end of the transaction: so two processes never
+take the same place. On an event loop, a thread does that.
 
-While the database is away, or does not answer soon, each process counts for itself: its share of the rate, which is
-the rate divided by the number of replicas. What it has counted before that counts, too.
+While the database is away, or slow, each process counts for itself, up to the rate divided by the number of replicas.
+What it has counted before is included.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
@@ -24,50 +25,40 @@ from onetool.database.connection import Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.database")
 
-ANSWER_S = 2.0  # that a request waits for the database
-ALONE_S = 2.0  # that a process counts for itself, after the database did not answer
-SWEEP_S = 600.0  # between two looks for counts that nobody needs any more
-MOST_OWN = 10_000  # counts that a process remembers
+ANSWER_S = 2.0  # for the database to answer a request
+ALONE_S = 2.0  # for which a process counts for itself, after the database did not answer
+SWEEP_S = 600.0  # between two sweeps of old windows
+MAX_OWN = 10_000  # windows that a process remembers
 THREADS = 4
 
 _LOCK = """INSERT INTO rates (name, parts, seen_at, until) VALUES (%s, '[]', {clock}, {clock})
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
-RETURNING parts, {clock}"""  # the clock is read again: whoever had to wait for the row is later than when it began
+RETURNING parts, {clock}"""  # the clock is read again: waiting for the row may have taken a while
 _PARTS = msgspec.json.Decoder(list[tuple[int, int]])
 
 
-def _read_parts(text: str, now: float, seconds: float) -> list[tuple[int, int]]:
-    """What has been counted. What nobody can have counted is left out: a broken row locks nobody out."""
-    try:
-        found = _PARTS.decode(text)
-    except msgspec.MsgspecError:
-        return []
-    last = int(now / (seconds / PARTS)) + 1
-    return [(part, count) for part, count in found if part <= last and count > 0]
-
-
 class WindowCount(NamedTuple):
-    """What came of it: `wait` is None if one was counted, else the seconds until there is a place."""
+    """A window after counting. `wait` is None if one was counted, else the seconds until there is a place."""
 
     wait: float | None
     used: int
-    reset_s: float  # until the oldest of them has left the window
+    reset_s: float  # until the oldest count has left the window
 
 
 class SharedWindows:
-    """`replicas` says among how many a rate is divided while the database is away."""
+    """All windows of a database. `replicas` returns among how many a rate is divided while the database is away."""
 
     def __init__(self, database: Database, replicas: Callable[[], int] = lambda: 1) -> None:
         self._database = database
         self._replicas = replicas
-        self._own: OrderedDict[str, RateWindow] = OrderedDict()  # what this process has counted
+        self._own: OrderedDict[str, RateWindow] = OrderedDict()  # counted by this process
         self._lock = threading.Lock()
         self._alone_until = 0.0
         self._sweep_at = monotonic()
         self._threads: ThreadPoolExecutor | None = None
 
     def take(self, name: str, most: int, seconds: float, *, counts: bool = True) -> WindowCount:
-        """Count one, if there are not as many already. Without `counts` only look."""
+        """Count one, unless there are as many already. Without `counts`, only look."""
         key = f"{name} in {seconds:g} s"
         if monotonic() >= self._alone_until:
             try:
@@ -82,20 +73,25 @@ class SharedWindows:
         return self._take_share(key, most, seconds, counts)
 
     async def take_async(self, name: str, most: int, seconds: float) -> WindowCount:
-        """The same on an event loop. A database that does not answer soon counts as away."""
+        """Do the same as `take` on an event loop. A slow database counts as away."""
         if monotonic() >= self._alone_until and not self._database.is_away:
             work = asyncio.get_running_loop().run_in_executor(self._pool(), self.take, name, most, seconds)
             try:
                 return await asyncio.wait_for(asyncio.shield(work), ANSWER_S)
             except TimeoutError:
-                work.add_done_callback(_forget)
+                work.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieves the exception
                 self._count_alone(None)
         return self._take_share(f"{name} in {seconds:g} s", most, seconds, True)
 
     def _counted(self, work: Transaction, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
         clock = self._database.clock
         parts, now = work.execute(_LOCK.format(clock=clock), (key,))[0]
-        window = RateWindow(seconds, _read_parts(parts, now, seconds))
+        counted: list[tuple[int, int]] = []
+        with suppress(msgspec.MsgspecError):
+            counted = _PARTS.decode(parts)
+        # Impossible parts are left out: a damaged row locks nobody out.
+        last = int(now / (seconds / PARTS)) + 1
+        window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
         if not counts:
             window.forget_old(now)
             return WindowCount(None, window.count, window.next_free(now))
@@ -116,7 +112,7 @@ class SharedWindows:
             window = self._own.get(key)
             if window is None:
                 window = self._own[key] = RateWindow(seconds)
-                if len(self._own) > MOST_OWN:
+                if len(self._own) > MAX_OWN:
                     self._own.popitem(last=False)
             self._own.move_to_end(key)
             now = monotonic()
@@ -129,7 +125,7 @@ class SharedWindows:
         self._alone_until = monotonic() + ALONE_S
 
     def _sweep(self) -> None:
-        """Remove what nobody has counted in for long. Not each time, and not by all at once."""
+        """Delete old windows, now and then."""
         with self._lock:
             if monotonic() < self._sweep_at:
                 return
@@ -138,15 +134,10 @@ class SharedWindows:
         try:
             self._database.write(lambda work: work.execute(sql))
         except DatabaseError as error:
-            log.debug("rates that nobody needs stay: %s", error)
+            log.debug("old rates are not deleted: %s", error)
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS, "onetool-rates")
             return self._threads
-
-
-def _forget(work: "asyncio.Future[WindowCount]") -> None:
-    if not work.cancelled():
-        work.exception()  # marks it as retrieved
