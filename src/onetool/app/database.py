@@ -1,4 +1,4 @@
-"""The database of the config in force: opened when it is first needed, and kept over reloads that do not change it."""
+"""The database of the config: opened when it is first needed, and kept over reloads that do not change it."""
 
 import logging
 import os
@@ -21,16 +21,13 @@ if TYPE_CHECKING:
 FOLDER = "database"
 SCHEMES = ("postgresql://", "postgres://")
 Tables = Literal["made", "required", "any"]
-"""What happens with missing tables when a database is first used: they are made, they are an error, or nobody looks."""
+"""Whether missing tables are made or an error when a database is first used; "any": they are not checked."""
 
 log = logging.getLogger("onetool.database")
 
 
 class AppDatabase:
-    """`get` gives the database, or None where the config has none. Then nothing is imported and nothing is opened.
-
-    Missing tables are an error, unless it `makes_tables`.
-    """
+    """The databases of an app. Missing tables of a PostgreSQL are an error, unless it `makes_tables`."""
 
     def __init__(self, config: "Config", *, makes_tables: bool = False) -> None:
         self._config = config
@@ -43,7 +40,7 @@ class AppDatabase:
         self._workers: Database | None = None
 
     def get(self) -> "Database | None":
-        """Raises ConfigError if what the config says can't be used. A database that is away is no error here."""
+        """Return the database of the config; None if it has none. It may be away. Raises ConfigError."""
         if self._config.database is None:
             return None
         with self._lock:
@@ -61,8 +58,8 @@ class AppDatabase:
             return self._state
 
     def require_file(self) -> None:
-        """Raise DatabaseError if `state.db` is there and can't be read. A damaged one was replaced then, which the log
-        says. A PostgreSQL may be away at first.
+        """Raise DatabaseError if `state.db` exists and can't be read. A damaged one is replaced and logged. PostgreSQL
+        may be away at first.
         """
         if self._config.database is not None or not os.path.lexists(state_file(self._config)):
             return
@@ -79,7 +76,7 @@ class AppDatabase:
             state.close()
 
     def rates(self) -> "SharedWindows | None":
-        """What rates are counted in, together with others; None: nobody else is there."""
+        """Return the windows of shared rates; None if no other process counts."""
         database = self._workers or self.get()
         if database is None:
             return None
@@ -90,8 +87,8 @@ class AppDatabase:
         return self._rates[1]
 
     def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
-        """`replicas`: among how many a rate is divided while the database is away. `workers`: a database for rates
-        alone, which the workers of one machine share.
+        """Set among how many `replicas` a rate is divided while the database is away, and a database for rates alone,
+        which the `workers` of one machine share.
         """
         self._replicas, self._workers = replicas, workers
 
@@ -109,13 +106,13 @@ class AppDatabase:
 
 
 def index_folder(config: "Config") -> Path:
-    """The folder for what this machine keeps of this database, and of no other one. It can be deleted at any time."""
+    """Return the folder of this machine's caches of the database. It can be deleted at any time."""
     from hashlib import sha256
     from urllib.parse import urlsplit
 
     try:
         place = urlsplit(str(config.database))
-        text = f"{place.netloc.rpartition('@')[2]}{place.path}?{place.query}"  # a new password is no other database
+        text = f"{place.netloc.rpartition('@')[2]}{place.path}?{place.query}"  # without the password, which may change
     except ValueError:  # opening it says what is wrong
         text = str(config.database)
     return config.home / FOLDER / sha256(text.encode()).hexdigest()[:16]
@@ -147,9 +144,9 @@ def state_file(config: "Config") -> Path:
 
 
 def open_database(config: "Config", tables: Tables = "any") -> "Database":
-    """The database of a config that has one. Nothing is connected yet.
+    """Open the database of a config that has one. Nothing is connected yet.
 
-    Raises ConfigError, whose message has nothing of the address: that may hold a password.
+    Raises ConfigError. Its message doesn't quote the address, which may hold a password.
     """
     url = str(config.database)
     if not url.startswith(SCHEMES):

@@ -1,7 +1,7 @@
 """Copies all state from one place to another: `onetool db import` and `export`.
 
-A place is a database and, where it is `state.db`, the folder that has the bundles beside it. Tables are copied as they
-are. Documents are decrypted and encrypted for the target. What was revoked or ended in one of both stays so.
+A place is a database and, for `state.db`, the folder with the bundles beside it. Tables are copied as they are.
+Documents are decrypted, and encrypted for the target. What was revoked or ended in either place stays so.
 """
 
 import time
@@ -40,7 +40,7 @@ MAX_LOCK_S = 10.0  # to wait for replicas that change the same document
 OTHER = "something else is there under this name"
 OTHER_KEY = "its hashes have another key, which stays: `onetool audit --args` doesn't find the calls copied now"
 
-# Tables of what runs now, of what is copied in another way, and of what each database has for itself.
+# Tables about running processes, tables that are copied in another way, and those that each database keeps.
 NOT_COPIED = {
     "onetool_migrations",
     "counters",
@@ -53,7 +53,7 @@ NOT_COPIED = {
     "mcp_sessions",
     "mcp_tasks",
 }
-STORE_NAMES = {"ask": "sessions"}  # by the first word of a table's name, if that is another one
+STORE_NAMES = {"ask": "sessions"}  # by the first word of a table's name, if different
 
 
 class CopyError(OneToolError):
@@ -61,16 +61,16 @@ class CopyError(OneToolError):
 
 
 class Place(NamedTuple):
-    """A database. `folder` has the bundles as files; None: they are rows of the database."""
+    """A database, and the folder with the bundles as files; None if bundles are rows of the database."""
 
     database: Database
     folder: Path | None
 
     def bundles(self, config: "Config") -> StoreRules:
-        most = config.bundles.max_tools
+        limit = config.bundles.max_tools
         if self.folder is None:
-            return DatabaseStore(self.database, max_tools=most)
-        return FileStore(self.folder / bundles.FOLDER, max_tools=most, foreign=foreign_file, database=self.database)
+            return DatabaseStore(self.database, max_tools=limit)
+        return FileStore(self.folder / bundles.FOLDER, max_tools=limit, foreign=foreign_file, database=self.database)
 
 
 def has_state(folder: Path) -> bool:
@@ -80,14 +80,14 @@ def has_state(folder: Path) -> bool:
 
 @contextmanager
 def open_folder(folder: Path, file: Path | None = None) -> Iterator[Place]:
-    """Open the state of a home, or of an export. `file` is its database, if that lies elsewhere."""
+    """Open the state of a home, or of an export. `file` is its database, if that is elsewhere."""
     with closing(SqliteDatabase(file or folder / STATE_FILE)) as database:
         yield Place(database, folder)
 
 
 @contextmanager
 def open_export(folder: Path) -> Iterator[Place]:
-    """Make a folder for an export, which is a home then. Raises CopyError for one that isn't empty."""
+    """Make a folder for an export, which can be used as a home. Raises CopyError if it isn't empty."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_empty = not any(folder.iterdir())
@@ -96,11 +96,11 @@ def open_export(folder: Path) -> Iterator[Place]:
     except OSError as error:
         raise CopyError(f"{folder} can't be used: {error.strerror or error}") from None
     if not is_empty:
-        raise CopyError(f"{folder} is not empty: name a folder that is, or that is not there yet")
+        raise CopyError(f"{folder} is not empty: name an empty folder, or one that doesn't exist yet")
     with open_folder(folder) as place:
         place.database.write(lambda work: None)  # there may be nothing to copy
         yield place
-    for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # nobody else has used the folder yet
+    for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # no other process uses the folder yet
         lock.unlink()
 
 
@@ -118,7 +118,7 @@ def count_stores(database: Database) -> dict[str, int]:
 def copy_state(
     source: Place, target: Place, config: "Config", tell: Tell, *, force: bool = False
 ) -> Iterator[tuple[str, Moved]]:
-    """Copy everything, store by store. What is there already stays; with `force` it is replaced."""
+    """Copy everything, store by store. Existing values stay; with `force` they are replaced."""
     one, other = source.database, target.database
     yield "bundles", _copy_bundles(source, target, config, force, partial(tell, "bundles"))
     if target.folder is not None and documents_in(one, "tokens", config, "never").keys():
@@ -135,7 +135,7 @@ def copy_state(
 
 
 def _stores() -> dict[str, list[Table]]:
-    """Return the tables that are copied, without those that refer to another one."""
+    """Return the tables to copy, by store, without those that refer to another one."""
     found: dict[str, list[Table]] = {}
     for table in all_tables():
         if table.parent is None and table.name not in NOT_COPIED and not table.name.startswith("bundle"):
@@ -145,7 +145,7 @@ def _stores() -> dict[str, list[Table]]:
 
 
 def _copy_audit_key(source: Database, target: Database) -> Moved:
-    """Give the target the key of the hashes, unless the target has hashes with another one."""
+    """Copy the key of the audit hashes, unless the target has hashes with another key."""
     if not count_rows(source, "audit"):
         return Moved()
     (table,) = [table for table in all_tables() if table.name == "audit_key"]
@@ -155,14 +155,14 @@ def _copy_audit_key(source: Database, target: Database) -> Moved:
 
 
 def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, progress: Progress) -> Moved:
-    """Copy bundles. Files that others could have written are left, as they are never used."""
+    """Copy bundles. Files that other users could have written are left: they are never used."""
     if source.folder is not None and not (source.folder / bundles.FOLDER).is_dir():
         return Moved()
     with closing(source.bundles(config)) as of_source, closing(target.bundles(config)) as of_target:
         try:
             return import_bundles(of_target, export_bundles(of_source), force, progress)
         except BundleError as error:
-            if isinstance(error.__cause__, DatabaseError):  # it is told for all stores in one way
+            if isinstance(error.__cause__, DatabaseError):  # callers handle it for all stores
                 raise error.__cause__ from None
             return Moved(left=(LeftBehind("bundles", str(error)),))
 
@@ -192,7 +192,7 @@ def _copy_document(kind: DocumentKind, source: Documents, target: Documents, key
     with target.locked(key, MAX_LOCK_S) as held:
         try:
             before = held.load().body
-        except SealError as error:  # nobody here can read it
+        except SealError as error:
             if not force:
                 return Moved(left=(LeftBehind(target.describe(key), str(error), is_conflict=True),))
             before = None
@@ -214,7 +214,7 @@ def _copy_document(kind: DocumentKind, source: Documents, target: Documents, key
 
 
 def _join_sessions(before: bytes | None, body: bytes) -> bytes | None:
-    """Return what is kept of the page's sessions, with all that was ended in one of both; None if their keys differ."""
+    """Return the page's sessions with those ended in either place; None if their keys differ."""
     there, new = read_session_state(before), read_session_state(body)
     if there is None or new is None or there.key != new.key:
         return None

@@ -1,7 +1,4 @@
-"""How the database of a config is: whether it can be reached, and its tables.
-
-It changes nothing: no table is made for it.
-"""
+"""The state of a config's database: whether it can be reached, and its tables. Makes no tables."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database import Database, Transaction
 
-_ADVICE = {  # a pattern in what PostgreSQL says -> what to do
+_ADVICE = {  # how to fix an error, by a pattern in its message
     "password authentication failed": "check the user and the password in the address",
     "no password supplied": "the address has no password: postgresql://user:password@host/name",
     "no pg_hba.conf entry": "the server lets nobody in from here: allow this machine, user and database in its "
@@ -40,7 +37,7 @@ _ADVICE = {  # a pattern in what PostgreSQL says -> what to do
 
 
 class DatabaseState(msgspec.Struct, frozen=True):
-    """`server` is the version of PostgreSQL; `tables` how many of ours there are; `missing` are migrations."""
+    """The version of PostgreSQL, the number of our tables, and the missing migrations."""
 
     server: str
     tables: int
@@ -83,9 +80,9 @@ def database_state(database: "Database") -> DatabaseState:
 
 
 def explain(error: DatabaseError) -> tuple[str, str | None]:
-    """Return what is wrong, in PostgreSQL's words, and what to do about it. Neither has the address with its password.
+    """Return what is wrong, in PostgreSQL's words, and how to fix it. Neither has the password.
 
-    Messages about a SQLite file say what to do themselves.
+    Messages about a SQLite file include the fix.
     """
     cause = error.__cause__
     if type(cause).__module__.startswith("psycopg"):
@@ -104,39 +101,37 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
 
 
 def database_mistakes(config: "Config") -> list[Mistake]:
-    """Return what `onetool check` says of the database of the config, or of `state.db`."""
+    """Return the problems that `onetool check` reports of the database, or of `state.db`."""
     if config.database is None:
         return list(_file_mistakes(config))
     try:
-        return list(_mistakes(config, read_state(config)))
+        state = read_state(config)
     except ConfigError as error:
         return list(error.mistakes)
     except DatabaseError as error:
         message, hint = explain(error)
         return [config_mistake(config, message, hint, "error")]
+    if state.tables == 0:
+        return [config_mistake(config, "the database has no tables: run `onetool db init`", None, "warning")]
+    if state.missing:
+        message = f"tables are missing in the database: {', '.join(state.missing)}"
+        return [config_mistake(config, message, "onetool db migrate", "warning")]
+    return []
 
 
 def is_reached(config: "Config", mistakes: Iterable[Mistake]) -> bool:
-    """Return whether the config has a database that is reached, by what `database_mistakes` has found."""
+    """Return whether the config has a database that was reached, by the result of `database_mistakes`."""
     return config.database is not None and not any(
         one.key == "database" and one.severity == "error" for one in mistakes
     )
 
 
 def read_state(config: "Config") -> DatabaseState:
-    """Return the state, over a connection of its own. Raises ConfigError and DatabaseError."""
+    """Return the state, over a new connection. Raises ConfigError and DatabaseError."""
     from onetool.app.database import open_database
 
     with closing(open_database(config)) as database:
         return database_state(database)
-
-
-def _mistakes(config: "Config", state: DatabaseState) -> Iterator[Mistake]:
-    if state.tables == 0:
-        yield config_mistake(config, "the database has no tables: run `onetool db init`", None, "warning")
-    elif state.missing:
-        message = f"tables are missing in the database: {', '.join(state.missing)}"
-        yield config_mistake(config, message, "onetool db migrate", "warning")
 
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:

@@ -1,9 +1,9 @@
-"""Takes over what the version before kept in files: tokens, sessions of the page, own examples, and what was known of
-MCP servers, with their logins. This is the only reader of those files.
+"""Takes over state files of the previous version: tokens, sessions of the page, own examples, the memory of MCP servers
+and their logins. This is the only reader of those files.
 
-All of them are stored in `state.db` in one transaction, and then renamed. A file that others could have written, or
-that is damaged, stays where it is, and every start says so. While the file of tokens is there, no stored token counts.
-While any file of a server is there, pinned servers that nothing is known of wait for approval.
+All of them are stored in `state.db` in one transaction, and then renamed. A damaged file, or one that other users could
+have written, stays where it is, and every start logs it. While the file of tokens is there, no stored token is valid.
+While any file of a server is there, unknown pinned servers wait for approval.
 """
 
 import hmac
@@ -48,7 +48,7 @@ class OldFileError(OneToolError):
 
 
 def old_files(home: Path) -> list[OldFile]:
-    """Return the files that were not taken over yet."""
+    """Return the files that are still to be taken over."""
     found: list[OldFile] = []
     for folder in (*FOLDERS, "servers"):
         names: list[str] = []
@@ -62,7 +62,7 @@ def old_files(home: Path) -> list[OldFile]:
 
 
 def tokens_problem(config: "Config") -> str | None:
-    """Return why stored tokens don't count: the file of the version before could not be taken over."""
+    """Return why no stored token is valid: the old file of tokens could not be taken over."""
     file = config.home / TOKENS
     if not os.path.lexists(file):
         return None
@@ -105,7 +105,7 @@ def take_over(database: "SqliteDatabase", config: "Config") -> None:
 def _store(
     work: "Transaction", rows: list[tuple[OldFile, str, bytes]], database: "SqliteDatabase", config: "Config"
 ) -> None:
-    """Store what isn't there yet. Of tokens that are there, what was revoked in the file is revoked, too."""
+    """Store missing documents. Existing tokens that are revoked in the file are revoked, too."""
     from onetool.app.documents import documents_in
     from onetool.database.documents import read_row, write_row
     from onetool.services.access_tokens import join_revoked
@@ -125,7 +125,7 @@ def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
 
     from onetool.core.os_files import UnsafeFileError, read_private
 
-    if not one.name.isprintable():  # the database, and logs, have no texts that UTF-8 can't hold
+    if not one.name.isprintable():  # may not be valid UTF-8, as the database and logs need
         raise OldFileError(f"{one.file.parent}: {one.name!a} is not taken over: rename or delete this file")
     try:
         body = read_private(one.file, MAX_BYTES + 1) or b""
@@ -139,7 +139,7 @@ def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
 
 
 def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
-    """Raises ValueError for what is damaged."""
+    """Return the key and the body of the document. Raises ValueError if it is damaged."""
     import msgspec
 
     from onetool.http.login import StoredLogin
@@ -164,7 +164,7 @@ def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
 
 
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
-    """Return tokens without the seal that they have in a project's own folder. Raises OldFileError, UnsafeFileError."""
+    """Return tokens without the seal of a project's own folder. Raises OldFileError, UnsafeFileError."""
     from onetool.config.find import own_folder
     from onetool.core.flock import key_in
 

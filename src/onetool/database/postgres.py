@@ -1,11 +1,11 @@
 """PostgreSQL by psycopg: a pool of connections for threads (psycopg_pool), a breaker, and a listener.
 
-When the database can't be reached, the breaker opens and the pool is closed: calls fail at once instead of each waiting
-for a time-out. A thread tries to connect meanwhile, and closes the breaker when it succeeds. psycopg is imported here
+If the database can't be reached, the breaker opens and the pool is closed: calls fail at once instead of each waiting
+for a time-out. Meanwhile a thread tries to connect, and closes the breaker when it succeeds. psycopg is imported here
 alone, and this module only where the config has a `database`.
 
-`Listener` waits for NOTIFY on a connection of its own, in a thread, and calls those who want to know. Behind a pooler
-notifications may get lost. So each is called every second, too, and looks for itself.
+`Listener` waits for NOTIFY on its own connection, in a thread, and calls its listeners. Behind a pooler, notifications
+may get lost. So listeners are also called every second.
 """
 
 import atexit
@@ -40,17 +40,17 @@ logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker says on
 T = TypeVar("T")
 
 MAX_CONNECTIONS = 16
-MAX_IDLE_S = 60.0  # that connections stay open while nobody uses them
+MAX_IDLE_S = 60.0  # for which unused connections stay open
 CONNECT_S = 3
 POOL_S = CONNECT_S + 1.0  # to wait for a connection: longer than one attempt to connect
 CLOSE_S = 0.2  # to wait for each thread of the pool
 STATEMENT_MS = 10_000
-HANG_S = 2.0  # after the time that a statement may take, a server that says nothing is taken for dead
-LOOK_S = 0.5  # between two looks for those
+HANG_S = 2.0  # after its time limit, the connection of a statement counts as dead
+LOOK_S = 0.5  # between two checks for that
 PROBE_S = 0.5  # between two tries to reach a database that is away
-HOLDER_S = 60  # that a process may hold a lock without saying anything
+HOLDER_S = 60  # for which an unresponsive process may hold a lock
 CHANNEL = "onetool"  # of NOTIFY
-EVERY_S = 1.0  # between two calls of those who listen, notified or not
+EVERY_S = 1.0  # between two calls of all listeners
 
 Pool = ConnectionPool[psycopg.Connection[Row]]
 
@@ -64,9 +64,9 @@ DIALECT = {
 _OPTIONS: dict[str, Any] = {
     "connect_timeout": CONNECT_S,
     "application_name": "onetool",
-    # A pooler that gives each transaction another connection does not know statements that were prepared on one.
+    # Behind a pooler, a statement prepared on one connection is unknown on the next.
     "prepare_threshold": None,
-    # A host that vanishes without a word is noticed within some seconds.
+    # Notice a host that has vanished within some seconds.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -75,12 +75,12 @@ _OPTIONS: dict[str, Any] = {
 
 
 class Postgres:
-    """`url` is a connection string. Nothing is connected before the first use.
+    """The database at a connection string. Nothing is connected before the first use.
 
-    `prepare` is called with this before anything else, once, as soon as the database can be reached: it makes tables.
+    `prepare` is called once, as soon as the database can be reached, and makes or checks the tables.
     """
 
-    # With its schema, so that no function of that name in another schema, by search_path, tells the time.
+    # With the schema, so that search_path can't replace the functions.
     clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
@@ -93,24 +93,24 @@ class Postgres:
         self._is_preparing = False
         self._lock = threading.Lock()
         self._pool: Pool | None = None
-        self._running: dict[psycopg.Connection[Row], float] = {}  # until when an answer is waited for
+        self._running: dict[psycopg.Connection[Row], float] = {}  # deadlines of statements
         self._is_watched = False
         self._is_away = False
-        self._refusal: Exception | None = None  # why the last attempt to connect has failed
+        self._refusal: Exception | None = None  # of the last attempt to connect
         self._closed = threading.Event()
         self._listener: Listener | None = None
         self._process = urandom(8).hex()
 
     def connect(self, **options: Any) -> "psycopg.Connection[Row]":
-        """A connection of its own. Raises psycopg.Error."""
+        """Open a connection outside of the pool. Raises psycopg.Error."""
         return psycopg.connect(self._url, **{**_OPTIONS, **options})
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
-        def of_one_moment(work: Transaction) -> T:
-            work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        def reading(work: Transaction) -> T:
+            if snapshot:
+                work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             return job(work)
 
-        reading = of_one_moment if snapshot else job
         try:
             return self._run(reading)
         except ChangeUnknownError:  # nothing was changed
@@ -129,7 +129,7 @@ class Postgres:
         return 0
 
     def shrink(self) -> None:
-        """PostgreSQL does so itself."""
+        """Do nothing: PostgreSQL does this itself."""
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         with self._lock:
@@ -144,7 +144,7 @@ class Postgres:
         return self._process
 
     def find_process(self, name: str) -> str:
-        """Return words for the process. PostgreSQL can't tell whether it has ended."""
+        """Describe a process. PostgreSQL can't tell whether it has ended."""
         return "this process" if name == self._process else "another process"
 
     @property
@@ -172,7 +172,7 @@ class Postgres:
         try:
             try:
                 return self._run_once(job)
-            except _LostConnection:  # it may have been lost while it was idle
+            except _LostConnection:  # maybe while it was idle
                 return self._run_once(job)
         except _LostConnection as lost:
             self._open_breaker(lost.error)
@@ -181,7 +181,7 @@ class Postgres:
             raise DatabaseError(f"the database refused this: {_short(error)}") from error
 
     def _prepare_once(self) -> None:
-        """Others wait meanwhile. What it does itself comes by here, too, and goes on."""
+        """Call `prepare`, while other threads wait. Its own transactions come here, too, and go on."""
         with self._preparing:
             if self._prepare is None or self._is_preparing:
                 return
@@ -199,13 +199,13 @@ class Postgres:
         except (PoolTimeout, PoolClosed):
             raise self._away() from self._refusal
 
-        def waits(seconds: float) -> None:
+        def set_limit(seconds: float) -> None:
             self._running[connection] = monotonic() + seconds + HANG_S
 
         is_committing = False
-        waits(STATEMENT_MS / 1000)
+        set_limit(STATEMENT_MS / 1000)
         try:
-            result = job(PostgresTransaction(connection, waits))
+            result = job(PostgresTransaction(connection, set_limit))
             is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
             connection.commit()
             return result
@@ -213,7 +213,7 @@ class Postgres:
             if not _is_lost(connection, error):
                 raise
             connection.close()
-            pool.drain()  # the others are as old
+            pool.drain()  # the other connections are probably lost, too
             if is_committing:
                 raise ChangeUnknownError from error
             raise _LostConnection(error) from error
@@ -230,7 +230,7 @@ class Postgres:
             if not self._is_watched:
                 self._is_watched = True
                 threading.Thread(target=self._end_hanging, name="onetool-database", daemon=True).start()
-                atexit.register(self.close)  # the pool's own finalizer would wait for threads that have ended
+                atexit.register(self.close)  # the pool's own finalizer would wait for ended threads
             if self._pool is None:
                 connector = cast("type[psycopg.Connection[Row]]", SimpleNamespace(connect=self._connect_for_pool))
                 self._pool = ConnectionPool(
@@ -254,20 +254,20 @@ class Postgres:
             if connection is not None:
                 connection.close()
             self._refusal = error
-            if not _is_full(error):  # else the connections that are there are good
+            if not _is_full(error):  # else the open connections are good
                 self._open_breaker(error)
             raise
         self._refusal = None
         return connection
 
     def _end_hanging(self) -> None:
-        """In a thread: break connections whose server is there and says nothing. Who waits for one finds it lost."""
+        """Break connections with a statement over its time limit. Runs in a thread."""
         while not self._closed.wait(LOOK_S):
             now = monotonic()
             for connection, until in tuple(self._running.items()):
                 if now > until:
-                    with suppress(OSError, psycopg.Error), socket(fileno=dup(connection.fileno())) as wire:
-                        wire.shutdown(SHUT_RDWR)
+                    with suppress(OSError, psycopg.Error):
+                        _break(connection)
 
     # The breaker
 
@@ -277,7 +277,7 @@ class Postgres:
                 return
             self._is_away, self._refusal = True, error
             pool, self._pool = self._pool, None
-        log.error("the database can't be reached: %s; it is tried again all the time", _short(error))
+        log.error("the database can't be reached: %s; trying again every %s s", _short(error), PROBE_S)
         threading.Thread(target=self._probe, args=(pool,), name="onetool-database", daemon=True).start()
 
     def _probe(self, pool: "Pool | None") -> None:
@@ -300,19 +300,20 @@ class Postgres:
 
 
 def is_url(url: str) -> bool:
-    """Whether it can be understood. What is wrong with it is not told: the message would quote it."""
+    """Return whether an address is valid. There is no reason, since messages of psycopg quote the address."""
     try:
         found = conninfo_to_dict(url)
     except psycopg.Error:
         return False
-    return "@" not in str(found.get("host") or "")  # else a part of a password is taken for the host, and told
+    return "@" not in str(found.get("host") or "")  # else a part of a password is taken for the host, and shown
 
 
 class PostgresTransaction:
-    def __init__(self, connection: "psycopg.Connection[Row]", waits: Callable[[float], None]) -> None:
-        """`waits` is called before each statement, with the seconds that it may take."""
+    """A transaction. `set_limit` is called before each statement, with the seconds it may take."""
+
+    def __init__(self, connection: "psycopg.Connection[Row]", set_limit: Callable[[float], None]) -> None:
         self._cursor = connection.cursor()
-        self._waits = waits
+        self._set_limit = set_limit
         self._allowed = STATEMENT_MS / 1000
 
     def allow(self, seconds: int) -> None:
@@ -320,12 +321,12 @@ class PostgresTransaction:
         self.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        self._waits(self._allowed)
+        self._set_limit(self._allowed)
         self._cursor.execute(sql.encode(), params or None)
         return self._cursor.fetchall() if self._cursor.description is not None else []
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        self._waits(self._allowed)
+        self._set_limit(self._allowed)
         self._cursor.executemany(sql.encode(), rows)
 
     @property
@@ -345,9 +346,9 @@ class PostgresTransaction:
 
 
 class PostgresLock:
-    """An advisory lock in a transaction of its own, so that it works behind a pooler, too.
+    """An advisory lock in its own transaction, so that it works behind a pooler, too.
 
-    A process that does not answer for `HOLDER_S` loses it, and `check` tells.
+    A process that is unresponsive for `HOLDER_S` loses the lock, and `check` raises.
     """
 
     def __init__(self, database: "Postgres", name: str) -> None:
@@ -357,7 +358,7 @@ class PostgresLock:
 
     def take(self) -> bool:
         if not self._is_held:
-            # Of two schemas of one database each has locks of its own.
+            # Each schema of a database has its own locks.
             sql = "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || %s, 0))"
             self._is_held = bool(self._ask(sql, (self._name,))[0][0])
         return self._is_held
@@ -366,7 +367,7 @@ class PostgresLock:
         self._ask("SELECT 1")
 
     def release(self) -> None:
-        self._is_over = True  # a thread may be about to take it
+        self._is_over = True  # another thread may be about to take it
         self._disconnect()
 
     def _ask(self, sql: str, params: Params = ()) -> list[Row]:
@@ -375,8 +376,8 @@ class PostgresLock:
                 if self._is_held or self._database.is_away:
                     raise DatabaseAwayError
                 self._connection = self._database.connect()
-                limits = ("idle_in_transaction_session_timeout", "statement_timeout")
-                for limit, seconds in zip(limits, (HOLDER_S, CONNECT_S), strict=True):
+                limits = {"idle_in_transaction_session_timeout": HOLDER_S, "statement_timeout": CONNECT_S}
+                for limit, seconds in limits.items():
                     self._connection.execute("SELECT set_config(%s, %s, true)", (limit, f"{seconds}s"))
             return self._connection.execute(sql.encode(), params or None).fetchall()
         except psycopg.Error as error:
@@ -393,6 +394,8 @@ class PostgresLock:
 
 
 class Listener:
+    """A thread that calls functions after changes in the database."""
+
     def __init__(self, connect: Callable[..., psycopg.Connection[Any]]) -> None:
         self._connect = connect
         self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
@@ -403,8 +406,8 @@ class Listener:
         self._thread = threading.Thread(target=self._keep, name="onetool-listen", daemon=True)
         self._thread.start()
 
-    def add(self, topic: str, call: Callable[[str], None]) -> Callable[[], None]:
-        """Returns a function that removes it."""
+    def add(self, topic: str, call: Callable[[str], None]) -> Forget:
+        """Add a function, and return one that removes it."""
         key = object()
         with self._changing:
             self._calls = {**self._calls, key: (topic, call)}
@@ -413,9 +416,8 @@ class Listener:
     def close(self) -> None:
         self._closed.set()
         if (connection := self._connection) is not None:
-            # It waits for what comes: the end of what it reads from wakes it up.
-            with suppress(Exception), socket(fileno=dup(connection.fileno())) as reading:
-                reading.shutdown(SHUT_RDWR)
+            with suppress(Exception):  # wakes the thread
+                _break(connection)
         self._thread.join(2 * EVERY_S)
 
     def _remove(self, key: object) -> None:
@@ -431,9 +433,9 @@ class Listener:
                     self._is_lost = False
                     self._tell(None, "")
                     self._wait(connection)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
+            except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 if not (self._is_lost or self._closed.is_set()):
-                    log.warning("changes in the database are looked for each second: %s", error)
+                    log.warning("no notifications from the database, looking for changes every second: %s", error)
                 self._is_lost = True
                 self._tell(None, "")
                 self._closed.wait(EVERY_S)
@@ -441,7 +443,7 @@ class Listener:
     def _wait(self, connection: psycopg.Connection[Any]) -> None:
         look_at = monotonic() + EVERY_S
         while not self._closed.is_set():
-            # All that has come: what is not taken of a packet is lost.
+            # Take all that has come: the rest of a packet would be lost.
             for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
                 topic, _, detail = found.payload.partition(" ")
                 self._tell(topic, detail)
@@ -454,7 +456,7 @@ class Listener:
             if topic is None or wanted == topic:
                 try:
                     call(detail)
-                except Exception as error:  # noqa: BLE001 - one who fails must not keep the others from knowing
+                except Exception as error:  # noqa: BLE001 - the others are called all the same
                     log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
 
 
@@ -463,18 +465,24 @@ class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decid
         self.error = error
 
 
+def _break(connection: psycopg.Connection[Any]) -> None:
+    """Shut down the socket of a connection, which another thread may be using."""
+    with socket(fileno=dup(connection.fileno())) as wire:
+        wire.shutdown(SHUT_RDWR)
+
+
 def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> bool:
-    """Whether it is the connection that failed, and not the statement."""
+    """Return whether the connection failed, not the statement."""
     # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
     return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
 
 
 def _is_full(error: psycopg.Error) -> bool:
-    """Whether the server takes no more connections. It says so before there is a connection that has a code."""
+    """Return whether the server takes no more connections. This error has no code."""
     return "too many clients" in str(error) or "too many connections" in str(error) or "connection slots" in str(error)
 
 
 def _short(error: Exception) -> str:
-    """The first line of what PostgreSQL says; the address that stands in some of its messages has no password."""
+    """Return the first line of an error of PostgreSQL. An address in it has no password."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
