@@ -55,6 +55,9 @@ class AppDatabase:
         """Return the database of all stores: the one of the config, else `state.db` in the state folder."""
         if (shared := self.get()) is not None:
             return shared
+        return self._state_file()
+
+    def _state_file(self) -> "SqliteDatabase":
         with self._lock:
             if self._state is None:
                 self._state = open_state_file(self._config)
@@ -68,15 +71,13 @@ class AppDatabase:
             return
         from onetool.database.connection import DamagedDatabaseError
 
-        state = open_state_file(self._config)
-        try:
-            with suppress(DamagedDatabaseError):
-                state.require()
+        state = self._state_file()
+        with suppress(DamagedDatabaseError):
             state.require()
-            if state.is_read_only:
-                log.warning("%s is read-only: nothing is stored", state.file)
-        finally:
-            state.close()
+        state.require()
+        state.stamp()  # keeps a connection open: from now on, no other process can lock the file for itself
+        if state.is_read_only:
+            log.warning("%s is read-only: nothing is stored", state.file)
 
     def rates(self) -> "SharedWindows | None":
         """What rates are counted in, together with others; None: nobody else is there."""

@@ -14,6 +14,7 @@ Row = tuple[Any, ...]
 Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # to wait for other processes that write
+NEWEST = 12  # the number of the last migration
 
 
 class Transaction(Protocol):
