@@ -1,4 +1,4 @@
-"""What other programs do to `state.db` while a server runs: nobody gets in who should not, and nothing needs a restart."""
+"""What other programs do to `state.db` while a server runs: nobody gets in by it, and nothing needs a restart."""
 
 import os
 import shutil
