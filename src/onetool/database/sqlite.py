@@ -9,17 +9,16 @@ deleted or emptied while it was in use: from then on, `has_lost` says so.
 import logging
 import os
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_OWNERS, make_private, sync_folder
+from onetool.core.os_files import make_private, sync_folder
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
     BUSY_S,
@@ -34,7 +33,19 @@ from onetool.database.connection import (
     Transaction,
 )
 from onetool.database.percentiles import SpreadAggregate
-from onetool.database.sqlite_processes import FULL_FIX, READ_ONLY_FIX, Listeners, SqliteLock, fix_text, system_fix
+from onetool.database.sqlite_processes import (
+    DAMAGE_CODES,
+    FULL_FIX,
+    READ_ONLY_FIX,
+    FileIds,
+    Listeners,
+    SqliteLock,
+    can_write,
+    fix_text,
+    is_damaged,
+    require_own_file,
+    system_fix,
+)
 
 log = logging.getLogger("onetool.database")
 
@@ -45,7 +56,6 @@ RETRY_S = 0.01  # between two attempts to open a locked file
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 FIXES = {  # by SQLite's code
     sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
@@ -91,14 +101,6 @@ class SqliteTransaction:
 
     def notify(self, topic: str, detail: str = "") -> None:
         self.notices.append((topic, detail))
-
-
-class FileIds(NamedTuple):
-    """What tells a file and its log from others of their names."""
-
-    file: tuple[int, int]
-    log: tuple[int, int] | None
-    is_empty: bool
 
 
 class SqliteDatabase:
@@ -186,7 +188,7 @@ class SqliteDatabase:
 
     @property
     def is_read_only(self) -> bool:
-        return any(one.exists() and not _can_write(one) for one in (self.file, self.file.parent))
+        return any(one.exists() and not can_write(one) for one in (self.file, self.file.parent))
 
     def describe(self) -> str:
         return str(self.file)
@@ -271,11 +273,11 @@ class SqliteDatabase:
             time.sleep(RETRY_S)
 
     def _close_replaced(self) -> None:
-        """Close all connections if the file or its log is another one than they have open.
+        """Close all connections if the file or its log is another one than they have open. Replace a lost file.
 
-        Raises DamagedDatabaseError if the file is lost, and DatabaseAwayError while some connections are still in use.
+        Raises DatabaseAwayError while some connections are still in use, and what `_set_aside` raises.
         """
-        found = self._find_files()
+        found = FileIds.of(self.file)
         if self._files is None or found == self._files:
             return
         if self._taken:
@@ -283,8 +285,9 @@ class SqliteDatabase:
         before = self._files
         self._close_connections(is_replaced=True)
         if found is None or found.is_empty:
-            raise self._damaged("it was deleted or emptied while it was in use")
-        if found.file != before.file and found.log == before.log:  # the log of another file, such as a backup's
+            if self.file.parent.is_dir():
+                self._set_aside()
+        elif found.file != before.file and found.log == before.log:  # the log of the file that was replaced
             for suffix in ("-wal", "-shm"):
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
@@ -303,10 +306,10 @@ class SqliteDatabase:
         """
         if self._makes_folder:
             make_home(self.file.parent)
-        self._check_file()
+        require_own_file(self.file)
         make_private(self.file)
         connection = self._connect()
-        self._files = self._find_files()
+        self._files = FileIds.of(self.file)
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -337,7 +340,7 @@ class SqliteDatabase:
         Raises `error` if there is something in the log: SQLite would read the file without it.
         """
         log_file = Path(f"{self.file}-wal")
-        if _can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
+        if can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
             raise error
         connection = self._connect_with(immutable="1")
         self._migrate(connection)
@@ -360,31 +363,6 @@ class SqliteDatabase:
         """Return whether the file isn't there, and was not while this process used it."""
         return self._files is None and not os.path.lexists(self.file)
 
-    def _find_files(self) -> FileIds | None:
-        try:
-            file = os.lstat(self.file)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        log_id = None
-        with suppress(FileNotFoundError):
-            log_file = os.lstat(f"{self.file}-wal")
-            log_id = log_file.st_dev, log_file.st_ino
-        return FileIds((file.st_dev, file.st_ino), log_id, file.st_size == 0)
-
-    def _check_file(self) -> None:
-        """Raise DatabaseError for a file that somebody else could have put there."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            found = os.lstat(self.file)
-            if not stat.S_ISREG(found.st_mode):
-                what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-                raise DatabaseError(f"{self.file} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
-            if HAS_OWNERS and found.st_uid != os.geteuid():
-                raise DatabaseError(
-                    f"{self.file} is not used: it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
-                )
-            if HAS_OWNERS and found.st_mode & 0o022:
-                raise DatabaseError(f"{self.file} is not used: other users can write it (fix: chmod 600 {self.file})")
-
     @contextmanager
     def _translated(self) -> Generator[None]:
         """Raise what SQLite or the system says as a DatabaseError."""
@@ -403,7 +381,7 @@ class SqliteDatabase:
             raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
 
     def _damaged(self, why: str) -> DatabaseError:
-        """Set a damaged or lost file aside, and return the error that says so."""
+        """Set a damaged file aside, and return the error that says so."""
         try:
             if not self._set_aside():
                 return DatabaseAwayError(why, f"{self.file} could not be read, but is not damaged")
@@ -415,16 +393,20 @@ class SqliteDatabase:
         return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
 
     def _set_aside(self) -> bool:
-        """Rename a damaged file, and make an empty one that knows of it. Return False if no file is damaged."""
+        """Rename what is left of a damaged or lost file, and make an empty one that knows of it.
+
+        Returns False if no file is damaged. Raises OSError, DatabaseError.
+        """
         with flock.lock_beside(self.file):
-            if not _is_damaged(self.file):
+            if not is_damaged(self.file):
                 return any(self.file.parent.glob(f"{self.file.name}.damaged-*"))  # another process was quicker
             aside = self.file.with_name(f"{self.file.name}.damaged-{time.time_ns() // 10**9}")
             for suffix in ("-wal", "-shm", "-journal", ""):
                 with suppress(FileNotFoundError):
                     os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
             sync_folder(self.file.parent)
-            log.error("%s is damaged; it is now called %s, and an empty one takes its place", self.file, aside.name)
+            what = "%s is damaged, or was deleted; what is left is called %s now, and an empty one takes its place"
+            log.error(what, self.file, aside.name)
             with closing(SqliteDatabase(self.file)) as fresh:
                 fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
             return True
@@ -457,20 +439,6 @@ def _keep_from_tidying(connection: sqlite3.Connection) -> None:
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF in BUSY_CODES
-
-
-def _is_damaged(file: Path) -> bool:
-    if not file.exists() or not file.stat().st_size:
-        return True
-    try:
-        with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
-            return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
-    except sqlite3.Error as error:
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
-
-
-def _can_write(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
