@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.state_folders import STATE_FILE
+from onetool.core.state_folders import OLD_FOLDERS, STATE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,12 +134,14 @@ def open_state(config: "Config") -> "Iterator[Database]":
 
 def open_state_file(config: "Config") -> "SqliteDatabase":
     """Open `state.db`, and take over what the version before has kept in files."""
-    from onetool.app.old_state import old_files, take_over
     from onetool.database.sqlite import SqliteDatabase
 
     database = SqliteDatabase(state_file(config), makes_folder=True)
-    if old_files(config.home):
-        take_over(database, config)
+    if any((config.home / folder).exists() for folder in OLD_FOLDERS):
+        from onetool.app.old_state import old_files, take_over
+
+        if old_files(config.home):
+            take_over(database, config)
     return database
 
 

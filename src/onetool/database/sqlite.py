@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlencode
 
 from onetool.core import flock
@@ -32,7 +32,6 @@ from onetool.database.connection import (
     StorageError,
     Transaction,
 )
-from onetool.database.percentiles import SpreadAggregate
 from onetool.database.sqlite_processes import (
     DAMAGE_CODES,
     FULL_FIX,
@@ -46,6 +45,9 @@ from onetool.database.sqlite_processes import (
     require_own_file,
     system_fix,
 )
+
+if TYPE_CHECKING:
+    from onetool.database.percentiles import SpreadAggregate
 
 log = logging.getLogger("onetool.database")
 
@@ -443,8 +445,14 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
 
 def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.create_function("unix_time", 0, time.time)
-    connection.create_aggregate("spread", 1, SpreadAggregate)  # pyright: ignore[reportArgumentType] - its stub wants more methods
+    connection.create_aggregate("spread", 1, _make_spread)  # pyright: ignore[reportArgumentType] - its stub wants a class
     return connection
+
+
+def _make_spread() -> "SpreadAggregate":
+    from onetool.database.percentiles import SpreadAggregate
+
+    return SpreadAggregate()
 
 
 _empty: Final = threading.local()
