@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 _FOLDER = join(dirname(dirname(__file__)), "ask", "providers")
 
-PROVIDERS = tuple(
-    sorted(name.removesuffix(".py") for name in listdir(_FOLDER) if name[0] != "_" and name[-3:] == ".py")
-)
+PROVIDERS = tuple(sorted(name[:-3] for name in listdir(_FOLDER) if name.endswith(".py") and name[0] != "_"))
 
 if TYPE_CHECKING:
     ProviderName = str

@@ -173,6 +173,12 @@ class DatabaseAwayError(DatabaseError):
         self.why = why
 
 
+class ReplacedDatabaseError(DatabaseAwayError):
+    """The file, or its log, was replaced, and connections to the old one are still in use. What was read from that one
+    doesn't count any more.
+    """
+
+
 class StorageError(DatabaseError):
     """The disk is full, broken, or can't be written. Nothing has changed."""
 

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.database.connection import Database, DatabaseError, DatabaseLock, Transaction
+from onetool.database.connection import Database, DatabaseError, DatabaseLock, ReplacedDatabaseError, Transaction
 from onetool.database.encryption import Seal, Signature
 
 Version = Hashable
@@ -311,7 +311,8 @@ class DocumentFollower:
             known = None if before is None else before.document
             found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
-            if before is not None and before.error is None and not error.is_damaged:
+            is_lost = error.is_damaged or isinstance(error, ReplacedDatabaseError)
+            if before is not None and before.error is None and not is_lost:
                 found = before._replace(at=monotonic())
             else:
                 found = KnownDocument(StoredDocument(None, None), error, monotonic(), stamp)

@@ -28,6 +28,7 @@ from onetool.database.connection import (
     DatabaseError,
     Forget,
     Params,
+    ReplacedDatabaseError,
     Row,
     StorageError,
     Transaction,
@@ -260,7 +261,9 @@ class SqliteDatabase:
                     self._idle.append(connection)
 
     def _take(self, max_wait: float) -> sqlite3.Connection:
-        """Return a connection. Other threads go on while this one waits for a process that locks the file."""
+        """Return a connection. Other threads go on while this one waits for other processes, or for connections that
+        have to be closed first.
+        """
         deadline = time.monotonic() + max_wait
         while True:
             try:
@@ -269,7 +272,7 @@ class SqliteDatabase:
                     connection = self._idle.pop() if self._idle else self._open()
                     self._taken += 1
                     return connection
-            except sqlite3.OperationalError as error:
+            except (ReplacedDatabaseError, sqlite3.OperationalError) as error:
                 if not _is_busy(error) or time.monotonic() >= deadline:
                     raise
             time.sleep(RETRY_S)
@@ -277,19 +280,19 @@ class SqliteDatabase:
     def _close_replaced(self) -> None:
         """Close all connections if the file or its log is another one than they have open. Replace a lost file.
 
-        Raises DatabaseAwayError while some connections are still in use, and what `_set_aside` raises.
+        Raises ReplacedDatabaseError while some connections are still in use, and what `_set_aside` raises.
         """
         found = FileIds.of(self.file)
         if self._files is None or found == self._files:
             return
         if self._taken:
-            raise DatabaseAwayError(message=f"{self.file} or its log was replaced")
+            raise ReplacedDatabaseError(message=f"{self.file} or its log was replaced")
         before = self._files
         self._close_connections(is_replaced=True)
         if found is None or found.is_empty:
             if self.file.parent.is_dir():
                 self._set_aside()
-        elif found.file != before.file and found.log == before.log:  # the log of the file that was replaced
+        elif found.file != before.file and found.log is not None and found.log == before.log:  # it is the old one's
             for suffix in ("-wal", "-shm"):
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
 
@@ -439,8 +442,8 @@ def _keep_from_tidying(connection: sqlite3.Connection) -> None:
     connection.interrupt()  # then it gives up
 
 
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in BUSY_CODES
+def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:
+    return isinstance(error, ReplacedDatabaseError) or error.sqlite_errorcode & 0xFF in BUSY_CODES
 
 
 def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
