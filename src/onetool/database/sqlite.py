@@ -299,7 +299,7 @@ class SqliteDatabase:
     def _close_connections(self, *, is_replaced: bool = False) -> None:
         for connection in [*self._idle, *([self._watching] if self._watching else [])]:
             if is_replaced:
-                _keep_from_tidying(connection)
+                _prevent_checkpoint(connection)
             connection.close()
         self._idle.clear()
         self._watching = self._files = None
@@ -432,7 +432,7 @@ def _use_log(connection: sqlite3.Connection) -> None:
             raise
 
 
-def _keep_from_tidying(connection: sqlite3.Connection) -> None:
+def _prevent_checkpoint(connection: sqlite3.Connection) -> None:
     """Keep SQLite from writing a deleted log to the file when the last connection is closed, and from deleting the log
     that is there now: others have written both since.
     """
