@@ -159,6 +159,7 @@ def run(place, what):
     return subprocess.Popen([sys.executable, "-c", SCRIPT, place, what], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 def test_eight_processes_at_once_lose_nothing(database, place):
     database.write(put("test", 0))
     processes = [run(place, "add") for _ in range(PROCESSES)]

@@ -10,8 +10,8 @@ from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, t
 from postgres import database_url, postgres
 from services.audit_places import lines_in
 
+from onetool.core import signed
 from onetool.database import DatabaseError
-from onetool.interfaces import signed
 from onetool.interfaces.http import request_log
 from onetool.interfaces.rest import handlers
 from onetool.services.audit import AuditTable
