@@ -14,7 +14,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-all check lint web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
+.PHONY: help setup serve test test-long test-all check lint web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
   search-eval bench-peers openapi lock clean
 
 help:  ## what there is
@@ -27,6 +27,9 @@ serve: $(VENV)/.run  ## set up and run the product; ARGS="--port N" and other op
 
 test: setup  ## set up and run all tests
 	$(PYTEST) -n $(WORKERS) $(ARGS)
+
+test-long: setup  ## what `make test` leaves out: huge inputs, many processes, servers of others; some minutes
+	$(PYTEST) -n $(WORKERS) -m long $(addprefix --ignore=tests/,browser faults replicas without_posix) $(ARGS)
 
 test-all: setup  ## every suite, one after the other, and a table at the end: an hour and more
 	@$(BIN)/python -m tests.all_suites $(ARGS)

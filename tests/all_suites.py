@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SUITES = ("test", "test-browser", "test-cluster", "faults", "conformance", "fuzz", "attack")
+SUITES = ("test", "test-long", "test-browser", "test-cluster", "faults", "conformance", "fuzz", "attack")
 
 
 def main(names: list[str]) -> int:

@@ -99,6 +99,7 @@ def test_what_is_fixed_takes_what_is_set_aside_for_it():
 OWN = "Run Python over the tools of our shop: orders, stock and customers. Look before you sell. "
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [OWN * 20, "店の道具を使うコードを走らせる。" * 30, RUN * 3, '{"a":[1,{"b":"c"}]} ' * 80],

@@ -52,6 +52,19 @@ def config(tmp_path):
     return load_config(tmp_path / "onetool.yaml")
 
 
+def test_an_import_says_that_old_files_are_not_copied_and_how_to_take_them_over(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("{}\n")
+    home, target = tmp_path / "old", {"ONETOOL_HOME": str(tmp_path / "new")}
+    file = write(home, "access_tokens/tokens.json", TOKENS)
+    first = cli("db", "import", str(home), cwd=tmp_path, env=target)
+    [left] = [one for store in json.loads(first.stdout)["stores"] for one in store["left"]]
+    assert (first.returncode, left["what"], file.exists()) == (1, str(file), True)
+    assert f"ONETOOL_HOME={home} onetool db" in left["why"]
+    assert cli("db", cwd=tmp_path, env={"ONETOOL_HOME": str(home)}).returncode == 0
+    assert cli("db", "import", str(home), cwd=tmp_path, env=target).returncode == 0
+    assert "ci" in cli("tokens", "list", cwd=tmp_path, env=target).stdout
+
+
 def test_all_kinds_are_taken_over_and_the_files_set_aside(config, tmp_path):
     from hashlib import blake2b
 

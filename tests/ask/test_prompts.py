@@ -106,6 +106,7 @@ def test_everything_that_is_sent_counts():
     assert size([Assistant(text="\ud800", calls=(Call(id="1", name="a", args={"\ud800": b"x"}),))]) < 30
 
 
+@pytest.mark.long
 def test_ten_thousand_messages_are_soon_counted():
     messages = [one for number in range(2_500) for one in turn(f"question {number} " * 20, content=f"{number} " * 60)]
     with calls() as first:

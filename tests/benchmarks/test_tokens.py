@@ -11,6 +11,8 @@ from bench.tokens_ways import WAYS, Request
 from onetool import App, ToolSpec
 from onetool.interfaces.mcp.menus import menu
 
+pytestmark = pytest.mark.long
+
 SIZES = (10, 527, 10_000)
 
 

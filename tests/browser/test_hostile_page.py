@@ -14,6 +14,7 @@ from browser.chromium import chromium, found
 from interfaces.http.conftest import Served
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.attack("other origins"),
     pytest.mark.skipif(found() is None, reason="no Chromium on this machine (ONETOOL_TEST_BROWSER names one)"),
 ]

@@ -142,6 +142,7 @@ def test_the_state_is_told_by_the_other_one(pair):
     until(lambda: states() == {("connected", told_holder(pair))})
 
 
+@pytest.mark.long
 def test_when_its_owner_is_killed_the_call_says_so_and_the_next_one_works(tmp_path):
     with ExitStack() as ends:
         pair = Pair(tmp_path, ends)
@@ -159,6 +160,7 @@ def test_when_its_owner_is_killed_the_call_says_so_and_the_next_one_works(tmp_pa
         assert is_gone(before)
 
 
+@pytest.mark.long
 def test_when_its_owner_is_killed_and_nobody_tells_the_next_call_works(tmp_path):
     with ExitStack() as ends:
         pair = Pair(tmp_path, ends)

@@ -103,6 +103,7 @@ LAUGHS = "\n".join(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [

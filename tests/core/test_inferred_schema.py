@@ -278,6 +278,7 @@ def test_what_was_kept_goes_on_where_it_was(before, after):
     assert (found.schema(), found.dump()["results"]) == (schema(*before, *after), len(before) + len(after))
 
 
+@pytest.mark.long
 @settings(max_examples=examples(40))
 @given(st.lists(wide_values, min_size=1, max_size=STEADY))
 def test_it_is_bounded_whatever_comes(values):

@@ -14,6 +14,7 @@ PARTS = f"has more than {MOST_PARTS:,} parts"
 DIGITS = f"has a number of more than {MOST_DIGITS:,} digits"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [b"[]", b"{}", b"0", b'""', b"[[[]]]", b'{"":[]}', b'{"a":0}', b'"a,b"', b"[ ]"])
 def test_too_many_parts(part):
     with pytest.raises(JsonTooCostlyError, match=PARTS):

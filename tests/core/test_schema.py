@@ -236,6 +236,7 @@ HOSTILE = {  # what is large is made where it is used: every worker of pytest re
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_schema_is_refused_with_little_work(name):
     hostile = HOSTILE[name]
@@ -244,6 +245,7 @@ def test_a_hostile_schema_is_refused_with_little_work(name):
         CompiledSchema(schema)
 
 
+@pytest.mark.long
 def test_a_large_web_of_definitions_is_judged_quickly():
     names = [f"d{n}" for n in range(60)]
     one = {"type": "object", "properties": {other: {"$ref": f"#/$defs/{other}"} for other in names[:30]}}

@@ -77,6 +77,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_numbers_that_somebody_chose_do_not_hold_us_up(name):
     schema, value = HOSTILE[name]()
@@ -85,6 +86,7 @@ def test_numbers_that_somebody_chose_do_not_hold_us_up(name):
         compiled.check(value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

@@ -40,6 +40,7 @@ def test_places(schema, args, pointer):
     assert SecretPlaces(schema).first(args) == pointer
 
 
+@pytest.mark.long
 def test_a_search_that_would_take_too_long_counts_as_found():
     schema = {"additionalProperties": {"allOf": [{"items": {"allOf": [{} for _ in range(200)]}} for _ in range(20)]}}
     assert SecretPlaces(schema).first({"a": [1] * 1000}) == ""

@@ -163,6 +163,25 @@ def test_a_change_of_something_else_reads_no_body_again(tmp_path):
     assert other.load("a").body is body
 
 
+def test_what_was_read_from_a_log_that_is_gone_does_not_count(tmp_path):
+    """Also while another thread still reads from it."""
+    database = SqliteDatabase(tmp_path / "state.db")
+    documents, is_reading, ends = Documents(database, "things"), threading.Event(), threading.Event()
+    documents.write("a", b"1")
+    documents.read("a")
+    database.shrink()  # now the file has everything
+    reader = threading.Thread(target=database.read, args=(lambda _: (is_reading.set(), ends.wait()),))
+    reader.start()
+    is_reading.wait()
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"state.db{end}").unlink()
+    with pytest.raises(DatabaseAwayError, match=r"its log was replaced"):
+        documents.read("a")
+    ends.set()
+    reader.join()
+    assert documents.read("a") == b"1"
+
+
 # PostgreSQL alone
 
 

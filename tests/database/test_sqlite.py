@@ -4,9 +4,10 @@ import os
 import shutil
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers import NOBODY, as_nobody
+from helpers import NOBODY, as_nobody, until
 
 from onetool.database import DatabaseAwayError, DatabaseError, sqlite
 from onetool.database.connection import DamagedDatabaseError
@@ -258,3 +259,31 @@ def test_a_new_connection_reads_while_another_process_writes(opened, file, monke
     other.execute("BEGIN IMMEDIATE")
     assert names(opened()) == ["one"]
     other.close()
+
+
+def test_a_stamp_waits_neither_for_other_processes_nor_for_threads_that_wait(opened, file):
+    """Event loops ask for it."""
+    file.touch(0o600)
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    database = opened()
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(database.write, put("two"), max_wait=600)
+        until(lambda: database._lock.locked() or writing.done())
+        with pytest.raises(DatabaseAwayError):
+            database.stamp()
+        assert not writing.done()
+        holder.close()
+        writing.result()
+    assert names(database) == ["two"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+def test_a_damaged_file_that_can_not_be_set_aside(file):
+    file.write_bytes(b"no database" * 1000)
+    file.chmod(0o600)
+    with as_nobody(file.parent), pytest.raises(DamagedDatabaseError) as told:
+        names(SqliteDatabase(file))
+    assert "it can't be set aside: Permission denied (fix: let this user write" in str(told.value)
+    assert os.listdir(file.parent) == ["state.db"]

@@ -21,10 +21,14 @@ from pathlib import Path
 from onetool.ask.messages import User
 from onetool.ask.sessions import SessionStore
 from onetool.core.errors import OneToolError
+from onetool.core.principal import Principal
 from onetool.database.documents import Documents
 from onetool.database.sqlite import SqliteDatabase
 from onetool.services.access_tokens import TokenStore
+from onetool.services.audit.record import AuditEntry
+from onetool.services.audit.table import AuditTable
 from onetool.services.results.store import ResultStore
+from onetool.services.stats.store import CALLS, StatsStore
 
 TEXT = "\n" + "x" * 9_000  # some pages of the file
 TOOL = "x" * 100  # all tokens are one document
@@ -62,7 +66,7 @@ class Results:
 
 
 class Sessions:
-    """Each process has a session of its own. Where the end of a turn can't be written, its lease has to end."""
+    """Each process has a session of its own."""
 
     def __init__(self, database):
         self.store = SessionStore(database)
@@ -71,7 +75,7 @@ class Sessions:
         asyncio.run(self._say(name))
 
     async def _say(self, name):
-        async with self.store.turn(f"of-{os.getpid()}", wait=60) as session:
+        async with self.store.turn(f"of-{os.getpid()}") as session:
             session.append(User(text=name + TEXT))
 
     def names(self):
@@ -80,7 +84,33 @@ class Sessions:
         return [message.text.removesuffix(TEXT) for one in read for message in one.messages] + damaged
 
 
-STORES = {"tokens": Tokens, "results": Results, "sessions": Sessions}
+class Stats:
+    """The store, without the thread that tries again what could not be written."""
+
+    def __init__(self, database):
+        self.store, self.numbers = StatsStore(database), count(1)
+
+    def write(self, name):
+        row = (time.time(), name, "here", "cli", "", None, 1, None, None, 1.0, 2, 3, TOOL)
+        self.store.write(next(self.numbers), {CALLS: [row]}, 10.0, None)
+
+    def names(self):
+        sql = "SELECT tool FROM {calls} WHERE caller = :caller"
+        return [name for (name,) in self.store.read(lambda reader: reader.rows(sql, {"caller": TOOL}))]
+
+
+class Audit:
+    def __init__(self, database):
+        self.table = AuditTable(database)
+
+    def write(self, name):
+        self.table.append([AuditEntry(at=time.time(), kind="call", what=name, principal=Principal())])
+
+    def names(self):
+        return ["damaged" if record is None else record.what for _, record in self.table.read_on(0)]
+
+
+STORES = {"tokens": Tokens, "results": Results, "sessions": Sessions, "stats": Stats, "audit": Audit}
 
 
 def run(job, address, store, *args, timeout=600):

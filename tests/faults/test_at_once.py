@@ -3,9 +3,12 @@
 import json
 from collections import Counter
 
+import pytest
 from faults.crowd import an_id, bundle, crowd, some
 
 from onetool.sources.bundles.files.store import FileStore
+
+pytestmark = pytest.mark.long
 
 
 def prepared(folder):

@@ -2,10 +2,13 @@
 
 from itertools import count
 
+import pytest
 from faults.crowd import Other, an_id, some
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+pytestmark = pytest.mark.long
 
 SLUGS = st.sampled_from(["a", "A", "é"])
 VERSIONS = st.sampled_from(["1", "1.0"])

@@ -50,6 +50,7 @@ def test_killed_in_mid_turn_and_continued(tmp_path):
     assert (read.turns, read.damaged, read.usage) == (2, 0, Usage(input=1))
 
 
+@pytest.mark.long
 def test_eight_processes_take_turns_in_one_session(tmp_path):
     count = some(3, 100)
     said("crowd", tmp_path, "take_turns", 8, "x", count, timeout=some(60, 600))
@@ -64,6 +65,7 @@ def test_eight_processes_take_turns_in_one_session(tmp_path):
     assert [one["type"] for one in lines].count("session") == 1
 
 
+@pytest.mark.long
 def test_turns_and_deletions_at_once_never_have_two_holders(tmp_path):
     said("crowd", tmp_path, "take_and_delete", 4, "x", some(10, 500), timeout=some(60, 600))
 

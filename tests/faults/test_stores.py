@@ -14,6 +14,8 @@ from postgres import database, database_url, postgres
 
 from onetool.core.errors import OneToolError
 
+pytestmark = pytest.mark.long
+
 __all__ = ["database", "database_url", "postgres"]
 
 PAGE = 4096

@@ -303,6 +303,7 @@ COSTLY = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schema", COSTLY.values(), ids=COSTLY.keys())
 def test_costly_schemas_end_soon_and_small(schema: Any) -> None:
     with calls(5_000_000):  # without limits, for ever

@@ -42,6 +42,7 @@ def test_a_data_url_is_counted_before_it_is_decoded(upstream, memory, content):
     assert memory() < 3 * len(content)
 
 
+@pytest.mark.long
 @pytest.mark.attack("limits")
 def test_escapes_cost_little_more_than_what_they_stand_for(upstream, memory):
     put(upstream)(f="data:," + "%41" * 200_000)

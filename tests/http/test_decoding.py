@@ -170,6 +170,7 @@ def test_a_connection_is_not_deaf_either_when_its_stream_was_left(upstream, monk
     assert run(main()) == ("too_large", [])
 
 
+@pytest.mark.long
 def test_many_events_do_not_hold_up_the_loop(upstream):
     body = gzip.compress(b"data:1\n\n" * 90_000)
     upstream.say(Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=body))

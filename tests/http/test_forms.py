@@ -48,6 +48,7 @@ LARGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.attack("limits")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", LARGE)
@@ -69,6 +70,7 @@ def test_many_parts_are_refused_early(upstream, value):
         call(a=value)
 
 
+@pytest.mark.long
 @pytest.mark.attack("limits")
 @pytest.mark.parametrize("empty", [None, [], [None]])
 def test_values_that_are_left_out_cost_no_memory_for_their_names(upstream, empty):

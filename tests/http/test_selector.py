@@ -65,6 +65,7 @@ def test_what_does_not_fit_the_data_is_a_failure_in_words(text):
 DOUBLE = "|".join(["[@,@]"] * 60)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -208,6 +208,7 @@ HOSTILE_TEXTS: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HOSTILE_TEXTS)
 def test_a_hostile_text_takes_no_square_of_time(kind: str) -> None:
     text = HOSTILE_TEXTS[kind](300_000)  # the square of which would take for ever

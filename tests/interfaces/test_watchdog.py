@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from helpers import start, until
 
+pytestmark = pytest.mark.long
+
 PACK = '''
 async def block() -> str:
     """Hold up the loop for ever."""

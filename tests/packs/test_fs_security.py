@@ -266,6 +266,7 @@ def test_list_symlink_loop(root: Path) -> None:
     assert [entry["path"] for entry in listed] == ["d", "sub", "sub/up"]
 
 
+@pytest.mark.long
 def test_list_huge(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(crowd)
     with calls(1_000_000):
@@ -478,6 +479,7 @@ def test_what_is_denied_does_not_tell_whether_it_exists(root: Path) -> None:
         assert str(refusal(there)).replace(there, "X") == str(refusal(missing)).replace(missing, "X")
 
 
+@pytest.mark.long
 @pytest.mark.longer
 def test_a_folder_swapped_for_a_link_while_reading(root: Path) -> None:
     (root / "d").mkdir()
@@ -576,6 +578,7 @@ def test_nothing_stays_open(root: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
+@pytest.mark.long
 @pytest.mark.longer
 def test_many_threads_at_once(root: Path) -> None:
     for number in range(20):

@@ -32,6 +32,7 @@ def test_the_frames_of_a_real_worker_are_read(frames):
             read(frame, budget)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_broken_frames_give_plain_data_or_our_own_errors(frames, seed):
     assert fuzz(frames, seed, count=COUNT // 2) == COUNT // 2

@@ -415,6 +415,7 @@ def test_futures_are_told_by_their_bytes():
     assert code.encode()[start:end].decode() == "t.later(n='é')"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code",
     [

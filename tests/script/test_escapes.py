@@ -91,6 +91,7 @@ def through_the_command(folder, case):
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cases", BATCHES, ids=lambda cases: f"{cases[0]['id']}-{cases[-1]['id']}")
 def test_the_command_gives_nothing_away_either(tmp_path, cases):
     (tmp_path / "onetool.yaml").write_text(CONFIG)
@@ -220,6 +221,7 @@ def test_whatever_is_raised_is_an_error_of_a_few_lines(app, code):
 # What this process itself does with code: it parses it, and looks at it, before anything is fed.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("begin", "again", "end"),
     [
@@ -279,6 +281,7 @@ def test_no_text_keeps_our_parser_busy(tmp_path, begin, again, end):
             app.run_sync(f"{begin}{again * times}{end}")
 
 
+@pytest.mark.long
 def test_the_parser_of_this_python_survives_every_depth(tmp_path):
     """In a process of its own: what overflows there is the stack of C."""
     script = (
@@ -306,6 +309,7 @@ ENDLESS_KEYS = {
 FOR_EVER_S = 20  # such a dict takes Python a minute, and a run on a full machine some seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", ENDLESS_KEYS.values(), ids=ENDLESS_KEYS)
 def test_keys_that_take_for_ever_to_hash_do_not_hold_us_up(tmp_path, code):
     """In a process of its own, which can be killed."""

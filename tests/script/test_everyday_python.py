@@ -25,6 +25,7 @@ def run_codes(tmp_path):
     return lambda codes: asyncio.run(run_all(codes))
 
 
+@pytest.mark.long
 def test_humaneval(run_codes):
     assert len(TASKS) == 164
     results = run_codes([f"{task['code']}\n{task['test']}\ncheck({task['entry_point']})\n'done'" for task in TASKS])

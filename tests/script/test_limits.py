@@ -331,6 +331,7 @@ def test_a_number_that_nobody_could_print(limited, code):
     assert "4300 digits" in limited.error(code).message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", ENDLESS.values(), ids=ENDLESS)
 def test_what_a_tool_is_given_is_too_large(make, code):
     limited = make()
@@ -379,6 +380,7 @@ def test_a_stuck_run_holds_nobody_up(make):
     assert asyncio.run(together()) == list(range(1, 11))
 
 
+@pytest.mark.long
 def test_stuck_runs_end_at_their_limit_and_the_others_go_on(make):
     limited = make(workers=2, timeout_s=1)
 
@@ -415,6 +417,7 @@ def lives(pid):
     return stat is not None and stat[0] != "Z"
 
 
+@pytest.mark.long
 @on_linux
 def test_neither_processes_nor_memory_are_left(tmp_path):
     before = children(os.getpid())
@@ -428,6 +431,7 @@ def test_neither_processes_nor_memory_are_left(tmp_path):
     until(lambda: not children(os.getpid()) - before)
 
 
+@pytest.mark.long
 @on_linux
 def test_what_a_run_held_is_given_back(make):
     limited = make(memory_mb=128)
@@ -483,6 +487,7 @@ STUCK = {
 }
 
 
+@pytest.mark.long
 @on_linux
 @pytest.mark.parametrize("code", STUCK.values(), ids=STUCK)
 def test_ctrl_c_ends_the_command_at_once(command, code):
@@ -492,6 +497,7 @@ def test_ctrl_c_ends_the_command_at_once(command, code):
     until(lambda: not any(map(lives, workers)))
 
 
+@pytest.mark.long
 @on_linux
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("code", [STUCK["code"], STUCK["one number"], STUCK["sleep"]])

@@ -296,6 +296,7 @@ def endless():
     return [itself, ring, pairs, wide, deep]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(5))
 def test_what_has_no_end_is_refused_in_time(number):
     value = endless()[number]

@@ -175,6 +175,7 @@ def test_duplicate_labels_keep_both():
     assert batch_execute(items[:2], int) == "=== a ===\n1\n\n=== a (2) ===\n2"
 
 
+@pytest.mark.long
 def test_many_equal_labels_are_told_apart_quickly():
     with calls(2_000_000), ThreadPoolExecutor(1) as pool:
         assert len(batch_execute(["same"] * 5_000, str, as_dict=True, executor=pool)) == 5_000

@@ -36,6 +36,7 @@ def started(folder: Path, name: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
 
 
+@pytest.mark.long
 def test_eight_processes_append_at_once_and_no_line_is_lost(tmp_path: Path) -> None:
     writers = [started(tmp_path, name, 100) for name in "abcdefgh"]
     assert [(writer.communicate(timeout=120)[0].count("\n"), writer.returncode) for writer in writers] == [(100, 0)] * 8

@@ -239,6 +239,7 @@ def test_magic_links_do_not_work(root: Path, write: Write, monkeypatch: pytest.M
         os.close(here)
 
 
+@pytest.mark.long
 def test_a_folder_swapped_for_a_link_while_writing(root: Path, write: Write) -> None:
     (root / "d").mkdir()
     (root / "link").symlink_to("../outside")
@@ -269,6 +270,7 @@ def test_a_folder_swapped_for_a_link_while_writing(root: Path, write: Write) -> 
     assert answers <= {"ok", "denied", "not_found", "not_a_directory", "link_loop"}
 
 
+@pytest.mark.long
 def test_a_file_swapped_for_a_link_while_writing(root: Path, write: Write) -> None:
     """The file is a link at one moment and a file at another; what it leads to is never touched."""
     (root / "f").write_bytes(b"")
@@ -530,6 +532,7 @@ for turn in range(rounds):
 """
 
 
+@pytest.mark.long
 def test_writers_of_several_processes_do_not_mix(root: Path, way: str) -> None:
     if way == "walk":
         pytest.skip("the other processes open in their own way")

@@ -90,9 +90,9 @@ def test_only_its_owner_may_look_at_the_files(results, home):
 
 @BOTH
 def test_no_row_tells_a_handle_or_an_owner(results, harness):
-    handle = results.put("some text", "ada").handle
+    handle = results.put("some text", "owner").handle
     [row] = harness.rows("SELECT * FROM results")
-    for told in (handle, "ada"):
+    for told in (handle, "owner"):
         assert told not in str(row)
         assert told.encode() not in row[2]
     assert bytes.fromhex(handle) not in row[2]

@@ -125,6 +125,7 @@ def test_a_fuzzy_search_gives_the_best_first(many, text, search, offset, limit, 
         assert page == plain_page(lines, [lines[at] for _, at in order], offset, limit, most_bytes, column)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n", "\r\r\n", "x", "é", "\ud800", "\nx"])
 @pytest.mark.parametrize("length", [PIECE - 2, PIECE - 1, PIECE, PIECE + 1, PIECE + 2])
 def test_what_is_at_the_end_of_a_piece_is_neither_lost_nor_counted_twice(results, length, end):
@@ -175,6 +176,7 @@ def large(tmp_path_factory):
     database.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("single", [False, True])
 def test_a_page_costs_the_same_wherever_it_is(large, single):
     results, *both = large
@@ -208,6 +210,7 @@ def test_a_search_takes_little_memory(large, single, search):
     assert cost["memory"] < 8 * MB
 
 
+@pytest.mark.long
 def test_a_line_of_many_megabytes_is_found_once_and_cut(large):
     results, _, stored = large
     for search, fuzzy in (("90123", False), ("9O12345678", True)):
@@ -317,6 +320,7 @@ def test_a_page_without_a_search_has_no_clock(results):
         assert results.page(handle)["returned"] == 10
 
 
+@pytest.mark.long
 @patch(f"{PAGING}.BEST", 3)
 def test_only_so_many_of_the_best_are_kept(results):
     handle = results.put("config\nconfg\nconfig\nconfi\nconfig\nconfig\n").handle

@@ -91,6 +91,7 @@ def test_a_process_that_is_killed_while_it_puts_leaves_no_half_result(harness, t
     assert harness.count() == left
 
 
+@pytest.mark.long
 def test_eight_processes_put_and_read_and_make_room_at_once(harness, tmp_path):
     processes = [python(SHARING, tmp_path / "home", number, stderr=subprocess.PIPE, text=True) for number in range(8)]
     assert [process.communicate(timeout=300)[1] for process in processes] == [""] * 8

@@ -196,6 +196,7 @@ def test_ties_stay_in_the_order_of_registration() -> None:
     assert names("alike", limit=2, index=SearchIndex(twins)) == ["z.same", "a.same"]
 
 
+@pytest.mark.long
 def test_the_same_question_gets_the_same_answer_in_every_process() -> None:
     code = (
         "from onetool.core.spec import ToolSpec; from onetool.services.search import SearchIndex;"
@@ -277,6 +278,7 @@ def many() -> SearchIndex:
         return SearchIndex(specs)
 
 
+@pytest.mark.long
 def test_two_thousand_tools_answer_at_once() -> None:
     queries = [
         "read a text file",
@@ -293,6 +295,7 @@ def test_two_thousand_tools_answer_at_once() -> None:
             index.search(query)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [

@@ -115,6 +115,7 @@ class Kept:
 lazy_packs = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9), max_size=6), min_size=2, max_size=2)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=examples(50))
 @given(pool=st.lists(tools, min_size=1, max_size=10), steps=st.lists(lazy_packs, max_size=6), data=st.data())
 @pytest.mark.parametrize("many", [search_module.MANY, 2])

@@ -5,6 +5,8 @@ import json
 import pytest
 from tests.search_eval import FLOOR, SETS, WAYS, load_set, measure
 
+pytestmark = pytest.mark.long
+
 FIGURES = json.loads(FLOOR.read_text("utf-8"))
 SLACK = 0.002  # two queries of a thousand: another version of numpy may round another way
 

@@ -81,6 +81,7 @@ def test_the_file_is_for_its_owner_alone(place, tmp_path):
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("state.db*")} == {0o600}
 
 
+@pytest.mark.long
 def test_many_processes_write_and_one_reads(place, started):
     code = "for _ in range(200):\n    more()\n    if number % 20 == 0: stats.flush()\nstats.flush(60)\n"
     processes = [started(code, number) for number in range(8)]

@@ -256,6 +256,7 @@ for turn in range(rounds):
 """
 
 
+@pytest.mark.long
 def test_writers_of_several_processes(folder: Path) -> None:
     """All begin at once, also with making the folder and the file."""
     count, rounds = 4, 100

@@ -220,6 +220,7 @@ def test_strict_sees_a_linked_package(project):
     assert not project.is_used()
 
 
+@pytest.mark.long
 def test_more_files_than_can_be_looked_at_wait(project):
     (project.own / "packs" / "mild.py").write_text(MILD)
     project.trust()

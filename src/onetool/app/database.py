@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
-from onetool.core.state_folders import STATE_FILE
+from onetool.core.state_folders import OLD_FOLDERS, STATE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +52,9 @@ class AppDatabase:
         """Return the database of all stores: the one of the config, else `state.db` in the state folder."""
         if (shared := self.get()) is not None:
             return shared
+        return self._state_file()
+
+    def _state_file(self) -> "SqliteDatabase":
         with self._lock:
             if self._state is None:
                 self._state = open_state_file(self._config)
@@ -65,15 +68,13 @@ class AppDatabase:
             return
         from onetool.database.connection import DamagedDatabaseError
 
-        state = open_state_file(self._config)
-        try:
-            with suppress(DamagedDatabaseError):
-                state.require()
+        state = self._state_file()
+        with suppress(DamagedDatabaseError):
             state.require()
-            if state.is_read_only:
-                log.warning("%s is read-only: nothing is stored", state.file)
-        finally:
-            state.close()
+        state.require()
+        state.stamp()  # keeps a connection open: from now on, no other process can lock the file for itself
+        if state.is_read_only:
+            log.warning("%s is read-only: nothing is stored", state.file)
 
     def rates(self) -> "SharedWindows | None":
         """Return the windows of shared rates; None if no other process counts."""
@@ -130,12 +131,14 @@ def open_state(config: "Config") -> "Iterator[Database]":
 
 def open_state_file(config: "Config") -> "SqliteDatabase":
     """Open `state.db`, and take over what the version before has kept in files."""
-    from onetool.app.old_state import old_files, take_over
     from onetool.database.sqlite import SqliteDatabase
 
     database = SqliteDatabase(state_file(config), makes_folder=True)
-    if old_files(config.home):
-        take_over(database, config)
+    if any((config.home / folder).exists() for folder in OLD_FOLDERS):
+        from onetool.app.old_state import old_files, take_over
+
+        if old_files(config.home):
+            take_over(database, config)
     return database
 
 

@@ -16,6 +16,7 @@ import msgspec
 from onetool.app import bundles
 from onetool.app.bundle_runtime import foreign_file
 from onetool.app.documents import KINDS, DocumentKind, documents_in
+from onetool.app.old_state import old_files
 from onetool.core.errors import OneToolError
 from onetool.core.state_folders import STATE_FILE, make_state_folder
 from onetool.database import Database, DatabaseError
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, int, int], None]  # the store, how many are done, of how many
 MAX_LOCK_S = 10.0  # to wait for replicas that change the same document
+OLD = (
+    "the version before has written this file, and it is not copied: run `ONETOOL_HOME={0} onetool db` once, with a "
+    "config that has no `database`, to take it over into {0}/state.db; then import again"
+)
 OTHER = "something else is there under this name"
 OTHER_KEY = "its hashes have another key, which stays: `onetool audit --args` doesn't find the calls copied now"
 
@@ -75,7 +80,7 @@ class Place(NamedTuple):
 
 def has_state(folder: Path) -> bool:
     """Return whether a folder is a home with something in it, or an export."""
-    return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir()
+    return (folder / STATE_FILE).exists() or (folder / bundles.FOLDER).is_dir() or bool(old_files(folder))
 
 
 @contextmanager
@@ -123,8 +128,10 @@ def copy_state(
     yield "bundles", _copy_bundles(source, target, config, force, partial(tell, "bundles"))
     if target.folder is not None and documents_in(one, "tokens", config, "never").keys():
         make_marker(target.folder)  # before the first token is there
+    old = [] if source.folder is None else old_files(source.folder)
     for kind in KINDS:
-        yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind))
+        left = tuple(LeftBehind(str(file.file), OLD.format(source.folder)) for file in old if file.kind == kind)
+        yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind)) + Moved(left=left)
     children = [table for table in all_tables() if table.parent]
     for name, tables in _stores().items():
         done = _copy_audit_key(one, other) if name == "audit" else Moved()

@@ -6,12 +6,10 @@ have written, stays where it is, and every start logs it. While the file of toke
 While any file of a server is there, unknown pinned servers wait for approval.
 """
 
-import hmac
 import logging
 import os
 import re
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -165,6 +163,8 @@ def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
 
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
     """Return tokens without the seal of a project's own folder. Raises OldFileError, UnsafeFileError."""
+    import hmac  # loads OpenSSL, which commands without old files don't need
+
     from onetool.config.find import own_folder
     from onetool.core.flock import key_in
 
@@ -173,7 +173,7 @@ def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
     if not (is_sealed or config.is_home_in_project):
         return body
     key = key_in(own_folder() / KEY_FILE)
-    mac = hmac.digest(key, b"tokens of a project:" + rest, sha256).hex().encode()
+    mac = hmac.digest(key, b"tokens of a project:" + rest, "sha256").hex().encode()
     if not key or not is_sealed or not hmac.compare_digest(seal, mac):
         raise OldFileError(f"{file} is not taken over: `onetool tokens` of this user has not written it; delete it")
     return rest

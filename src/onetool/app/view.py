@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onetool.core.registry import Snapshot
     from onetool.core.spec import Handler, ToolSpec
     from onetool.services.results import Page
-    from onetool.services.stats import Summary
+    from onetool.services.stats.summary import Summary
 
 Search = Callable[[str, int, Collection[str] | None], "list[tuple[ToolSpec, float]]"]
 Health = Callable[[Collection[str] | None], Awaitable[dict[str, Any]]]

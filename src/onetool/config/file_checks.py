@@ -14,7 +14,7 @@ from typing import Any
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.file_facts import ROOT, is_foreign_owner, is_writable_by_others
 from onetool.core.os_files import HAS_OWNERS
-from onetool.core.state_folders import STATE_FILES, STATE_FOLDERS
+from onetool.core.state_folders import STATE_FILE, STATE_FILES, STATE_FOLDERS
 
 CONFIG_FILE = "onetool.yaml"
 SECRETS_FILE = "secrets.yaml"  # beside the config, unless it says otherwise
@@ -68,13 +68,16 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
     from shlex import quote
 
     quoted = quote(str(path))
-    accept = f"onetool trust --owner {quoted}"
+    is_database = path.name == STATE_FILE  # which is refused whatever was accepted
+    fixes = [] if is_database else [f"onetool trust --owner {quoted}"]
     if strange:
-        mend = f"chown {os.geteuid()} {quoted}; or: " if _is_below(path, home) else ""
         message = f"it belongs to somebody else (user {status.st_uid}), so nothing in it is used"
-        return Mistake(message=message, file=str(path), hint=f"run: {mend}{accept}")
-    message = "others than its owner can write it, so nothing in it is used"
-    return Mistake(message=message, file=str(path), hint=f"run: chmod go-w {quoted}; or: {accept}")
+        if is_database or _is_below(path, home):
+            fixes.insert(0, f"chown {os.geteuid()} {quoted}")
+    else:
+        message = "others than its owner can write it, so nothing in it is used"
+        fixes.insert(0, f"chmod go-w {quoted}")
+    return Mistake(message=message, file=str(path), hint=f"run: {'; or: '.join(fixes)}")
 
 
 def owner_and_mode(path: Path) -> dict[str, Any]:

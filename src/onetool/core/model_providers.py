@@ -4,13 +4,13 @@ Every module of `onetool.ask.providers` whose name has no underscore in front is
 folder, so that the config, the formats and the command line know them without importing the adapters.
 """
 
+from os import listdir
 from os.path import dirname, join
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Literal
 
 _FOLDER = join(dirname(dirname(__file__)), "ask", "providers")
 
-PROVIDERS = tuple(sorted(module.name for module in iter_modules([_FOLDER]) if module.name[0] != "_"))
+PROVIDERS = tuple(sorted(name[:-3] for name in listdir(_FOLDER) if name.endswith(".py") and name[0] != "_"))
 
 if TYPE_CHECKING:
     ProviderName = str

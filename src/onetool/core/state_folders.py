@@ -23,17 +23,8 @@ IGNORED = (
     "secrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
 )
 
-STATE_FOLDERS = (
-    "results",
-    "sessions",
-    "servers",
-    "page_sessions",
-    "own_examples",
-    "access_tokens",
-    "audit",
-    "database",
-    "bundles/.state",
-)
+OLD_FOLDERS = ("access_tokens", "page_sessions", "own_examples", "servers")  # of before there was a database
+STATE_FOLDERS = ("results", "sessions", *OLD_FOLDERS, "audit", "database", "bundles/.state")
 STATE_FILE = "state.db"
 STATE_FILES = (STATE_FILE, ".has-tokens", "stats.db", "run_history", "chat_history")
 CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "database.key")

@@ -14,6 +14,7 @@ Row = tuple[Any, ...]
 Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # to wait for other processes that write
+NEWEST = 12  # the number of the last migration
 
 
 class Transaction(Protocol):
@@ -169,6 +170,12 @@ class DatabaseAwayError(DatabaseError):
     def __init__(self, why: str = "", message: str = "the database can't be reached") -> None:
         super().__init__(f"{message}; nothing has changed, try again")
         self.why = why
+
+
+class ReplacedDatabaseError(DatabaseAwayError):
+    """The file, or its log, was replaced, and connections to the old one are still in use. What was read from that one
+    doesn't count any more.
+    """
 
 
 class StorageError(DatabaseError):

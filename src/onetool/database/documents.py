@@ -17,11 +17,12 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from random import getrandbits
 from time import monotonic
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.database.connection import Database, DatabaseError, DatabaseLock, Transaction
+from onetool.database.connection import Database, DatabaseError, DatabaseLock, ReplacedDatabaseError, Transaction
 from onetool.database.encryption import Seal, Signature
 
 Version = Hashable
@@ -36,7 +37,8 @@ PAUSE = 0.05  # seconds between two attempts to take a lock
 
 DocumentId = tuple[str, str]  # kind and key
 
-_NEXT_VERSION = "UPDATE counters SET value = value + 1 WHERE name = 'documents' RETURNING value"
+# By a random step: so no version stands for two bodies, also after another file, or a backup, took the place of one.
+_NEXT_VERSION = "UPDATE counters SET value = value + %s WHERE name = 'documents' RETURNING value"
 _UPSERT = """INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, %s, {clock})
 ON CONFLICT (kind, key) DO UPDATE
 SET body = excluded.body, version = excluded.version, modified_at = excluded.modified_at"""
@@ -311,7 +313,8 @@ class DocumentFollower:
             known = None if before is None else before.document
             found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
-            if before is not None and before.error is None and not error.is_damaged:
+            is_lost = error.is_damaged or isinstance(error, ReplacedDatabaseError)
+            if before is not None and before.error is None and not is_lost:
                 found = before._replace(at=monotonic())
             else:
                 found = KnownDocument(StoredDocument(None, None), error, monotonic(), stamp)
@@ -356,7 +359,7 @@ def read_row(work: Transaction, id: DocumentId, known: StoredDocument | None = N
 
 def write_row(work: Transaction, kind: str, key: str, body: bytes, clock: str) -> int:
     """Write a document and return its version. The row of the counter is locked meanwhile, so versions only grow."""
-    version: int = work.execute(_NEXT_VERSION)[0][0]
+    version: int = work.execute(_NEXT_VERSION, (1 + getrandbits(32),))[0][0]
     work.execute(_UPSERT.format(clock=clock), (kind, key, body, version))
     work.notify(TOPIC, f"{kind} {key}")
     return version

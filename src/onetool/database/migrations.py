@@ -11,9 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from onetool.database.connection import Database, LockNumber, NewerDatabaseError, TablesMissingError, Transaction
+from onetool.database.connection import (
+    NEWEST,
+    Database,
+    LockNumber,
+    NewerDatabaseError,
+    TablesMissingError,
+    Transaction,
+)
 
-NEWEST = 12  # the number of the last file
 MAX_SECONDS = 600
 POSTGRESQL = "-- postgresql\n"
 _TABLE = (

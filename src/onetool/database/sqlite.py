@@ -2,47 +2,63 @@
 
 The file is made, private to its owner, when something is first written. Until then, reading finds empty tables. Where
 the file system has no shared memory, SQLite keeps a rollback journal instead of a write-ahead log. Where the folder is
-read-only, the file can still be read. A damaged file is renamed and replaced by an empty one: from then on,
-`has_lost` says so.
+read-only, the file can still be read. A damaged file is renamed and replaced by an empty one, and so is one that was
+deleted or emptied while it was in use: from then on, `has_lost` says so.
 """
 
 import logging
 import os
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlencode
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_OWNERS, make_private, sync_folder
+from onetool.core.os_files import make_private, sync_folder
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
     BUSY_S,
+    NEWEST,
     DamagedDatabaseError,
     DatabaseAwayError,
     DatabaseError,
     Forget,
     Params,
+    ReplacedDatabaseError,
     Row,
     StorageError,
     Transaction,
 )
-from onetool.database.percentiles import SpreadAggregate
-from onetool.database.sqlite_processes import FULL_FIX, READ_ONLY_FIX, Listeners, SqliteLock, fix_text, system_fix
+from onetool.database.sqlite_processes import (
+    DAMAGE_CODES,
+    FULL_FIX,
+    READ_ONLY_FIX,
+    FileIds,
+    Listeners,
+    SqliteLock,
+    can_write,
+    fix_text,
+    is_damaged,
+    require_own_file,
+    system_fix,
+)
+
+if TYPE_CHECKING:
+    from onetool.database.percentiles import SpreadAggregate
 
 log = logging.getLogger("onetool.database")
 
 T = TypeVar("T")
 
+READ_S = 2.0  # to wait for a process that locks the file for itself: those that write don't keep others from reading
+RETRY_S = 0.01  # between two attempts to open a locked file
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
 BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 FIXES = {  # by SQLite's code
     sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
@@ -91,7 +107,11 @@ class SqliteTransaction:
 
 
 class SqliteDatabase:
-    """Connections are opened as threads need them, and kept for the next one."""
+    """Connections are opened as threads need them, and kept for the next one.
+
+    Connections of one process share what they know of the log. So when the log was deleted or replaced, all of them are
+    closed before the next one is opened.
+    """
 
     clock = "unix_time()"  # SQLite's own has milliseconds only, in which several rows are written
     is_away = is_shared = False
@@ -102,9 +122,11 @@ class SqliteDatabase:
         self.file = file
         self._makes_folder = makes_folder
         self._idle: list[sqlite3.Connection] = []
+        self._taken = 0  # connections that threads use now
         self._lock = threading.Lock()
-        self._inode: tuple[int, int] | None = None  # of the file that the connections have open
+        self._files: FileIds | None = None  # those that the connections have open
         self._watching: sqlite3.Connection | None = None
+        self._watches = 0  # how often that one was opened
         self._seen: Hashable = None  # the last stamp
         self._listeners = Listeners(self.stamp)
         self._process = os.urandom(8).hex()
@@ -112,25 +134,26 @@ class SqliteDatabase:
         self.is_incomplete = False  # not all of the version before could be taken over
 
     def read(self, job: Callable[[Transaction], T], *, snapshot: bool = False) -> T:
-        if self._file_id() is None:
+        if self._is_absent():
             return read_empty(job)
-        return self._run(job, "BEGIN", durable=False, max_wait=BUSY_S)
+        return self._run(job, "BEGIN", durable=False, max_wait=READ_S)
 
     def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
         return self._run(job, "BEGIN IMMEDIATE", durable, BUSY_S if max_wait is None else max_wait)
 
     def stamp(self) -> Hashable:
-        file = self._file_id()
-        if file is None:
+        """Never waits for other processes: event loops ask for this."""
+        if self._is_absent():
             return None, 0
         with self._lock, self._translated():
-            if self._watching is None or file != self._inode:
+            self._close_replaced()
+            if self._watching is None:
                 self._watching = self._open()
-                self._watching.execute("PRAGMA busy_timeout = 0")
+                self._watches += 1
             try:
-                self._seen = file, self._watching.execute("PRAGMA data_version").fetchone()[0]
+                self._seen = self._watches, self._watching.execute("PRAGMA data_version").fetchone()[0]
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF not in BUSY_CODES:  # while another process locks it, nothing changes
+                if not _is_busy(error):  # while another process locks it, nothing changes
                     raise
             return self._seen
 
@@ -168,14 +191,14 @@ class SqliteDatabase:
 
     @property
     def is_read_only(self) -> bool:
-        return any(one.exists() and not _can_write(one) for one in (self.file, self.file.parent))
+        return any(one.exists() and not can_write(one) for one in (self.file, self.file.parent))
 
     def describe(self) -> str:
         return str(self.file)
 
     def shrink(self) -> None:
-        if self._file_id() is not None:
-            with self._translated(), closing(self._take()) as connection:
+        if not self._is_absent():
+            with self._translated(), self._connection(READ_S) as connection:
                 before = None
                 while (free := connection.execute("PRAGMA freelist_count").fetchone()[0]) and free != before:
                     before = free
@@ -194,7 +217,7 @@ class SqliteDatabase:
     def close(self) -> None:
         self._listeners.close()
         with self._lock:
-            self._drop_connections()
+            self._close_connections()
             alive, self._alive = self._alive, None
         if alive is not None:
             alive.remove()
@@ -202,69 +225,107 @@ class SqliteDatabase:
     # Connections
 
     def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool, max_wait: float) -> T:
-        with self._translated():
-            connection = self._take()
+        with self._translated(), self._connection(max_wait) as connection:
             work = SqliteTransaction(connection)
+            connection.execute(f"PRAGMA busy_timeout = {max_wait * 1000:.0f}")
+            connection.execute(FULL_SYNC if durable else USUAL_SYNC)
+            connection.execute(begin)
             try:
-                connection.execute(f"PRAGMA busy_timeout = {max_wait * 1000:.0f}")
-                if durable:
-                    connection.execute(FULL_SYNC)
-                connection.execute(begin)
                 result = job(work)
                 connection.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    connection.close()
-                else:
-                    self._give_back(connection, durable)
                 raise
-            self._give_back(connection, durable)
         if work.notices:
             self._listeners.tell(work.notices)
         return result
 
-    def _take(self) -> sqlite3.Connection:
-        with self._lock:
-            if self._idle and self._file_id() == self._inode:
-                return self._idle.pop()
-            return self._open()
+    @contextmanager
+    def _connection(self, max_wait: float) -> Generator[sqlite3.Connection]:
+        """Lend a connection, which is kept for the next caller unless SQLite fails."""
+        connection = self._take(max_wait)
+        is_kept = not isinstance(connection, _ImmutableConnection) and len(self._idle) < MAX_IDLE
+        try:
+            yield connection
+        except sqlite3.Error:
+            is_kept = False
+            raise
+        finally:
+            connection.set_progress_handler(None, 0)
+            if not is_kept:
+                connection.close()
+            with self._lock:
+                self._taken -= 1
+                if is_kept:
+                    self._idle.append(connection)
 
-    def _give_back(self, connection: sqlite3.Connection, durable: bool) -> None:
-        connection.set_progress_handler(None, 0)
-        if durable:
-            connection.execute(USUAL_SYNC)
-        with self._lock:
-            if len(self._idle) < MAX_IDLE and not isinstance(connection, _ImmutableConnection):
-                self._idle.append(connection)
-                return
-        connection.close()
+    def _take(self, max_wait: float) -> sqlite3.Connection:
+        """Return a connection. Other threads go on while this one waits for other processes, or for connections that
+        have to be closed first.
+        """
+        deadline = time.monotonic() + max_wait
+        while True:
+            try:
+                with self._lock:
+                    self._close_replaced()
+                    connection = self._idle.pop() if self._idle else self._open()
+                    self._taken += 1
+                    return connection
+            except (ReplacedDatabaseError, sqlite3.OperationalError) as error:
+                if not _is_busy(error) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(RETRY_S)
+
+    def _close_replaced(self) -> None:
+        """Close all connections if the file or its log is another one than they have open. Replace a lost file.
+
+        Raises ReplacedDatabaseError while some connections are still in use, and what `_set_aside` raises.
+        """
+        found = FileIds.of(self.file)
+        if self._files is None or found == self._files:
+            return
+        if self._taken:
+            raise ReplacedDatabaseError(message=f"{self.file} or its log was replaced")
+        before = self._files
+        self._close_connections(is_replaced=True)
+        if found is None or found.is_empty:
+            if self.file.parent.is_dir():
+                self._set_aside()
+        elif found.file != before.file and found.log is not None and found.log == before.log:  # it is the old one's
+            for suffix in ("-wal", "-shm"):
+                Path(f"{self.file}{suffix}").unlink(missing_ok=True)
+
+    def _close_connections(self, *, is_replaced: bool = False) -> None:
+        for connection in [*self._idle, *([self._watching] if self._watching else [])]:
+            if is_replaced:
+                _prevent_checkpoint(connection)
+            connection.close()
+        self._idle.clear()
+        self._watching = self._files = None
 
     def _open(self) -> sqlite3.Connection:
-        """Open the file; make it, and its tables, where they are missing. Raises OSError, sqlite3.Error."""
+        """Open the file; make it, and its tables, where they are missing. Doesn't wait for other processes.
+
+        Raises DatabaseError, OSError, sqlite3.Error.
+        """
         if self._makes_folder:
             make_home(self.file.parent)
-        self._check_file()
+        require_own_file(self.file)
         make_private(self.file)
         connection = self._connect()
-        if self._file_id() != self._inode:  # another process has replaced it
-            self._drop_connections()
-            self._inode = self._file_id()
+        self._files = FileIds.of(self.file)
         return connection
 
     def _connect(self) -> sqlite3.Connection:
-        from onetool.database.migrations import migrate_connection
-
         connection = self._connect_with()
         try:
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
             _use_log(connection)
-            connection.execute(USUAL_SYNC)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
-            migrate_connection(connection, SqliteTransaction(connection), self)
+            self._migrate(connection)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in READ_ONLY_CODES:
@@ -272,18 +333,22 @@ class SqliteDatabase:
             raise
         return connection
 
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("PRAGMA user_version").fetchone() != (NEWEST,):
+            from onetool.database.migrations import migrate_connection
+
+            migrate_connection(connection, SqliteTransaction(connection), self)
+
     def _connect_immutable(self, error: sqlite3.OperationalError) -> sqlite3.Connection:
         """Open a file of a read-only folder, where SQLite can't make the files beside it that it needs for its log.
 
         Raises `error` if there is something in the log: SQLite would read the file without it.
         """
-        from onetool.database.migrations import migrate_connection
-
         log_file = Path(f"{self.file}-wal")
-        if _can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
+        if can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
             raise error
         connection = self._connect_with(immutable="1")
-        migrate_connection(connection, SqliteTransaction(connection), self)
+        self._migrate(connection)
         return connection
 
     def _connect_with(self, **options: str) -> sqlite3.Connection:
@@ -292,39 +357,16 @@ class SqliteDatabase:
         connection = sqlite3.connect(
             f"{self.file.absolute().as_uri()}?{urlencode(options)}",
             uri=True,
-            timeout=BUSY_S,
+            timeout=0,  # until a transaction begins
             isolation_level=None,
             check_same_thread=False,  # a connection is used by one thread at a time
             factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
         )
         return _add_functions(connection)
 
-    def _file_id(self) -> tuple[int, int] | None:
-        try:
-            found = os.lstat(self.file)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return found.st_dev, found.st_ino
-
-    def _check_file(self) -> None:
-        """Raise DatabaseError for a file that somebody else could have put there."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            found = os.lstat(self.file)
-            if not stat.S_ISREG(found.st_mode):
-                what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-                raise DatabaseError(f"{self.file} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
-            if HAS_OWNERS and found.st_uid != os.geteuid():
-                raise DatabaseError(
-                    f"{self.file} is not used: it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
-                )
-            if HAS_OWNERS and found.st_mode & 0o022:
-                raise DatabaseError(f"{self.file} is not used: other users can write it (fix: chmod 600 {self.file})")
-
-    def _drop_connections(self) -> None:
-        for connection in [*self._idle, *([self._watching] if self._watching else [])]:
-            connection.close()
-        self._idle.clear()
-        self._watching = None
+    def _is_absent(self) -> bool:
+        """Return whether the file isn't there, and was not while this process used it."""
+        return self._files is None and not os.path.lexists(self.file)
 
     @contextmanager
     def _translated(self) -> Generator[None]:
@@ -336,28 +378,43 @@ class SqliteDatabase:
             if code in BUSY_CODES:
                 raise DatabaseAwayError(str(error), f"{self.file} is locked by another process") from error
             if code in DAMAGE_CODES:
-                self._set_aside()
-                raise DamagedDatabaseError(f"{self.file} is damaged ({error}); it was set aside") from error
+                raise self._damaged(str(error)) from error
             kind = StorageError if code in FIXES else DatabaseError
             raise kind(f"{self.file} can't be used: {error}{fix_text(FIXES.get(code))}") from error
         except OSError as error:
             fix = system_fix(error)
             raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
 
-    def _set_aside(self) -> None:
-        """Rename a damaged file, and make an empty one that knows of it."""
+    def _damaged(self, why: str) -> DatabaseError:
+        """Set a damaged file aside, and return the error that says so."""
+        try:
+            if not self._set_aside():
+                return DatabaseAwayError(why, f"{self.file} could not be read, but is not damaged")
+            outcome = "it was set aside"
+        except OSError as error:
+            outcome = f"it can't be set aside: {error.strerror or error}{system_fix(error)}"
+        except DatabaseError as error:
+            outcome = f"it was set aside, but a new one can't be made: {error}"
+        return DamagedDatabaseError(f"{self.file} is damaged ({why}); {outcome}")
+
+    def _set_aside(self) -> bool:
+        """Rename what is left of a damaged or lost file, and make an empty one that knows of it.
+
+        Returns False if no file is damaged. Raises OSError, DatabaseError.
+        """
         with flock.lock_beside(self.file):
-            if not _is_damaged(self.file):  # another process was quicker
-                return
+            if not is_damaged(self.file):
+                return any(self.file.parent.glob(f"{self.file.name}.damaged-*"))  # another process was quicker
             aside = self.file.with_name(f"{self.file.name}.damaged-{time.time_ns() // 10**9}")
             for suffix in ("-wal", "-shm", "-journal", ""):
                 with suppress(FileNotFoundError):
                     os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
             sync_folder(self.file.parent)
-            log.error("%s is damaged; it is now called %s, and an empty one takes its place", self.file, aside.name)
-            fresh = SqliteDatabase(self.file)
-            fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
-            fresh.close()
+            what = "%s is damaged, or was deleted; what is left is called %s now, and an empty one takes its place"
+            log.error(what, self.file, aside.name)
+            with closing(SqliteDatabase(self.file)) as fresh:
+                fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
+            return True
 
 
 class _ImmutableConnection(sqlite3.Connection):
@@ -368,37 +425,37 @@ def _use_log(connection: sqlite3.Connection) -> None:
     """Use a write-ahead log where the file system can: it lets others read while one writes."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
-    deadline = time.monotonic() + BUSY_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            code = error.sqlite_errorcode & 0xFF
-            if code in BUSY_CODES and time.monotonic() < deadline:
-                time.sleep(0.01)  # SQLite doesn't wait here for others that do the same
-            elif code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
-                return
-            else:
-                raise
-
-
-def _is_damaged(file: Path) -> bool:
     try:
-        with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
-            return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
-    except sqlite3.Error as error:
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+            raise
 
 
-def _can_write(path: Path) -> bool:
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+def _prevent_checkpoint(connection: sqlite3.Connection) -> None:
+    """Keep SQLite from writing a deleted log to the file when the last connection is closed, and from deleting the log
+    that is there now: others have written both since.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA user_version = {NEWEST}")  # something that SQLite would have to write
+    connection.interrupt()  # then it gives up
+
+
+def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:
+    return isinstance(error, ReplacedDatabaseError) or error.sqlite_errorcode & 0xFF in BUSY_CODES
 
 
 def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.create_function("unix_time", 0, time.time)
-    connection.create_aggregate("spread", 1, SpreadAggregate)  # pyright: ignore[reportArgumentType] - its stub wants more methods
+    connection.create_aggregate("spread", 1, _make_spread)  # pyright: ignore[reportArgumentType] - its stub wants a class
     return connection
+
+
+def _make_spread() -> "SpreadAggregate":
+    from onetool.database.percentiles import SpreadAggregate
+
+    return SpreadAggregate()
 
 
 _empty: Final = threading.local()

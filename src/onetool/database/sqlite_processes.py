@@ -1,20 +1,24 @@
-"""Locks and news of changes among the processes that share a SQLite file."""
+"""What other processes do to a SQLite file: replace or damage it, lock it, and change it."""
 
 import errno
 import logging
 import os
+import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from onetool.core import flock
-from onetool.core.os_files import private
+from onetool.core.os_files import HAS_OWNERS, private
 from onetool.core.state_folders import make_home
-from onetool.database.connection import DatabaseError, Forget
+from onetool.database.connection import BUSY_S, DatabaseError, Forget
 
 log = logging.getLogger("onetool.database")
 
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 POLL_S = 1.0  # between two looks for changes by other processes
 READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
 FULL_FIX = "free some space on the disk"
@@ -25,6 +29,53 @@ SYSTEM_FIXES = {
     errno.ENOSPC: FULL_FIX,
     errno.EDQUOT: FULL_FIX,
 }
+
+
+class FileIds(NamedTuple):
+    """What tells a file and its log from others of their names."""
+
+    file: tuple[int, int]
+    log: tuple[int, int] | None
+    is_empty: bool
+
+    @classmethod
+    def of(cls, file: Path) -> "FileIds | None":
+        try:
+            found, log_id = os.lstat(file), None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with suppress(FileNotFoundError):
+            log_file = os.lstat(f"{file}-wal")
+            log_id = log_file.st_dev, log_file.st_ino
+        return cls((found.st_dev, found.st_ino), log_id, found.st_size == 0)
+
+
+def require_own_file(file: Path) -> None:
+    """Raise DatabaseError for a file that somebody else could have put there."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = os.lstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+            raise DatabaseError(f"{file} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
+        if HAS_OWNERS and found.st_uid != os.geteuid():
+            raise DatabaseError(f"{file} is not used: it belongs to another user (fix: chown it, or set ONETOOL_HOME)")
+        if HAS_OWNERS and found.st_mode & 0o022:
+            raise DatabaseError(f"{file} is not used: other users can write it (fix: chmod 600 {file})")
+
+
+def is_damaged(file: Path) -> bool:
+    """Return whether a file is damaged, empty or gone."""
+    if not file.exists() or not file.stat().st_size:
+        return True
+    try:
+        with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
+
+
+def can_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 class SqliteLock:

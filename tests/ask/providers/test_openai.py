@@ -473,6 +473,7 @@ class TestCalls:
             assert streamed([chunk(a, finish=finish)])[1].stop == stop
         assert streamed([chunk(finish="tool_calls")])[1].stop == "other"
 
+    @pytest.mark.long
     def test_many_pieces_take_no_long_time(self) -> None:
         given = [chunk(piece(0, "a", "weather", '{"city": "'))]
         given += [chunk(piece(0, "a", "weather", "x" * 20))] * 20_000

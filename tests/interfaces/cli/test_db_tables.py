@@ -93,6 +93,7 @@ def test_a_command_of_a_newer_version_changes_no_database_of_an_older_one(folder
     assert tables(database_url) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("args", [(), ("--workers", "2")], ids=["alone", "workers"])
 def test_serve_makes_them_and_says_so_once(folder, database_url, args):
     log = served(folder, *args)

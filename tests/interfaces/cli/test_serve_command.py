@@ -92,6 +92,7 @@ def test_no_one_is_asked_to_trust_what_was_typed(serve, tmp_path):
     assert "trust.json" not in files(tmp_path)
 
 
+@pytest.mark.long
 def test_every_worker_has_it(serve):
     server = serve("--workers", "2", *CLOCK)
     for _ in range(6):

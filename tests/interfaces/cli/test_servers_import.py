@@ -558,6 +558,7 @@ def test_a_large_file_of_a_client_is_read_in_good_time(project):
         assert list(read_servers(file, project).servers) == ["a"]
 
 
+@pytest.mark.long
 def test_many_servers_at_once(project):
     put(project / "mcp.json", {"mcpServers": {f"s{number}": {"command": "x"} for number in range(1000)}})
     assert cli("servers", "import", "mcp.json", cwd=project).returncode == 0

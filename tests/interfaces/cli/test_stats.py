@@ -17,8 +17,9 @@ from onetool.core.context import CallEvent
 from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.stats import MOST_TOOLS, _in_short
 from onetool.interfaces.cli.stats import PERIODS as OFFERED
-from onetool.services.stats import PERIODS, UsageStats
+from onetool.services.stats import UsageStats
 from onetool.services.stats.report import MARK
+from onetool.services.stats.summary import PERIODS
 
 
 @pytest.fixture

@@ -190,6 +190,8 @@ def test_a_database_that_others_can_write_is_told(folder):
     for args in (["list"], ["add", "x"], ["revoke", "ci"]):
         done = tokens(folder, *args)
         assert (done.returncode, "others than its owner can write it" in done.stderr) == (2, True)
+        assert "chmod go-w" in done.stderr
+        assert "trust --owner" not in done.stderr  # which would not help
         assert "Traceback" not in done.stderr
 
 

@@ -297,6 +297,7 @@ def calls_of(work):
     return len(seen)
 
 
+@pytest.mark.long
 def test_a_request_that_has_ended_leaves_nothing_for_the_garbage_collector():
     """Else its memory is free only when cycles are looked for, and the next requests find none that is warm."""
     here = site(Route("/x", telling("x")))

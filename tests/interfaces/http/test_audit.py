@@ -10,8 +10,10 @@ from interfaces.http.matrix import ID, bearer, served, status_of, token_entry, t
 from postgres import database_url, postgres
 from services.audit_places import lines_in
 
+from onetool.core import signed
 from onetool.database import DatabaseError
 from onetool.interfaces.http import request_log
+from onetool.interfaces.rest import handlers
 from onetool.services.audit import AuditTable
 
 __all__ = ["database_url", "postgres"]  # fixtures
@@ -288,6 +290,34 @@ def test_while_the_database_is_away_it_cant_be_read_and_nothing_is_called_where_
 
 def lines_over(site):
     return listed(site)[1]["records"]
+
+
+LISTS = {
+    "/audit": b"",
+    "/tools/bundles": b"pageSize=1&",
+    "/tools/tools": b"recommendedPageSize=1&",
+    "/tools/tools/search": b"q=time&pageSize=1&",
+    "/ask/sessions": b"",
+}
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("position", [["audit-1.jsonl", 3], [1.5, 2**64], [1.5], {"at": 1}, 7, None])
+def test_a_page_token_of_another_version_is_refused(place, monkeypatch, path, position):
+    """It is signed with the same key, but its position is of another form."""
+    _, site = place()
+    read, tokens = handlers.verify, list[str]()
+    data = json.dumps(position).encode()
+    monkeypatch.setattr(
+        handlers,
+        "verify",
+        lambda key, text, bound: tokens.append(signed.sign(key, data, bound)) or read(key, text, bound),
+    )
+    for token in ("x", None):
+        status, body = send(
+            site, "admin", "GET", path, query=LISTS[path] + b"pageToken=" + (token or tokens[0]).encode()
+        )
+        assert (status, json.loads(body)["code"]) == (400, "bad_page_token")
 
 
 @pytest.mark.parametrize("query", [b"since=yesterday", b"kind=calls", b"pageToken=abc", b"pageSize=0", b"x=1"])

@@ -134,6 +134,7 @@ def test_a_client_that_never_reads_is_let_go(hasty):
 # Many
 
 
+@pytest.mark.long
 def test_a_thousand_idle_connections(serve):
     server = serve()
     with ExitStack() as stack:
@@ -183,6 +184,7 @@ def with_files(soft, hard):
     return ("-c", code, str(Path(__file__).with_name("stand_in.py")))
 
 
+@pytest.mark.long
 def test_a_server_with_few_files_goes_on(serve):
     """The system's limit is lower than ours would be: ours follows."""
     server = serve(command=with_files(128, 128))

@@ -42,6 +42,7 @@ def test_keys_are_fetched_once(issuer):
     assert issuer.asked == ["/jwks.json"]
 
 
+@pytest.mark.long
 def test_thousands_with_unknown_keys_cause_one_fetch_in_half_a_minute(issuer):
     async def flood():
         clocks = Clocks()

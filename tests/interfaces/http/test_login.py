@@ -268,6 +268,7 @@ def test_guesses_of_others_keep_nobody_out_who_has_a_named_token(serve, stored):
         assert sign_in(server, token).status == 429
 
 
+@pytest.mark.long
 @pytest.mark.attack("other callers")
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.99"])
 def test_nor_do_guesses_from_many_addresses(serve, address):

@@ -18,6 +18,8 @@ from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import Conversation
 from onetool.interfaces.mcp.service import Service
 
+pytestmark = pytest.mark.long
+
 SLOW = ["working__wait_for", "working__wait_for_blocking"]
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.attack("other callers")
+pytestmark = [pytest.mark.attack("other callers"), pytest.mark.long]
 
 CONFIG = """
 stats: {enabled: false}

@@ -275,6 +275,7 @@ def test_it_may_decline_or_not_be_able_to_answer(connect):
     with_client(connect, work, elicitation_callback=declined)
 
 
+@pytest.mark.long
 def test_many_calls_at_once(connect, tmp_path):
     async def work(client):
         path = tmp_path / "it"

@@ -191,6 +191,7 @@ def test_after_a_signal_nothing_is_written(stdio_peer, tmp_path, number):
     assert peer.other_lines == []
 
 
+@pytest.mark.long
 def test_many_calls_in_one_go_and_then_the_end(tmp_path):
     """As `cat calls | onetool mcp` does; the last line has no end."""
     lines = [{"jsonrpc": "2.0", "id": 0, "method": "ping"}]

@@ -88,6 +88,7 @@ def test_a_change_has_another_etag(api):
     assert after.headers["etag"] != before
 
 
+@pytest.mark.long
 def test_thousands_of_rows_weigh_little(start, tmp_path):
     _write_rows(tmp_path / "bundles")
     api = start(real=tmp_path)

@@ -10,6 +10,8 @@ import pytest
 from tests import npm
 from web.build import NODE, WEB
 
+pytestmark = pytest.mark.long
+
 PACKAGES = NODE / "node_modules"
 PATIENCE_S = 60.0  # for all of them; what is in order takes a second or two
 DRIVER = """

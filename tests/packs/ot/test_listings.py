@@ -176,6 +176,7 @@ def test_ten_thousand_tools_are_listed_with_little_work():
 LONG = ("x y zz " * 430_000, "x" * 3_000_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", LONG)
 @pytest.mark.parametrize(
     ("name", "argument", "more"),

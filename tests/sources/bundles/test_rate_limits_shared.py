@@ -88,6 +88,7 @@ def others(config):
         one.process.stdout.close()
 
 
+@pytest.mark.long
 def test_processes_share_one_limit_also_with_one_that_was_killed(app, config, others):
     one, other = others(), others()
     assert (one.call(), other.call(), one.call()) == ([True, 4], [True, 3], [True, 2])
@@ -100,6 +101,7 @@ def test_processes_share_one_limit_also_with_one_that_was_killed(app, config, ot
     assert 0 < refused.meta["rate_limit"]["reset_s"] <= 60
 
 
+@pytest.mark.long
 def test_many_processes_at_once_take_no_more_than_there_is(app, others):
     crowd = [others() for _ in range(4)]
     for one in crowd:

@@ -36,6 +36,7 @@ print("both are ready")
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.version_info >= (3, 12) or os.name != "posix", reason="Python itself takes care there")
 def test_the_sandbox_can_start_while_the_sdk_is_imported(harness):
     """Both ask how Python was built, and before 3.12 whoever asked second got half an answer."""

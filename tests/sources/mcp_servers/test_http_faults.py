@@ -108,6 +108,7 @@ def test_a_call_that_hangs_ends_at_its_time_out(harness, http):
         assert call(app, "there.echo", text="hello").data == "hello"
 
 
+@pytest.mark.long
 def test_an_answer_of_fifty_megabytes_is_refused(harness, http):
     with harness.app({"there": {"url": http.url("ok"), "timeout": 20}}) as app:
         settle(app)
@@ -116,6 +117,7 @@ def test_an_answer_of_fifty_megabytes_is_refused(harness, http):
         assert call(app, "there.echo", text="hello").data == "hello"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["ok", "stream"])
 def test_an_answer_of_too_many_parts_is_refused_before_it_is_read(harness, http, way, monkeypatch):
     monkeypatch.setattr(opening, "has_at_most", lambda *_: True)  # that comes after reading

@@ -17,6 +17,7 @@ def test_it_is_gone_when_the_app_is_closed(harness, script):
     assert harness.left(within=0.5) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["stubborn", "forks", "ok"])
 def test_it_is_gone_when_we_are_killed(harness, script):
     config = harness.config({"bad": harness.nasty(script)})

@@ -12,7 +12,7 @@ from onetool import ToolCall
 FOLDER = Path(__file__).parents[3] / ".node-servers"
 WANTED = Path(__file__).parent / "npm"
 
-pytestmark = pytest.mark.skipif(not npm.is_installed(WANTED, FOLDER), reason=npm.why_not(FOLDER))
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not npm.is_installed(WANTED, FOLDER), reason=npm.why_not(FOLDER))]
 
 
 def server(name, *args, **more):

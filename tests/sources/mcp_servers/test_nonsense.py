@@ -16,6 +16,7 @@ def test_rubbish_on_stdout_is_passed_over(harness):
         assert any("INFO starting up" in line for line in app.servers.log_lines("bad", 500))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["start", "call"])
 def test_a_line_without_end_ends_the_server_not_us(harness, where):
     with harness.app({"bad": harness.nasty("endless_line", where, 50), "good": harness.nasty("ok")}) as app:
@@ -116,6 +117,7 @@ def test_odd_names_do_nothing_to_a_terminal(harness):
         assert [str(mistake) for mistake in app.mistakes if not str(mistake).isprintable()] == []
 
 
+@pytest.mark.long
 def test_a_flood_on_stderr_blocks_nobody_and_its_end_is_kept(harness):
     with harness.app({"bad": harness.nasty("floods_stderr", 5), "good": harness.nasty("ok")}) as app:
         assert call(app, "bad.fine").data == "fine"

@@ -196,6 +196,7 @@ class TestLogin:
         with pytest.raises(AuthError, match="has a token in its `auth`"):
             log_in(authority, folder, "a-token")
 
+    @pytest.mark.long
     def test_ctrl_c_ends_it_cleanly(self, authority, folder):
         code = f"""
 import asyncio

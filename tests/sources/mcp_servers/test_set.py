@@ -129,6 +129,7 @@ def test_servers_may_come_with_a_reload(tmp_path):
 # Many
 
 
+@pytest.mark.long
 @pytest.mark.longer
 def test_many_servers_with_many_tools(harness, live_tools):
     servers = {}

@@ -11,6 +11,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from sources.mcp_servers.harness import BIN, Harness, block_of, call, ran, settle
 
+pytestmark = pytest.mark.long
+
 CLOCK = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
 LIGHT_CLOCK = block_of("light_clock")  # where it is not about the server
 GIT = {"command": str(BIN / "mcp-server-git")}

@@ -28,6 +28,8 @@ RETRY_S = 0.2
 MAX_AWAY_S = 10.0  # for which records wait for a database that is away
 MAX_BYTES = 32 * 1024 * 1024  # of a session
 
+ended_holders = set[str]()  # turns of this process that have ended, though their leases could not be ended
+
 SUMMARY = "size, lines, first, ended, titled, questions"
 WHERE = "owner = %s AND id = %s"
 
@@ -204,7 +206,7 @@ class SessionWriter:
             self._changed.notify_all()
 
     def _end_lease(self) -> None:
-        """Let others have the session. Where that can't be written, the lease ends by itself."""
+        """Let others have the session. Where that can't be written, other processes wait for the end of the lease."""
 
         def job(work: Transaction) -> None:
             free = f"UPDATE ask_sessions SET holder = NULL, until = NULL WHERE {WHERE} AND holder = %s"  # noqa: S608
@@ -214,7 +216,7 @@ class SessionWriter:
         try:
             self._database.write(job)
         except Exception:  # noqa: BLE001 - whatever it is
-            return
+            ended_holders.add(self._holder)
 
 
 def _ends_turn(line: bytes) -> bool:

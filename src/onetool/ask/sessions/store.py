@@ -36,6 +36,7 @@ from onetool.ask.sessions.rows import (
     SessionSummary,
     SessionWriter,
     add_records,
+    ended_holders,
     read_records,
     session_error,
 )
@@ -243,7 +244,7 @@ class SessionStore:
         return None
 
     def _describe(self, holder: str) -> str | None:
-        return self._database.find_process(holder.partition(".")[0])
+        return None if holder in ended_holders else self._database.find_process(holder.partition(".")[0])
 
     def _change(self, id: str, then: str, change: Callable[[Transaction, SessionKey, SessionSummary], None]) -> None:
         """Change a session in which no turn is under way. `then` is what to do after that turn."""

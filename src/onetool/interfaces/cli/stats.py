@@ -11,7 +11,8 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.services.stats import Summary, UsageStats
+    from onetool.services.stats import UsageStats
+    from onetool.services.stats.summary import Summary
 
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
 MOST_TOOLS = 30

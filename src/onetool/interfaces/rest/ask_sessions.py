@@ -16,12 +16,13 @@ from onetool.ask.messages import Assistant, Call, File, Result, SessionMessage, 
 from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
+from onetool.ask.sessions.store import ListPlace
 from onetool.core.call import ToolError, ToolResult
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest import ASK_PATH
 from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_client_words
-from onetool.interfaces.rest.handlers import read_token, sign_token
+from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RETRY_S, RestError, error_from_store, rate_limit_headers
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, QueryType
@@ -239,11 +240,9 @@ async def list_sessions(request: RestRequest) -> RestResponse:
     """List the caller's conversations, newest first."""
 
     def work() -> RestResponse:
-        key, route, token = request.context.bundles.key(), request.scope["path"], request.query["pageToken"]
-        before = None if token is None else tuple(read_token(token, key, route, request.query))
+        before = read_page_token(request, ListPlace)
         found, end = request.context.app.sessions.page(before, request.query["pageSize"])
-        following = None if end is None else sign_token(end, key, route, request.query)
-        page = SessionPage(sessions=tuple(map(session_summary, found)), next_page_token=following)
+        page = SessionPage(sessions=tuple(map(session_summary, found)), next_page_token=page_token(request, end))
         return RestResponse(200, encode(_cleaned(request, page)))
 
     return await _in_thread(work)

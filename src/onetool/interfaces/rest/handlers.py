@@ -6,8 +6,8 @@ forged, and is valid for the same query only.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -43,6 +43,9 @@ from onetool.interfaces.rest.request import (
 from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
+from onetool.sources.bundles.store import Rank
+
+T = TypeVar("T")
 
 LONGEST_TOKEN = 4096
 _UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
@@ -51,38 +54,49 @@ ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
 """Reads items from a position: (position, count) -> (items, next position)."""
 
 
-async def list_page(request: RestRequest, name: str, size: int, more: ReadMore) -> RestResponse:
+async def list_page(
+    request: RestRequest, name: str, size: int, more: ReadMore, position_type: type[Any] = str
+) -> RestResponse:
     """Respond with one page of a list. The token is null on the last page."""
 
     def made() -> RestResponse:
-        key, route, token = request.context.bundles.key(), request.scope["path"], request.query["pageToken"]
-        position = None if token is None else read_token(token, key, route, request.query)
-        things, end = more(position, size)
-        following = None if end is None else sign_token(end, key, route, request.query)
+        things, end = more(read_page_token(request, position_type), size)
         rows = picked(things, request.query["fields"])
-        return list_response(request.headers, encode({name: rows, "nextPageToken": following}))
+        return list_response(request.headers, encode({name: rows, "nextPageToken": page_token(request, end)}))
 
     return await asyncio.to_thread(made)
 
 
-def sign_token(position: Any, key: bytes, route: str, query: Mapping[str, Any]) -> str:
-    return sign(key, msgspec.json.encode(position), _bound(route, query))
+def page_token(request: RestRequest, position: Any) -> str | None:
+    """Return the token for the page after this position; None if there is no such page."""
+    if position is None:
+        return None
+    return sign(request.context.bundles.key(), msgspec.json.encode(position), _bound(request))
 
 
-def read_token(token: str, key: bytes, route: str, query: Mapping[str, Any]) -> Any:
-    """The position in a token. Raises RestError if the token is not ours, or for another query."""
-    data = verify(key, token, _bound(route, query)) if len(token) <= LONGEST_TOKEN else None
-    if data is None:
-        message = "pageToken is none of this list: send the nextPageToken of the page before, with the same query."
-        raise RestError(400, "bad_page_token", message, part="query", pointer="/pageToken")
-    return msgspec.json.decode(data)
+def read_page_token(request: RestRequest, position_type: type[T]) -> T | None:
+    """Return the position in the token of a request. Raises RestError for a token of another query, or of a version
+    that had other positions.
+    """
+    if (token := request.query["pageToken"]) is None:
+        return None
+    data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= LONGEST_TOKEN else None
+    try:
+        return msgspec.json.decode(data or b"", type=position_type)
+    except msgspec.DecodeError:
+        raise bad_page_token() from None
 
 
-def _bound(route: str, query: Mapping[str, Any]) -> bytes:
-    """What a token is valid for."""
-    bound = {name: _unordered(value) for name, value in query.items() if name not in _UNBOUND}
-    said = msgspec.json.encode([route, bound], order="deterministic")
-    return b"page:%d:" % len(said) + said
+def bad_page_token() -> RestError:
+    message = "Invalid pageToken. Use the nextPageToken of the previous page with the same query, or begin without one."
+    return RestError(400, "bad_page_token", message, part="query", pointer="/pageToken")
+
+
+def _bound(request: RestRequest) -> bytes:
+    """Return what a token is valid for."""
+    bound = {name: _unordered(value) for name, value in request.query.items() if name not in _UNBOUND}
+    valid_for = msgspec.json.encode([request.scope["path"], bound], order="deterministic")
+    return b"page:%d:" % len(valid_for) + valid_for
 
 
 def _unordered(value: Any) -> Any:
@@ -255,7 +269,7 @@ async def search_tools(request: RestRequest) -> RestResponse:
     await service.keep_in_step()  # what a tool is called in code depends on the others
     chosen = (query["q"], query["includeDisabled"])
     more = _clean(request, lambda position, count: service.search(*chosen, position, count, visibility))
-    return await list_page(request, "tools", query["pageSize"], more)
+    return await list_page(request, "tools", query["pageSize"], more, Rank)
 
 
 def _clean(request: RestRequest, more: ReadMore) -> ReadMore:

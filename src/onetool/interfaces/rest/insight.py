@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner, stats_caller
 from onetool.http.asgi import encode
-from onetool.interfaces.rest.handlers import read_token, sign_token
+from onetool.interfaces.rest.handlers import bad_page_token, page_token, read_page_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
 from onetool.interfaces.rest.query import (
     CALLER,
@@ -145,14 +145,11 @@ async def list_audit(request: RestRequest) -> RestResponse:
         if log is None:
             return AuditList(enabled=False)
         log.flush()
-        key, route, token = context.bundles.key(), request.scope["path"], query["pageToken"]
-        before = None if token is None else AuditPosition(*read_token(token, key, route, query))
-        page = log.table.page(wanted, query["pageSize"], before)
-        following = None if page.before is None else sign_token([*page.before], key, route, query)
+        page = log.table.page(wanted, query["pageSize"], read_page_token(request, AuditPosition))
         return AuditList(
             enabled=True,
             records=tuple(page.records),
-            next_page_token=following,
+            next_page_token=page_token(request, page.before),
             skipped=page.skipped,
             lost=log.lost,
             problem=log.problem,
@@ -264,8 +261,7 @@ def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptRes
     """Those that follow the one that a page token names."""
     if token is None or any(one.handle == token for one in kept):
         return kept
-    message = "The page token is not one of this list any more: begin anew."
-    raise RestError(400, "bad_page_token", message, part="query", pointer="/pageToken")
+    raise bad_page_token()
 
 
 def _fits(kept: "KeptResult", wanted: str) -> bool:

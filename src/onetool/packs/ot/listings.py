@@ -13,7 +13,7 @@ from onetool.core.signature import as_identifier, resolve_definition, returned_t
 from onetool.core.spec import ToolSpec
 
 if TYPE_CHECKING:
-    from onetool.services.stats import Summary
+    from onetool.services.stats.summary import Summary
 
 Info = Literal["list", "min", "full"]
 

@@ -282,7 +282,7 @@ class AuditPosition(NamedTuple):
     """The last line of a page: its time, and its number."""
 
     at: float
-    number: int
+    number: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class AuditPage(NamedTuple):

@@ -28,22 +28,12 @@ from onetool.services.stats.store import (
     UnreadableError,
     read_nothing,
 )
-from onetool.services.stats.summary import (
-    PERIODS,
-    Bucket,
-    CallFilter,
-    Count,
-    ErrorRow,
-    Summary,
-    ToolRow,
-    summarize,
-    tool_facts,
-)
-from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage, stats_overview, tool_usage
 from onetool.services.stats.writer import BUSY_SECONDS, Writer
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what sums up is loaded when somebody asks: most processes only count
     from onetool.database import Database
+    from onetool.services.stats.summary import Summary
+    from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage
 
 _NO_DATA = 4  # bytes of `null`: for what has no form in JSON
 _DIGITS_PER_BIT = 0.30103
@@ -200,24 +190,32 @@ class UsageStats:
 
     def facts(self, tool: str | None = None, caller: str | None = None) -> dict[str, Any]:
         """Run-time facts of one tool, or of all: calls, success_rate (percent), median_ms, last_called."""
+        from onetool.services.stats.summary import CallFilter, tool_facts
+
         selected = CallFilter(None, self._filter(tool), _wanted(caller))
         return self._read(lambda reader: tool_facts(reader, selected))
 
-    def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> Summary:
+    def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> "Summary":
         """What a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
+        from onetool.services.stats.summary import PERIODS, summarize
+
         if period not in PERIODS:
             raise ValueError(f"no period {period!r:.60}: there are {', '.join(PERIODS)}")
         only, inline, caller = self._filter(tool), self._inline, _wanted(caller)
         return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
-    def usage(self, names: Collection[str], days: int, caller: str | None = None) -> ToolUsage:
+    def usage(self, names: Collection[str], days: int, caller: str | None = None) -> "ToolUsage":
         """The last days of one tool, whose calls are counted under these names. UnreadableError if it can't be read."""
+        from onetool.services.stats.usage import tool_usage
+
         counted = [_name(name, _LONGEST_NAME) for name in names]
         caller = _wanted(caller)
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
-    def overview(self, wanted: StatsFilter) -> StatsOverview:
+    def overview(self, wanted: "StatsFilter") -> "StatsOverview":
         """The last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
+        from onetool.services.stats.usage import stats_overview
+
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
         return self._read(lambda reader: stats_overview(reader, wanted, self._now(), self._inline), strict=True)
 
@@ -265,4 +263,4 @@ def _reason(text: str | None) -> str | None:
     return text if text is not None and _REASON.fullmatch(text) else None
 
 
-__all__ = ["PERIODS", "Bucket", "Count", "ErrorRow", "Summary", "ToolRow", "UsageStats", "size_of"]
+__all__ = ["UsageStats", "size_of"]

@@ -282,16 +282,15 @@ class BundleService:
         self,
         query: str,
         include_disabled: bool = False,
-        after: Iterable[Any] | None = None,
+        after: Rank | None = None,
         limit: int = 100,
         visibility: Visibility = EVERYTHING,
-    ) -> tuple[list[Shown], list[Any] | None]:
+    ) -> tuple[list[Shown], Rank | None]:
         def more(after: Rank | None, limit: int) -> list[SearchHit]:
             return self.fresh.search(query, include_disabled, after, limit)
 
-        rank = None if after is None else Rank(*after)
-        page, last = page_of(more, self._listed(include_disabled, visibility), rank, limit)
-        return self.shown_tools(page), None if last is None else list(last)
+        page, last = page_of(more, self._listed(include_disabled, visibility), after, limit)
+        return self.shown_tools(page), last
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
         """Tools whose function is gone count as disabled: only we know that."""

@@ -207,6 +207,7 @@ def test_where_nothing_can_be_written(tmp_path):
         Index(tmp_path / "a file" / "index.db")
 
 
+@pytest.mark.long
 def test_many_processes_make_it_anew_at_once(file):
     garbage(file)
     everyone = [other("open", file) for _ in range(4)]
@@ -220,6 +221,7 @@ def test_many_processes_make_it_anew_at_once(file):
     assert sorted(one.name for one in file.parent.iterdir()) == ["index.db", "index.db.lock"]
 
 
+@pytest.mark.long
 def test_processes_and_threads_write_at_once(opened, file):
     index = opened()
     put(index, bundle())

@@ -16,6 +16,8 @@ from sources.bundles.index.made import bundle, in_step, put, tool
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.index.feed import IndexedSearch
 
+pytestmark = pytest.mark.long
+
 SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=5)  # of pages, again and again
 NAMES = ("alpha", "alphabet soup", "beta alpha", "gamma", "alpah", "x alphabets", "delta")
 

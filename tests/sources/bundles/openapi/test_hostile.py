@@ -21,6 +21,8 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.openapi import Selection
 from onetool.sources.bundles.openapi.document import read_yaml
 
+pytestmark = pytest.mark.long
+
 BILLION = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(9)
 )

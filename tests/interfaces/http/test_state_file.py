@@ -1,0 +1,107 @@
+"""What other programs do to `state.db` while a server runs: nobody gets in by it, and nothing needs a restart."""
+
+import os
+import shutil
+import sqlite3
+
+import pytest
+from helpers import cli
+from interfaces.http.test_named_tokens import asked, tokens
+
+from onetool.database.sqlite import SqliteDatabase
+
+pytestmark = pytest.mark.attack("state")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "server-0" / "home"
+
+
+@pytest.fixture
+def server(serve, home):
+    """A server that has its state open, with a token of the name `ci`."""
+    running = serve(config={})
+    running.token = tokens(running, "add", "ci")
+    assert status(running) == 200
+    return running
+
+
+def status(server):
+    return asked(server, "/tools/tools", server.token).status
+
+
+def command(server, *args):
+    env = {"ONETOOL_HOME": str(server.folder / "home")}
+    return cli("--config", str(server.folder / "onetool.yaml"), *args, cwd=server.folder, env=env)
+
+
+def delete_log(home):
+    (home / "state.db-wal").unlink()
+    (home / "state.db-shm").unlink()
+
+
+def checkpoint(home):
+    database = SqliteDatabase(home / "state.db")
+    database.shrink()
+    database.close()
+
+
+def test_a_revocation_counts_after_the_log_was_deleted(server, home):
+    checkpoint(home)
+    delete_log(home)
+    tokens(server, "revoke", "ci")
+    assert status(server) == 401
+    other = tokens(server, "add", "other")
+    assert asked(server, "/tools/tools", other).status == 200
+
+
+def test_the_deleted_log_is_not_written_over_what_came_later(server, home):
+    """The server has written to the log that was deleted, and the command has written to the file since."""
+    checkpoint(home)
+    for _ in range(20):
+        asked(server, "/call/time.now", server.token, "POST")
+    delete_log(home)
+    tokens(server, "revoke", "ci")
+    assert status(server) == 401
+    server.stop()
+    assert "revoked" in command(server, "tokens", "list", "--all").stdout + command(server, "tokens", "list").stdout
+    with sqlite3.connect(home / "state.db") as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    database.close()
+
+
+@pytest.mark.parametrize("loss", ["deleted", "emptied"])
+def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
+    checkpoint(home)
+    shutil.copy2(home / "state.db", home / "backup.db")
+    if loss == "deleted":
+        (home / "state.db").unlink()
+    else:
+        os.truncate(home / "state.db", 0)
+    assert status(server) in (401, 503)
+    assert status(server) == 401
+    assert asked(server, "/tools/tools").status == 401
+    assert "replaces a damaged one" in command(server, "check").stdout
+    new = tokens(server, "add", "new")
+    assert asked(server, "/tools/tools", new).status == 200
+    os.replace(home / "backup.db", home / "state.db")
+    assert status(server) == 200
+
+
+def test_a_file_that_another_process_locks_for_itself(serve, home):
+    server = serve(config={})
+    home.mkdir(mode=0o700, exist_ok=True)
+    database = SqliteDatabase(home / "other.db")
+    database.write(lambda work: None)
+    database.close()
+    other = sqlite3.connect(home / "other.db", isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    (home / "other.db").rename(home / "state.db")  # else the server would have it open first
+    assert asked(server, "/tools/tools").status == 200  # nobody could have stored a token meanwhile
+    told = command(server, "tokens", "list")
+    assert (told.returncode, "is locked by another process" in told.stderr) == (1, True), told
+    other.close()
+    server.token = tokens(server, "add", "ci")
+    assert status(server) == 200
