@@ -1,13 +1,12 @@
-"""AuditLog: who called what, from where, and how it went. Lines are appended, and hold no values.
+"""`AuditLog`: who called what, from where, with which outcome. Lines are only appended, and have no values.
 
     log = AuditLog(database, config.audit)
     log.record("admin", "tokens add")          # noted, and written by a thread within 0.2 s
     log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
 
-Where the log can't be written, lines wait in memory, up to a limit. Those beyond it are lost: they are counted, and a
-line says how many there were as soon as lines can be written again. With `required`, a call runs only after the line
-that says that it begins is written. A line that is written survives the end of the process, but not always a power
-failure.
+While the log can't be written, lines wait in memory, up to a limit. Lines beyond it are lost and counted; a gap line
+has their number later. With `required`, a call only runs after a line about its beginning is written. A
+written line survives the end of the process, but not always a power failure.
 """
 
 import logging
@@ -41,16 +40,16 @@ from onetool.services.audit.table import MAX_APPENDED, AuditTable
 
 log = logging.getLogger("onetool.audit")
 
-GATHER_S = 0.1  # that a line waits for others
+GATHER_S = 0.1  # for which a line waits for others
 RETRY_S = 1.0  # after a failure
 LAST_WAIT_S = 3.0  # for the thread, when everything ends
-SWEEP_S = 3600.0  # between two looks for what is too old or too much
+SWEEP_S = 3600.0  # between two sweeps
 MAX_WAITING = 10_000  # lines
-MAX_BEGUN = 1_000  # calls at once whose hash is kept until they end
+MAX_BEGUN = 1_000  # hashes that are kept until their calls end
 
 
 class AuditUnavailableError(ToolFailure):
-    """The audit log is required, and can't be written: nothing is done."""
+    """A call that is refused because the audit log is required, and can't be written."""
 
     def __init__(self, place: str, error: DatabaseError) -> None:
         super().__init__(
@@ -68,7 +67,7 @@ class AuditLog:
         self._clock = clock
         self._writer = _Writer(self.table, settings, clock)
         self._finalizer = finalize(self, self._writer.close)
-        # By the id of the call: its arguments and their hash, which is not made again if they are still the same.
+        # Arguments and their hash by the id of the call, so that they are only hashed once.
         self._begun: dict[str, tuple[Any, str]] = {}
 
     @property
@@ -77,7 +76,7 @@ class AuditLog:
 
     @property
     def problem(self) -> str | None:
-        """The reason why lines can't be written at the moment."""
+        """Why lines can't be written at the moment."""
         return self._writer.problem
 
     @property
@@ -88,10 +87,10 @@ class AuditLog:
     def set_config(self, settings: AuditSettings) -> None:
         self._writer.settings = settings
 
-    # What happened
+    # Events
 
     def record(self, kind: AuditKind, what: str, **more: Any) -> None:
-        """Note something that the current principal did. `more` are fields of AuditEntry."""
+        """Note an action of the current principal. `more` are fields of AuditEntry."""
         self._writer.add(self.entry(kind, what, **more))
 
     def record_call(self, event: CallEvent) -> None:
@@ -105,7 +104,7 @@ class AuditLog:
         self._writer.add(self._run_entry(event))
 
     def run_begun(self, event: RunEvent) -> AuditEntry:
-        """Return the line that is written before a run where the log is required."""
+        """Return the line to write before a run, if the log is required."""
         return msgspec.structs.replace(self._run_entry(event), outcome=BEGUN, ms=None)
 
     def _run_entry(self, event: RunEvent) -> AuditEntry:
@@ -113,7 +112,7 @@ class AuditLog:
         return run_entry(event, self._clock(), who, address, self._writer.hasher)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
-        """Do the same as `record`, but the line is written when this returns. Raises AuditUnavailableError."""
+        """Do the same as `record`, but wait until the line is written. Raises AuditUnavailableError."""
         self.write_entry(self.entry(kind, what, **more))
 
     def write_entry(self, entry: AuditEntry) -> None:
@@ -123,7 +122,7 @@ class AuditLog:
             raise AuditUnavailableError(self.table.describe(), error) from None
 
     def call_begun(self, call: ToolCall) -> AuditEntry:
-        """Return the line that is written before a call where the log is required."""
+        """Return the line to write before a call, if the log is required."""
         outer, hasher = current_call.get(), self._writer.hasher
         args = hasher.of(call.args)
         if len(self._begun) < MAX_BEGUN:
@@ -154,7 +153,7 @@ class AuditLog:
         return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, id=own, **more)
 
     def flush(self) -> None:
-        """Write what waits, if it can be written."""
+        """Write waiting lines, if possible."""
         self._writer.flush()
 
     def close(self) -> None:
@@ -162,14 +161,14 @@ class AuditLog:
 
 
 class _Writer:
-    """Writes entries in a thread. Adding one only appends to a list."""
+    """A thread that writes entries. Adding one only appends to a list."""
 
     def __init__(self, table: AuditTable, settings: AuditSettings, clock: Callable[[], float]) -> None:
         self.settings = settings
         self.hasher = AuditHasher(None)
         self.problem: str | None = None
         self.lost = 0
-        self._noted_lost = 0  # of those lost: how many a line has told
+        self._noted_lost = 0  # lost lines that a gap line has counted
         self._table = table
         self._clock = clock
         self._waiting: deque[AuditEntry] = deque()
@@ -193,7 +192,7 @@ class _Writer:
                 self._start()
 
     def write(self, entry: AuditEntry) -> None:
-        """Write this one at once, after those that wait. It is not kept if that fails. Raises DatabaseError."""
+        """Write an entry at once, after those that wait. It is dropped if that fails. Raises DatabaseError."""
         with self._alone():
             self._flush(entry)
 
@@ -202,7 +201,7 @@ class _Writer:
             self._flush()
 
     def close(self) -> None:
-        """Write what waits, and end the thread. The garbage collector may call it, even in that thread."""
+        """Write waiting entries, and end the thread. The garbage collector may call this, even in that thread."""
         self._closed.set()
         self._wake.set()
         if self._writing_thread != get_ident() and self._writing.acquire(timeout=LAST_WAIT_S):
@@ -224,7 +223,7 @@ class _Writer:
                 self._writing_thread = None
 
     def _flush(self, last: AuditEntry | None = None) -> None:
-        """Write what waits, and then the last one. Raises DatabaseError, and keeps what could not be written."""
+        """Write waiting entries, then the last one. Raises DatabaseError, and keeps the waiting ones then."""
         if not self.hasher.has_key:
             self._load_key()
         entries = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
@@ -238,7 +237,10 @@ class _Writer:
         except DatabaseError:
             self._waiting.extendleft(reversed(entries[written:waited]))
             raise
-        self._note_lost()
+        if (count := self.lost - self._noted_lost) > 0:
+            with suppress(DatabaseError):
+                self._append([self._gap(count, "lost")])
+                self._noted_lost += count
 
     def _append(self, entries: list[AuditEntry]) -> None:
         try:
@@ -249,7 +251,7 @@ class _Writer:
         if self.problem is not None:
             self._set_problem(None)
             with suppress(DatabaseError):
-                self._load_key()  # another one, if a new database has taken the place of a damaged one
+                self._load_key()  # a new database, in place of a damaged one, has another key
 
     def _set_problem(self, problem: str | None) -> None:
         before, self.problem = self.problem, problem
@@ -260,18 +262,12 @@ class _Writer:
         elif problem is None and before is not None:
             log.warning("the audit log is written again; lines lost: %d", self.lost)
 
-    def _note_lost(self) -> None:
-        if (count := self.lost - self._noted_lost) > 0:
-            with suppress(DatabaseError):
-                self._append([self._gap(count, "lost")])
-                self._noted_lost += count
-
     def _gap(self, count: int, outcome: str, why: str = "") -> AuditEntry:
         what = f"{count} {'line' if count == 1 else 'lines'} {outcome}{why}"
         return AuditEntry(at=self._clock(), kind="gap", what=what, principal=LOCAL, outcome=outcome)
 
     def _sweep(self) -> None:
-        """Remove lines beyond the limits. Nobody waits for it."""
+        """Remove lines beyond the limits, now and then."""
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + SWEEP_S

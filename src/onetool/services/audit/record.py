@@ -1,8 +1,8 @@
-"""AuditRecord: one line of the audit log, how it is made, and which lines are wanted.
+"""`AuditRecord`: a line of the audit log, how it is made, and filters for lines.
 
-A line names things, and holds no value of anybody. What a client chose freely (its program's name, the id of a call) is
-cut and cleaned. A tool that nobody knows and the arguments of a call are there as a keyed hash alone: equal ones have
-equal hashes, and without the key of this log nobody can try whether a short secret is among them.
+A line has names, and no values. Texts that a client chose (the name of its program, the id of a call) are cut and
+cleaned. Names of unknown tools, and arguments, are only there as keyed hashes: equal ones have equal hashes, and short
+secrets can't be guessed without the key of the log.
 """
 
 import hmac
@@ -22,13 +22,13 @@ AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
 OK = "ok"
 ANSWERS = ("approved", "declined")  # of a person, to whether a call may run
-BEGUN = "begun"  # the outcome of a line that was written before the call: another one with the same id says how it went
+BEGUN = "begun"  # of a line that was written before the call; a later one with the same id has the outcome
 
 HASH_DIGITS = 16
-_LONGEST_WHAT = 300  # characters
-_LONGEST = 80  # … of all others
+MAX_WHAT = 300  # characters
+MAX_FIELD = 80  # characters of all others
 _ID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
-# The words for a finer cause that are OneTool's own. A tool's author may choose any other, which could quote a value.
+# Reasons of OneTool. Those of a tool's author are not written: they could quote a value.
 REASONS = frozenset(
     [
         "audit_unavailable",
@@ -60,13 +60,11 @@ REASONS = frozenset(
         "upstream_error",
     ]
 )
-
-
-_REFUSALS = ("audit_unavailable", "role_needed")  # reasons why nothing was done
+_REFUSALS = ("audit_unavailable", "role_needed")  # reasons for which nothing was done
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line. What is empty is left out."""
+    """One line. Empty members are left out."""
 
     time: Annotated[str, Meta(description="UTC, with milliseconds.")]
     kind: AuditKind
@@ -91,7 +89,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class AuditEntry(msgspec.Struct, kw_only=True):
-    """What is noted of an event where it happens. The thread that writes makes a line of it."""
+    """An event, as it is noted where it happens. The thread that writes makes a line of it."""
 
     at: float
     kind: AuditKind
@@ -111,16 +109,16 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     def line(self) -> str:
         """Return the line of the log."""
         who, owner = distinct_name(self.principal.name), distinct_name(self.principal.owner)
-        is_told = owner != who and not self.principal.shares_local_state  # the owner of http.token is made of it
+        has_owner = owner != who and not self.principal.shares_local_state  # the owner of http.token is derived from it
         record = AuditRecord(
             time=utc_text_ms(self.at),
             kind=self.kind,
-            what=_cleaned(self.what, _LONGEST_WHAT),
+            what=_cleaned(self.what, MAX_WHAT),
             outcome=_cleaned(self.outcome),
             reason=self.reason if self.reason in REASONS else "",
             status=self.status,
             who=who,
-            owner=owner if is_told else "",
+            owner=owner if has_owner else "",
             role=self.principal.role,
             address=_cleaned(self.address),
             via=_cleaned(self.via),
@@ -141,33 +139,30 @@ class AuditHasher:
         self._begun = None if key is None else hmac.new(key, digestmod="sha256")
 
     def of(self, value: Any) -> str:
-        """The hash of data: HMAC-SHA256 of its canonical JSON, and of that the first 16 hexadecimal digits."""
+        """Return the first 16 hexadecimal digits of the HMAC-SHA256 of canonical JSON; empty without a key."""
         if self._begun is None or (data := _canonical(value)) is None:
             return ""
-        hash = self._begun.copy()  # quicker than to begin with the key each time
+        hash = self._begun.copy()  # faster than starting with the key each time
         hash.update(data)
         return hash.hexdigest()[:HASH_DIGITS]
 
-    def tool(self, event: CallEvent) -> str:
-        return event.call.name if event.spec is not None else self.unknown_tool(event.call.name)
-
-    def unknown_tool(self, name: str) -> str:
-        """A name that belongs to no tool may be anything, such as a secret in the wrong place."""
-        return f"unknown tool {self.of(name)}".rstrip()
-
     def id(self, id: str) -> str:
-        """The id of a call. A model or a client may have chosen it."""
+        """Return the id of a call, or its hash: a model or a client may have chosen it."""
         return id if _ID.fullmatch(id) else self.of(id)
 
 
 def call_entry(event: CallEvent, at: float, hasher: AuditHasher, args: str | None = None) -> AuditEntry:
-    """A call that has ended. One that its caller may not make is a refusal. `args` is their hash, where it is known."""
-    error = event.error
+    """Return the entry of a call that has ended. `args` is the hash of its arguments, if known.
+
+    A call that its caller may not make is a refusal. The name of an unknown tool may be anything, such as a misplaced
+    secret, so its hash is written.
+    """
+    error, name = event.error, event.call.name
     is_refused = error is not None and (error.code == "tool_not_found" or error.reason in _REFUSALS)
     return AuditEntry(
         at=at,
         kind="refusal" if is_refused else "call",
-        what=hasher.tool(event),
+        what=f"unknown tool {hasher.of(name)}".rstrip() if event.spec is None else name,
         principal=event.principal,
         address=event.address,
         outcome=OK if error is None else error.code,
@@ -182,7 +177,7 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher, args: str | Non
 
 
 def run_entry(event: RunEvent, at: float, principal: Principal, address: str, hasher: AuditHasher) -> AuditEntry:
-    """Code that was run. Its calls have lines of their own, with its id as `run`."""
+    """Return the entry of code that was run. Its calls have their own lines, with its id as `run`."""
     error = event.error
     return AuditEntry(
         at=at,
@@ -200,13 +195,13 @@ def run_entry(event: RunEvent, at: float, principal: Principal, address: str, ha
     )
 
 
-def _cleaned(text: str, longest: int = _LONGEST) -> str:
-    """On one line, without signs that do something to a terminal, and not too long."""
-    if len(text) > longest:
-        text = text[: longest - 1] + "…"
+def _cleaned(text: str, limit: int = MAX_FIELD) -> str:
+    """Return a text for one line of a terminal, without control characters, and not too long."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def _plain(value: Any) -> Any:
@@ -220,20 +215,16 @@ _encode_args = msgspec.json.Encoder(enc_hook=_plain, order="deterministic").enco
 
 
 def _canonical(value: Any) -> bytes | None:
-    """JSON with its keys in order; None for what has no form in JSON."""
+    """Return JSON with sorted keys; None for a value without such a form."""
     try:
         return _encode_args(value)
     except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
-        return _canonical_of_others(value)
+        import json
 
-
-def _canonical_of_others(value: Any) -> bytes | None:
-    import json
-
-    try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_named_type).encode()
-    except Exception:  # noqa: BLE001 - it contains itself, or is nested too deep
-        return None
+        try:
+            return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_named_type).encode()
+        except Exception:  # noqa: BLE001 - it contains itself, or is nested too deep
+            return None
 
 
 def _named_type(value: Any) -> Any:
@@ -249,18 +240,18 @@ _LATEST = 253402300799.0  # the end of the year 9999
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines are wanted; None: all."""
+    """A filter for lines. None matches all."""
 
     since: float | None = None  # seconds since 1970
     until: float | None = None
-    who: str | None = None  # a name or an owner; empty for the person who runs the process
+    who: str | None = None  # a name or an owner; empty for the user of the process
     kind: AuditKind | None = None
     tool: str | None = None  # a pattern of what was called or changed: web.*
     outcome: str | None = None  # ok, error, a code, a reason, or a status of HTTP
-    args: str | None = None  # the hash of the arguments, as `AuditTable.hash_of` gives it
+    args: str | None = None  # the hash of the arguments: `AuditTable.hash_of`
 
     def test(self) -> Callable[[AuditRecord], bool]:
-        """A function that says whether a line is wanted."""
+        """Return a function that tests a line."""
         since, until = _text(self.since), _text(self.until)
         who = None if self.who is None else wanted_name(self.who)
 
@@ -286,7 +277,7 @@ class AuditPosition(NamedTuple):
 
 
 class AuditPage(NamedTuple):
-    """The newest lines first. `before` is where to go on; None at the end of the log."""
+    """Lines, newest first. `before` is where the next page begins; None at the end of the log."""
 
     records: list[AuditRecord]
     before: AuditPosition | None
@@ -318,13 +309,13 @@ def read_line(line: str) -> AuditRecord | None:
 
 
 def read_moment(text: str, now: float) -> float | None:
-    """A time ago (30m, 2h, 7d) or a date as ISO 8601 has it, in UTC unless it says otherwise; None if it is neither."""
+    """Read a time ago (30m, 2h, 7d) or an ISO 8601 date, by default in UTC; None if it is neither."""
     span = read_span(text)
     return read_time(text) if span is None else now - span
 
 
 def _text(seconds: float | None) -> str | None:
-    """As lines have it. Times in this form are in the order of their texts."""
+    """Return a time as in lines. Such texts are in the order of their times."""
     return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), _LATEST))
 
 

@@ -1,8 +1,8 @@
-"""AuditTable: the audit log in the database, where all processes and replicas append lines, and each of them reads it.
+"""`AuditTable`: the audit log in the database, which all processes and replicas append to and read.
 
-One transaction appends at a time: so numbers become visible in their order, and whoever follows the log misses none.
-Pages are in the order of times, since a process may write its lines late. Reading makes nothing: where the database is
-not there yet, the log is empty. All methods block, and raise DatabaseError.
+One transaction appends at a time: so numbers become visible in order, and readers that follow the log miss none. Pages
+are in the order of times, since a process may write its lines late. Reading makes no database: the log is empty then.
+All methods block, and raise DatabaseError.
 """
 
 import math
@@ -23,22 +23,22 @@ from onetool.services.audit.record import (
     read_line,
 )
 
-MAX_WAIT_S = 2.0  # for another process that writes; it may have been stopped
+MAX_WAIT_S = 2.0  # for another process that writes
 MAX_APPENDED = 500  # lines of one transaction
 MAX_READ, MIN_READ = 1_000, 100  # lines of one query
 MAX_SWEPT = 1_000  # lines of one transaction
-MAX_SWEEP_S = 60  # for finding what is too much
-MAX_SCANNED = 32 * 1024**2  # characters that are read for one page, however few of its lines are wanted
+MAX_SWEEP_S = 60  # for the query of a sweep
+MAX_SCANNED = 32 * 1024**2  # characters that are read for one page, however few lines match
 LAST = 2**63 - 1  # number
 DAY = 86_400.0
 
 
 class AuditTable:
-    """The table `audit` of a database. One thread at a time appends."""
+    """The table `audit` of a database. One thread at a time may append."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._unconfirmed: tuple[int, Sequence[AuditEntry]] | None = None  # the number before the first one, and all
+        self._unconfirmed: tuple[int, Sequence[AuditEntry]] | None = None  # with the number before the first one
 
     def describe(self) -> str:
         return f"the table audit of {self.database.describe()}"
@@ -54,8 +54,8 @@ class AuditTable:
         end: int = LAST,
         max_scanned: int = MAX_SCANNED,
     ) -> AuditPage:
-        """Return at most so many lines, the newest first, with numbers below `end`. A page may be short, or empty, and
-        still not be the last one.
+        """Return at most `limit` lines with numbers below `end`, newest first. A page may be short, or empty, without
+        being the last one.
         """
         found, skipped, scanned, fits = list[AuditRecord](), 0, 0, wanted.test()
         for at, number, line in self._backwards(wanted, before, end, min(max(limit, MIN_READ), MAX_READ)):
@@ -70,18 +70,18 @@ class AuditTable:
         return AuditPage(found, None, skipped)
 
     def end(self) -> int:
-        """Return a number above that of every line."""
+        """Return the number after the last line."""
         [(last,)] = self._read("SELECT max(number) FROM audit")
         return (last or 0) + 1
 
     def start(self, since: float) -> int:
         """Return the lowest number of the lines since then."""
-        # With `+ 0`, both databases look among these times, and not through all that is older for the lowest number.
+        # With `+ 0`, both databases use the index of times, and don't scan all older numbers.
         [(first,)] = self._read("SELECT min(number + 0) FROM audit WHERE at >= %s", (since - 1,))
         return self.end() if first is None else first
 
     def read_on(self, start: int) -> Iterator[tuple[int, AuditRecord | None]]:
-        """Yield number and line from this number on, the oldest first; None for a line that can't be read."""
+        """Yield number and line from this number on, oldest first; None for a line that can't be read."""
         sql = f"SELECT number, line FROM audit WHERE number >= %s ORDER BY number LIMIT {MAX_READ}"  # noqa: S608 - ours
         while rows := self._read(sql, (start,)):
             for number, line in rows:
@@ -89,17 +89,17 @@ class AuditTable:
             start = rows[-1][0] + 1
 
     def key(self) -> bytes:
-        """Return the key of the hashes. Another key means another log, such as that of a new database."""
+        """Return the key of the hashes. Each log has another one."""
         return self.database.read(_read_key)
 
     def hash_of(self, args: Any) -> str:
-        """Return the hash that lines of this log have for such arguments."""
+        """Return the hash of arguments in this log."""
         return AuditHasher(self.key()).of(args)
 
     def _backwards(
         self, wanted: AuditFilter, before: AuditPosition | None, end: int, at_once: int
     ) -> Iterator[tuple[float, int, str]]:
-        """Yield the lines of the wanted times, and of a second more: the filter is exact."""
+        """Yield the lines in the filter's time, and a second around it."""
         since = -math.inf if wanted.since is None else wanted.since - 1
         last = (math.inf if wanted.until is None else wanted.until + 1, LAST)
         if before is not None:
@@ -119,14 +119,13 @@ class AuditTable:
     # Writing
 
     def made_key(self) -> bytes:
-        """Return the key; make the database first where it is missing."""
+        """Return the key; make the database first if it is missing."""
         return self.database.write(_read_key, max_wait=MAX_WAIT_S)
 
     def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Append all of them or none, in this order; at most MAX_APPENDED.
+        """Append all entries or none, in this order; at most MAX_APPENDED.
 
-        Entries may be given again after an error, as the first ones: those whose writing nobody could confirm are there
-        once then.
+        After an error, callers may pass the same entries again, as the first ones: none is written twice.
         """
         entries = entries[self._confirmed(entries) :]
         lines = [(entry.at, entry.line()) for entry in entries]
@@ -136,7 +135,7 @@ class AuditTable:
             nonlocal before
             work.lock(LockNumber.AUDIT_APPEND, MAX_WAIT_S)
             [(before, now)] = work.execute(f"SELECT coalesce(max(number), 0), {self.database.clock} FROM audit")  # noqa: S608
-            # One statement for all: Python's other threads go on meanwhile, and are not disturbed for each line.
+            # One statement for all lines, so that the interpreter's lock is taken once.
             values = ", ".join(["(%s, %s, %s)"] * len(lines))
             params = [value for at, line in lines for value in (at, now, line)]
             work.execute(f"INSERT INTO audit (at, written_at, line) VALUES {values}", params)  # noqa: S608 - ours
@@ -149,7 +148,7 @@ class AuditTable:
                 raise
 
     def _confirmed(self, entries: Sequence[AuditEntry]) -> int:
-        """Return how many of these are there, because they were appended when the connection was lost."""
+        """Return how many entries were appended although the connection was lost."""
         if self._unconfirmed is None:
             return 0
         before, sent = self._unconfirmed
@@ -160,7 +159,7 @@ class AuditTable:
         return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(entries, sent, strict=False)))
 
     def sweep(self, retention_days: int, max_mb: int) -> int:
-        """Remove lines that are too old, then the oldest ones beyond `max_mb`. Return how many the latter were."""
+        """Remove old lines, then the oldest ones beyond `max_mb`. Return the number of the latter."""
         too_old = self._remove(f"written_at < {self.database.clock} - %s", retention_days * DAY)
         sizes = "SELECT number, sum(length(line)) OVER (ORDER BY number DESC) AS size FROM audit"
         sql = f"SELECT max(number) FROM ({sizes}) AS sizes WHERE size > %s"  # noqa: S608 - ours
@@ -177,7 +176,7 @@ class AuditTable:
         return too_many
 
     def _remove(self, condition: str, value: float) -> int:
-        """Remove lines in small transactions: others write in between. One replica at a time does so."""
+        """Remove lines in small transactions, so that others can write. One replica at a time does this."""
         some = f"SELECT number FROM audit WHERE {condition} LIMIT {MAX_SWEPT}"  # noqa: S608 - ours
         removed = 0
 
@@ -193,7 +192,7 @@ class AuditTable:
         except DatabaseError:
             if not removed:
                 raise
-        return removed  # also of a part: a line has to tell of it
+        return removed  # also after an error: the log must have a line about it
 
 
 def _read_key(work: Transaction) -> bytes:
