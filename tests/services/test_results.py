@@ -557,7 +557,7 @@ def test_a_pattern_that_can_not_be_used_is_told(search):
 
 
 def test_a_search_that_takes_too_long_is_ended(monkeypatch):
-    monkeypatch.setattr(sys.modules["onetool.services.results.paging"], "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(sys.modules["onetool.services.results.paging"], "MAX_SEARCH_S", -1.0)
     for fuzzy in (False, True):
         with pytest.raises(ToolFailure, match="took more than"):
             query(LINES, search="x", fuzzy=fuzzy)

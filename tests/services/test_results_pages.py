@@ -153,7 +153,7 @@ def counting():
         cost["read"] += sum(len(value) for row in rows for value in row if isinstance(value, bytes))
         return rows
 
-    with patch.object(SqliteTransaction, "execute", counted), patch(f"{PAGING}.MOST_SECONDS", 600):
+    with patch.object(SqliteTransaction, "execute", counted), patch(f"{PAGING}.MAX_SEARCH_S", 600):
         tracemalloc.start()
         try:
             yield cost
@@ -214,7 +214,7 @@ def test_a_search_takes_little_memory(large, single, search):
 def test_a_line_of_many_megabytes_is_found_once_and_cut(large):
     results, _, stored = large
     for search, fuzzy in (("90123", False), ("9O12345678", True)):
-        with patch(f"{PAGING}.MOST_SECONDS", 600):
+        with patch(f"{PAGING}.MAX_SEARCH_S", 600):
             page = results.page(stored.handle, search=search, fuzzy=fuzzy, most_bytes=8192)
         assert (page["numbers"], page["returned"], page["has_more"], page["cut"]) == ([1], 1, True, True)
         assert page["next"] == {"offset": 1, "column": len(page["lines"][0]) + 1}
@@ -321,7 +321,7 @@ def test_a_page_without_a_search_has_no_clock(results):
 
 
 @pytest.mark.long
-@patch(f"{PAGING}.BEST", 3)
+@patch(f"{PAGING}.MAX_SIMILAR", 3)
 def test_only_so_many_of_the_best_are_kept(results):
     handle = results.put("config\nconfg\nconfig\nconfi\nconfig\nconfig\n").handle
     page = results.page(handle, search="config", fuzzy=True)

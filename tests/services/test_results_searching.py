@@ -12,7 +12,7 @@ from onetool.services.results import paging
 __all__ = ["harness"]
 
 DULL = "\n".join(["a" * 1_999] * 60)
-WORST = "a" * (paging.LONGEST_FUZZY - 1) + "b"
+WORST = "a" * (paging.MAX_FUZZY - 1) + "b"
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def test_one_at_a_time(stored, monkeypatch):
 
 def test_who_waits_too_long_for_others_is_told(stored, monkeypatch):
     results, handle = stored
-    monkeypatch.setattr(paging, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(paging, "MAX_SEARCH_S", 0.05)
     with paging._searching, pytest.raises(ToolFailure, match="others are searching") as caught:
         results.page(handle, search="a")
     assert caught.value.reason == "busy"
-    monkeypatch.setattr(paging, "MOST_SECONDS", 5.0)
+    monkeypatch.setattr(paging, "MAX_SEARCH_S", 5.0)
     assert results.page(handle, search="a")["returned"] > 0
 
 

@@ -63,7 +63,7 @@ def test_a_value_that_json_cannot_say_is_not_kept(value):
 
 
 def test_arguments_that_json_cannot_say_are_an_error_in_words():
-    with pytest.raises(SessionError, match="can't be written down"):
+    with pytest.raises(SessionError, match="can't be stored"):
         message_line(Assistant(calls=(Call(id="1", name="x", args={"a": object()}),)), 0)
 
 

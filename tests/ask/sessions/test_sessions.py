@@ -369,13 +369,13 @@ def test_a_later_form_is_refused(sessions, harness):
 def test_one_that_is_too_large_is_refused(sessions, monkeypatch):
     said(sessions, "x", "a")
     monkeypatch.setattr("onetool.ask.sessions.rows.MAX_BYTES", 100)
-    with pytest.raises(SessionError, match="bytes, and 100 is the most"):
+    with pytest.raises(SessionError, match="bytes, more than 100"):
         sessions.read("x")
 
 
 def test_one_of_too_many_lines_is_refused(sessions, monkeypatch):
     said(sessions, "x", "a")
-    monkeypatch.setattr("onetool.ask.sessions.records.MOST_LINES", 3)
+    monkeypatch.setattr("onetool.ask.sessions.records.MAX_LINES", 3)
     with pytest.raises(SessionError, match="more than 3 lines"):
         sessions.read("x")
     assert refused(entered(sessions, "x"), "session").hints

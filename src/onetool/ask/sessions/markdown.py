@@ -1,8 +1,8 @@
 """Writes a session as a Markdown document.
 
 Questions and answers are quoted line by line, and arguments and results stand in fences longer than any inside. So no
-content can break out of its place. Nothing in them is HTML, and pictures are links: who opens the document in a viewer
-sends nothing to anybody by that.
+content can break out of its place. Nothing in them is HTML, and pictures are links: opening the document in a viewer
+sends no requests.
 """
 
 import re
@@ -15,25 +15,24 @@ import msgspec
 from onetool.ask.messages import Assistant, Call, Result, SessionMessage, User, UserCall, backticks, fenced, unmark
 from onetool.ask.sessions.records import NO_ANSWER, UNDER_WAY, Transcript
 
-# The first second of the year 9999, the last year that `datetime` has. A time at the end of that
-# year would be in the year 10000 in some time zones.
+# The first second of the year 9999, the last year of `datetime`: its end is in the year 10000 in some time zones.
 LATEST_TIME = 253_370_764_800
 
 
 def utc_time(seconds: float) -> datetime | None:
-    """That moment, in UTC; None where it is none."""
-    return datetime.fromtimestamp(seconds, UTC) if 0 <= seconds < LATEST_TIME else None  # so that NaN is none, too
+    """Return a time in UTC; None if it is out of range."""
+    return datetime.fromtimestamp(seconds, UTC) if 0 <= seconds < LATEST_TIME else None  # None for NaN, too
 
 
 # The document
 
 
 LINE_END = re.compile(r"\r\n?")
-# Signs that move a terminal's cursor, or worse, are shown as pictures of themselves.
+# Control characters are shown as symbols.
 SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
 SHOWN |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# And so are those that nobody sees: they turn what follows around, end a line, or hide a text in another. Joiners of
-# letters and emoji, and soft hyphens, belong to texts of many languages.
+# Invisible characters can reverse the writing direction, end a line, or hide text. Joiners of letters and emoji, and
+# soft hyphens, are kept: many languages use them.
 UNSEEN = [(0x61C, 0x61C), (0x180E, 0x180E), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F)]
 UNSEEN += [(0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE007F)]
 SHOWN |= {code: 0xFFFD for first, last in UNSEEN for code in range(first, last + 1)}
@@ -82,12 +81,12 @@ def _message_lines(message: SessionMessage, at: float, number: int, calls: dict[
             broken_off = ["It was not let finish."] if message.broken_off else []
             return [f"### {title} · {_time(at)}", *_quoted(message.text), *broken_off]
         case Result():
-            call = calls.get(message.call)
-            return [
-                f"### Tool {_code(message.name)} · {_time(at)} · {_how(message)}",
-                *([fenced(_plain(_arguments(call)), "json" if call.malformed is None else "")] if call else []),
-                fenced(_plain(unmark(message.content)[0])),
-            ]
+            parts = [f"### Tool {_code(message.name)} · {_time(at)} · {_how(message)}"]
+            if (call := calls.get(message.call)) is not None and call.malformed is not None:
+                parts.append(fenced(_plain(call.malformed)))
+            elif call is not None:
+                parts.append(fenced(_plain(_json(call.args)), "json"))
+            return [*parts, fenced(_plain(unmark(message.content)[0]))]
         case UserCall():
             return [
                 f"## You called {_code(message.name)} · {_time(at)} · {_how(message)}",
@@ -100,12 +99,6 @@ def _how(result: Result | UserCall) -> str:
     if result.ok:
         return "ok"
     return "under way" if result.content == UNDER_WAY else "failed"
-
-
-def _arguments(call: Call) -> str:
-    if call.malformed is not None:
-        return call.malformed
-    return _json(call.args)
 
 
 def _json(args: Mapping[str, Any]) -> str:
@@ -123,10 +116,10 @@ TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
-    """The lines with tags as text, and without the mark that makes a picture of a link. Blocks of code stay the same.
+    """Yield the lines with tags as text, and pictures as links. Blocks of code stay the same.
 
-    What may begin or end a block of code elsewhere than at the margin is not followed: from there on nothing counts as
-    code. A backslash would not do: the text may have one before its tag.
+    After a fence that is not at the margin, nothing counts as code any more. A backslash would not escape a tag: the
+    text may have one before it.
     """
     fence, is_clear = "", True
     for line in lines:
@@ -147,7 +140,7 @@ def _without_pictures(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """In a line. Spaces inside keep its own ticks apart from ours; readers take one of each off."""
+    """Return a code span. Spaces separate its own backticks from ours; viewers remove them."""
     text = " ".join(_plain(text).split()) or "?"
     mark = backticks(text)
     return f"{mark} {text} {mark}" if "`" in text else f"{mark}{text}{mark}"

@@ -1,8 +1,8 @@
-"""The content of a session: its id, one record per line, how the lines are read and repaired, and what is told of them.
+"""The content of a session: its id, its records as lines, how they are read and repaired, its transcript.
 
 Reading a damaged line is not an error; reading a later version of the format is. On reading, every call gets one
-result, right behind it and in the order of the calls: a call without a result may have run or not, and the model is
-told so; a result without its call is left out.
+result, right behind it and in the order of the calls. A call without a result may have run or not, which the model is
+told. A result without its call is left out.
 """
 
 import re
@@ -21,12 +21,12 @@ from onetool.core.text import replace_all_surrogates
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LAST = "last"
-ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # 32, none of which are taken for each other
+ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # 32, without look-alikes
 GENERATED_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z0-9]{4}")
 
 
 def check_id(id: str) -> str:
-    """The id; SessionError for what can't be one."""
+    """Return a valid id. Raises SessionError."""
     if id == LAST:
         raise SessionError(f"{LAST!r} stands for the session that was used last: choose another name", "session")
     if SESSION_ID.fullmatch(id):
@@ -40,22 +40,21 @@ def check_id(id: str) -> str:
 
 
 def is_generated(id: str) -> bool:
-    """Whether the id looks generated: no user chooses such a name."""
+    """Return whether an id looks generated: no user chooses such a name."""
     return GENERATED_ID.fullmatch(id) is not None
 
 
 def new_id(now: float) -> str:
-    """`20261115-191200-k3f9`: when it began (UTC), and something that sets it apart."""
-    return (
-        f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{''.join(ID_ALPHABET[byte % 32] for byte in urandom(4))}"
-    )
+    """Return an id such as `20261115-191200-k3f9`: the time (UTC), and four random characters."""
+    random = "".join(ID_ALPHABET[byte % 32] for byte in urandom(4))
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{random}"
 
 
 # Records, one per line
 
 
 VERSION = 1
-LONGEST_TITLE = 80  # characters
+MAX_TITLE = 80  # characters
 
 
 class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
@@ -65,14 +64,14 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True, tag="session"):
     id: str = ""
     created: float = 0.0
     title: str = ""  # the first words of the first question
-    owner: str | UnsetType = UNSET  # for people: the row decides whose it is
+    owner: str | UnsetType = UNSET  # for information: the owner in the row counts
 
 
 TurnEnd = Literal["answered", "failed", "stopped"]
 
 
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
-    """A turn has come to its end. `turns` and `total` are of the session up to here, so that a list needs no more."""
+    """The end of a turn. `turns` and `total` are of the session up to here, for lists."""
 
     at: float = 0.0
     provider: str = ""
@@ -81,20 +80,20 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     steps: int = 0
     turns: int = 0
     total: Usage = Usage()
-    title: str | UnsetType = UNSET  # that somebody has given it
-    how: TurnEnd | UnsetType = UNSET  # older ones don't say
-    why: str = ""  # it failed, for people
+    title: str | UnsetType = UNSET  # given by a user
+    how: TurnEnd | UnsetType = UNSET  # older records lack it
+    why: str = ""  # the reason of a failure
 
 
 class Titled(msgspec.Struct, frozen=True, kw_only=True, tag="titled"):
-    """From here on the session has this title."""
+    """A new title of the session."""
 
     title: str = ""
     at: float = 0.0
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True, tag="allowed"):
-    """From here on these tools alone are there, until another line says otherwise."""
+    """The only tools from here on, until another such line."""
 
     tools: tuple[str, ...] = ()
     at: float = 0.0
@@ -123,17 +122,17 @@ def record_line(record: SessionHeader | TurnEnded | Titled | Allowed) -> bytes:
 
 
 def message_line(message: SessionMessage, at: float) -> tuple[bytes, SessionMessage]:
-    """The line of a message, and the message as that line says it, without what JSON can't express."""
+    """Return the line of a message, and the message as in that line, without what JSON can't express."""
     try:
         text = msgspec.json.encode(message)
-        _message_decoder.decode(text)  # what can't be read again would be lost
+        _message_decoder.decode(text)  # raises if it couldn't be read again
     except (UnicodeEncodeError, *UNREADABLE, TypeError, ValueError, OverflowError):
         text, message = _simplified(message)
     return text[:-1] + b',"at":%.3f}\n' % at, message
 
 
 def read_line(line: bytes) -> tuple[Record, float] | None:
-    """What a line says, and when; None for a kind that a later version may have. Raises one of UNREADABLE."""
+    """Return the record of a line, and its time; None for an unknown type. Raises one of UNREADABLE."""
     try:
         return _record_decoder.decode(line), _time_decoder.decode(line).at
     except msgspec.ValidationError:
@@ -143,29 +142,29 @@ def read_line(line: bytes) -> tuple[Record, float] | None:
 
 
 def title_of(message: SessionMessage) -> str:
-    """The first words of a question, for a list; or the tool that the person called first."""
+    """Return the first words of a question, or the name of a tool that the user called."""
     if isinstance(message, UserCall):
-        return f"+{message.name}"[:LONGEST_TITLE]
+        return f"+{message.name}"[:MAX_TITLE]
     if not isinstance(message, User):
         return ""
-    return short_title(message.text[: 8 * LONGEST_TITLE] or ", ".join(file.name for file in message.files))
+    return short_title(message.text[: 8 * MAX_TITLE] or ", ".join(file.name for file in message.files))
 
 
 def short_title(words: str) -> str:
-    """One line of a title's length, without signs that can't be seen."""
-    title = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())
-    return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1].rstrip()}…"
+    """Return one line of at most MAX_TITLE visible characters."""
+    title = " ".join("".join(char if char.isprintable() else " " for char in words).split())
+    return title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1].rstrip()}…"
 
 
 def _simplified(message: SessionMessage) -> tuple[bytes, SessionMessage]:
-    """Without halves of surrogate pairs, and without a value that is no JSON: that one is not used again."""
+    """Return a message without halves of surrogate pairs, and without a value that is not JSON."""
     try:
         if isinstance(message, Result):
             message = msgspec.structs.replace(message, value=UNSET)
         message = msgspec.convert(replace_all_surrogates(msgspec.to_builtins(message)), SessionMessage)
         return msgspec.json.encode(message), message
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise SessionError(f"what was said can't be written down: {error}", "session") from None
+        raise SessionError(f"the message can't be stored: {error}", "session") from None
 
 
 # Repair: every call gets one result
@@ -184,7 +183,7 @@ class TimedMessage(NamedTuple):
 
 
 class _OpenCalls:
-    """The calls of one message, and their results as they come."""
+    """The calls of one message, and their results so far."""
 
     def __init__(self, calls: Iterable[Call] = (), at: float = 0.0) -> None:
         self._calls = list(calls)
@@ -222,16 +221,16 @@ def repair(messages: Iterable[TimedMessage], goes_on: bool = False) -> list[Time
 # Reading a whole session
 
 
-MOST_LINES = 50_000  # more than anybody says; to read so many holds up others for no more than some milliseconds
+MAX_LINES = 50_000  # more than any conversation has; reading them takes some milliseconds
 
 
 class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
-    begun: SessionHeader | None  # none where the first line was cut off
-    said: list[TimedMessage]  # mended
+    begun: SessionHeader | None  # None if the first line was cut off
+    said: list[TimedMessage]  # repaired
     ended: list[TurnEnded]
     damaged: int  # lines that can't be read
-    allowed: tuple[str, ...] | None = None  # the tools that it was last given
-    title: str | None = None  # that somebody has given it last
+    allowed: tuple[str, ...] | None = None  # the tools that were allowed last
+    title: str | None = None  # the last one given by a user
 
     @property
     def usage(self) -> Usage:
@@ -239,16 +238,17 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
-    """`goes_on`: a turn is under way."""
+    """Read a session. `goes_on`: a turn is under way."""
     begun: SessionHeader | None = None
     said: list[TimedMessage] = []
     ended: list[TurnEnded] = []
     damaged = 0
     allowed: tuple[str, ...] | None = None
     title: str | None = None
-    for place, line in enumerate(BytesIO(data)):  # one by one: to split all at once would hold up all other threads
-        if place == MOST_LINES:
-            raise _too_many_lines(id)
+    for place, line in enumerate(BytesIO(data)):  # splitting all at once would block other threads
+        if place == MAX_LINES:
+            problem = f"the session {id} can't be used: it has more than {MAX_LINES:,} lines"
+            raise SessionError(problem, "session", ["begin another session with --new-session"])
         if line.isspace():
             continue
         try:
@@ -258,7 +258,10 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
             continue
         match found:
             case (SessionHeader() as first, _):
-                _refuse_later_version(id, first)
+                if first.version > VERSION:
+                    problem = f"later OneTool (form {first.version}; this one knows {VERSION})"
+                    hints = ["update OneTool", "or begin another session with --new-session"]
+                    raise SessionError(f"the session {id} was written by a {problem}", "session", hints)
                 begun = begun or first
             case (TurnEnded() as end, _):
                 ended.append(end)
@@ -272,21 +275,7 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
     return SessionContent(begun=begun, said=whole, ended=ended, damaged=damaged, allowed=allowed, title=title)
 
 
-def _too_many_lines(id: str) -> SessionError:
-    hint = "begin another session with --new-session"
-    return SessionError(f"the session {id} can't be used: it has more than {MOST_LINES:,} lines", "session", [hint])
-
-
-def _refuse_later_version(id: str, begun: SessionHeader) -> None:
-    if begun.version > VERSION:
-        raise SessionError(
-            f"the session {id} was written by a later OneTool (form {begun.version}; this one knows {VERSION})",
-            "session",
-            ["update OneTool", "or begin another session with --new-session"],
-        )
-
-
-# What is told of a session: an entry of a list, and the transcript
+# An entry of a list, and the transcript
 
 
 ENDED_PREFIX = b'{"type":"ended"'
@@ -296,7 +285,7 @@ NO_ANSWER = "(no answer)"  # in place of one
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`usage` is of all turns that have come to their end; `provider` and `model` are those of the last such turn."""
+    """A session in a list. `usage` is of all ended turns; `provider` and `model` are those of the last one."""
 
     id: str
     created: float  # seconds since 1970
@@ -307,11 +296,11 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     usage: Usage
     size: int  # bytes
-    answered: bool = True  # whether the model has said anything to the last question
+    answered: bool = True  # whether the model has answered the last question
 
 
 class SessionEnding(msgspec.Struct, frozen=True):
-    """The end of a session: the last turn that came to its end, the turns including later ones, a title given."""
+    """The end of a session: the last ended turn, the number of turns including later ones, and a given title."""
 
     ended: TurnEnded
     turns: int
@@ -338,7 +327,7 @@ def session_info(id: str, first_line: bytes, ending: SessionEnding, modified: fl
 
 
 def read_ending(backwards: Iterable[bytes]) -> SessionEnding:
-    """Of the last lines, the last one first."""
+    """Read the end of a session from its last lines, the last one first."""
     questions, title = 0, None
     for line in backwards:
         if line.startswith(USER_PREFIX):
@@ -365,17 +354,17 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     created: float  # seconds since 1970
     modified: float
     messages: tuple[SessionMessage, ...]
-    times: tuple[float, ...]  # when each of these was said
+    times: tuple[float, ...]  # of these messages
     turns: int  # questions
-    usage: Usage  # of the turns that came to their end
+    usage: Usage  # of ended turns
     damaged: int  # lines that can't be read
-    provider: str = ""  # of the last turn that came to its end
+    provider: str = ""  # of the last ended turn
     model: str = ""
     title: str = ""
-    ended: tuple[TurnEnded, ...] = ()  # the turns that came to their end
+    ended: tuple[TurnEnded, ...] = ()
 
     def lacks_answer(self, index: int) -> bool:
-        """Whether a question's part ends with this message, and there is no answer to it."""
+        """Return whether this message is the last one after a question, and not an answer."""
         said, following = self.messages[index], self.messages[index + 1 : index + 2]
         if isinstance(said, UserCall) or (following and not isinstance(following[0], User | UserCall)):
             return False

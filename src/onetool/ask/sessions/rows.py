@@ -1,7 +1,7 @@
 """Rows of sessions: one row for a session, and one for each record of it. `SessionWriter` adds those of a turn.
 
-The row of a session says what a list tells of it, when it was last used by the database's clock, and which turn has it
-until when: its lease.
+The row of a session has its summary for lists, the time of its last use by the database's clock, and its lease: the
+turn that has the session, and until when.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class SessionKey(NamedTuple):
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A summary of the records of a session, as its row has it."""
+    """A summary of the records of a session, in its row."""
 
     size: int = 0
     lines: int = 0
@@ -75,7 +75,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
 def read_records(work: Transaction, key: SessionKey, size: int) -> bytes:
     """Return all lines of a session. Raises SessionError if it is too large."""
     if size > MAX_BYTES:
-        why = f"it has {size:,} bytes, and {MAX_BYTES:,} is the most; begin another, --new-session"
+        why = f"it has {size:,} bytes, more than {MAX_BYTES:,}; begin another with --new-session"
         raise SessionError(f"the session {key.id} can't be used: {why}", "session")
     rows = work.execute(f"SELECT body FROM ask_records WHERE {WHERE} ORDER BY number", key)  # noqa: S608 - ours
     return b"".join(bytes(body) for (body,) in rows)
@@ -92,7 +92,7 @@ def add_records(work: Transaction, key: SessionKey, before: SessionSummary, line
 
 
 def session_error(what: str, error: DatabaseError) -> SessionError:
-    """Return the error of the database as one that callers of `ask` handle."""
+    """Return an error of the database as a SessionError."""
     reason: Reason = "session"
     if isinstance(error, DatabaseAwayError | ChangeUnknownError):
         reason = "database_away" if isinstance(error, DatabaseAwayError) else "change_unknown"
@@ -100,11 +100,11 @@ def session_error(what: str, error: DatabaseError) -> SessionError:
 
 
 class SessionWriter:
-    """Writes the records of one turn, in a thread, so that the event loop never waits for the database.
+    """A thread that writes the records of one turn, so that the event loop never waits for the database.
 
-    The thread also renews the lease. A turn that can't do so for long, or whose process ends, loses the session: each
-    write checks that the turn still has it. Records have numbers, so that a write whose end is unknown is repeated
-    safely.
+    The thread also renews the lease. A turn that fails to do so for long loses the session: each write checks that the
+    turn still has it. Records have numbers, so that a write with an unknown outcome can be repeated safely. Ended turns
+    survive a power failure.
     """
 
     def __init__(self, database: Database, key: SessionKey, holder: str, summary: SessionSummary) -> None:
@@ -142,7 +142,7 @@ class SessionWriter:
                 raise self._failure
 
     def close(self) -> None:
-        """Let others have the session soon. The thread writes what waits, and ends the lease. Doesn't block."""
+        """Let others have the session soon: the thread writes waiting lines, and ends the lease. Doesn't block."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -163,7 +163,9 @@ class SessionWriter:
             if is_over:
                 break
             try:
-                summary = self._database.write(self._job(lines), durable=any(map(_ends_turn, lines)))
+                summary = self._database.write(
+                    self._job(lines), durable=any(line.startswith(ENDED_PREFIX) for line in lines)
+                )
             except (DatabaseAwayError, ChangeUnknownError) as error:
                 away_since = monotonic() if away_since is None else away_since
                 if has_news and monotonic() > away_since + MAX_AWAY_S:
@@ -217,8 +219,3 @@ class SessionWriter:
             self._database.write(job)
         except Exception:  # noqa: BLE001 - whatever it is
             ended_holders.add(self._holder)
-
-
-def _ends_turn(line: bytes) -> bool:
-    """Return whether a turn ends with this line. Finished turns survive a power failure."""
-    return line.startswith(ENDED_PREFIX)

@@ -48,10 +48,10 @@ T = TypeVar("T")
 
 PAUSE_S = 0.1  # between two looks at a session that another turn has
 NEW_SESSION_HINT = "begin another with --new-session"
-GENERATED_HINT = "a name of this form is one that we make up, so that it is taken for a mistyped one"
-LIST_HINT = "`onetool sessions list` shows which there are"
+GENERATED_HINT = "names of this form are generated, so this one is probably mistyped"
+LIST_HINT = "`onetool sessions list` shows all sessions"
 
-ListPlace = tuple[float, str]  # where a session stands in the list: when it was used last, and its id
+ListPlace = tuple[float, str]  # a session's place in the list: the time of its last use, and its id
 
 
 class SessionStore:
@@ -61,21 +61,26 @@ class SessionStore:
         self._database = database
         self._now = now
         self._owner = owner
-        self._owner_key = _owner_hash(owner) if owner else ""
+        self._owner_key = ""
+        if owner:
+            from hashlib import blake2b
+
+            data = owner.encode("utf-8", "surrogatepass")
+            self._owner_key = blake2b(data, digest_size=16, person=b"ask sessions").hexdigest()
         self._is_leased = f"(holder IS NOT NULL AND until >= {database.clock})"
 
     @asynccontextmanager
     async def turn(self, id: str | None, *, new: bool = False, wait: float = 0.0) -> AsyncIterator[ChatSession]:
-        """Have the session for as long as this lasts. Makes it if there is none; waits for another turn to end.
+        """Hold a session for one turn. Make it if it doesn't exist; wait for another turn to end.
 
-        Without an id it is a new one; `new` refuses one that is there already. An id that looks generated must exist,
-        without `new`. If nothing is said, nothing is kept.
+        Without an id the session is new; `new` refuses an existing one. Without `new`, an id that looks generated must
+        exist. A session without messages is not stored.
         """
         session = await self._open_turn(id, new, wait)
         try:
             yield session
         except BaseException:
-            with suppress(SessionError):  # the first error says more
+            with suppress(SessionError):  # the first error is raised
                 await run_in_thread(session.finish)
             raise
         else:
@@ -84,7 +89,7 @@ class SessionStore:
             session.close()
 
     def read(self, id: str) -> Transcript:
-        """Return what was said, also while a turn is under way. Raises SessionError."""
+        """Return the transcript, also while a turn is under way. Raises SessionError."""
         id = self._resolve(id)
         sql = f"SELECT modified, size FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
 
@@ -108,7 +113,7 @@ class SessionStore:
         self._change(id, "then delete it", job)
 
     def rename(self, id: str, title: str) -> None:
-        """Give a session a title. It stays where it was in the list. Raises SessionError like `delete`."""
+        """Give a session a title, without moving it in the list. Raises SessionError like `delete`."""
         line = record_line(Titled(title=short_title(title), at=round(self._now(), 3)))
 
         def job(work: Transaction, key: SessionKey, before: SessionSummary) -> None:
@@ -117,19 +122,19 @@ class SessionStore:
         self._change(id, "then rename it", job)
 
     def shrink(self) -> None:
-        """Give the space of deleted sessions back to the system, as far as that is possible now."""
+        """Give the space of deleted sessions back to the system, if possible now."""
         with suppress(DatabaseError):
             self._database.shrink()
 
     def has(self, id: str) -> bool:
-        """Return whether there is such a session, with something in it."""
+        """Return whether there is such a session with messages."""
         if not SESSION_ID.fullmatch(id):
             return False
         sql = f"SELECT 1 FROM ask_sessions WHERE {WHERE} AND size > 0"  # noqa: S608 - ours
         return bool(self._read(lambda work: work.execute(sql, self._key(id))))
 
     def info(self, id: str) -> SessionInfo:
-        """Return what a list says of a session. Raises SessionError."""
+        """Return the entry of a session in the list. Raises SessionError."""
         id = self._resolve(id)
         for found in self._infos("AND id = %s", (id,)):
             return found
@@ -152,14 +157,14 @@ class SessionStore:
 
         return nearest(id, (one for one in self._ids() if one != id))
 
-    # Opening a session. All but the waiting is done in a thread: a session may be large, and a disk slow.
+    # Opening a session, in a thread: a session may be large, and a disk slow
 
     async def _open_turn(self, id: str | None, new: bool, wait: float) -> ChatSession:
         from asyncio import sleep
 
         if id is None:
             return await run_in_thread(self._open_generated, undo=ChatSession.close)
-        # Resolved once: `last` may become another one while we wait.
+        # Resolved once: `last` may be another session after the wait.
         named = await run_in_thread(lambda: check_id(id) if new else self._resolve(id))
         pauses = flock.pauses(wait, PAUSE_S, PAUSE_S)
         while (session := await run_in_thread(lambda: self._try_open(named, new), undo=_close)) is None:
@@ -182,7 +187,7 @@ class SessionStore:
     def _try_open(self, id: str, new: bool) -> ChatSession | None:
         """Open the session; None while another turn has it."""
         key = self._key(id)
-        if self._read(lambda work: self._find_holder(work, id)):  # so that turns that wait write nothing
+        if self._read(lambda work: self._find_holder(work, id)):  # waiting turns write nothing
             return None
 
         def job(work: Transaction) -> tuple[str, SessionSummary, bytes] | None:
@@ -215,7 +220,7 @@ class SessionStore:
     # Leases
 
     def _take(self, work: Transaction, id: str, holder: str | None) -> SessionSummary | None:
-        """Give the session to a turn, or free it; make it if it isn't there. Returns None if another turn has it."""
+        """Give the session to a turn, or free it; make it if it doesn't exist. Return None if another turn has it."""
         key, clock, before = self._key(id), self._database.clock, self._lease(work, id)
         if before is not None and self._describe(before) is not None:
             return None
@@ -233,7 +238,7 @@ class SessionStore:
         return None
 
     def _find_holder(self, work: Transaction, id: str) -> str | None:
-        """Return the process whose turn has the session, in words; None if no turn is under way."""
+        """Describe the process of the turn that has the session; None if no turn is under way."""
         holder = self._lease(work, id)
         return None if holder is None else self._describe(holder)
 
@@ -257,7 +262,7 @@ class SessionStore:
             summary = self._take(work, id, None)
             if summary is not None and summary.size:
                 change(work, key, summary)
-            elif summary is not None:  # a turn that has ended without a word
+            elif summary is not None:  # left by a turn without messages
                 work.execute(f"DELETE FROM ask_sessions WHERE {WHERE}", key)  # noqa: S608 - ours
             return summary
 
@@ -316,12 +321,6 @@ class SessionStore:
 def _exists_error(id: str) -> SessionError:
     hints = ["choose another name", "or leave --new-session out"]
     return SessionError(f"there is a session {id!r} already", "exists", hints)
-
-
-def _owner_hash(owner: str) -> str:
-    from hashlib import blake2b
-
-    return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16, person=b"ask sessions").hexdigest()
 
 
 def _close(session: ChatSession | None) -> None:

@@ -1,4 +1,4 @@
-"""ChatSession: a session during one turn: the messages so far, and new ones, which are written down at once."""
+"""`ChatSession`: a session during one turn: the messages so far, and new ones, which are written at once."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -42,14 +42,14 @@ class ChatSession:
         self._owner = replace_all_surrogates(owner[:MAX_OWNER]) or UNSET
         self.is_new = is_new
         self.messages: list[SessionMessage] = []
-        self.usage = content.usage  # of the turns that came to their end
+        self.usage = content.usage  # of ended turns
         self.damaged = content.damaged
-        self.allowed = content.allowed  # the tools that it was last given; None: nobody has said any
+        self.allowed = content.allowed  # the tools that were allowed last; None: never set
         self._title = UNSET if content.title is None else content.title
         self._writer = writer
         self._now = now
         self._has_first_line = content.begun is not None
-        self._unwritten = b""  # goes with the next message: where nothing is said, nothing is kept
+        self._unwritten = b""  # written with the next message: a session without messages is not stored
         self._calls: dict[str, Call] = {}
         self._values: dict[str, Any] = {}
         for message, _ in content.said:
@@ -95,9 +95,9 @@ class ChatSession:
         self.usage = total
 
     def cached(self, name: str, args: Mapping[str, Any]) -> Any | UnsetType:
-        """Return what the same tool gave for the same arguments, where that may be used again; else UNSET.
+        """Return the reusable result of an equal call; else UNSET.
 
-        The same arguments are the same JSON, in whatever order: 1, 1.0 and true are three things.
+        Arguments are equal if their JSON is, in any order of keys: 1, 1.0 and true differ.
         """
         key = call_key(name, args)
         return UNSET if key is None else self._values.get(key, UNSET)
@@ -139,7 +139,7 @@ def call_key(name: str, args: Mapping[str, Any]) -> str | None:
 
 async def run_in_thread(work: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
     """Run blocking work in a thread. If cancelled, wait for its end all the same, then undo its result."""
-    import asyncio  # lists of sessions, and their completion, do without
+    import asyncio  # lists of sessions, and shell completion, don't need it
 
     running = asyncio.get_running_loop().run_in_executor(None, work)
     cancelled: asyncio.CancelledError | None = None

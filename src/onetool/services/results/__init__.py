@@ -21,7 +21,7 @@ _HANDLE = re.compile(r"[0-9a-f]{32}")
 
 
 class StoredResult(msgspec.Struct, frozen=True):
-    """The handle to read a result by, its size in bytes of UTF-8, and its lines."""
+    """The handle of a result, its size in bytes of UTF-8, and its number of lines."""
 
     handle: str
     size: int
@@ -29,7 +29,7 @@ class StoredResult(msgspec.Struct, frozen=True):
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored result in a list: the tool that it came from, where that is known, and when it was stored."""
+    """A stored result in a list, with the tool it came from, if known, and the time."""
 
     handle: str
     name: str | None
@@ -40,7 +40,7 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandleNotFoundError(ToolFailure):
-    """The handle is unknown: never issued, another owner's, or forgotten."""
+    """An unknown handle: never issued, another owner's, or forgotten."""
 
     def __init__(self, handle: object) -> None:
         hint = "a handle comes with the result that was too large; use it as it is"
@@ -48,7 +48,7 @@ class HandleNotFoundError(ToolFailure):
 
 
 class ResultExpiredError(ToolFailure):
-    """The result has expired, or was removed to make room."""
+    """A result that has expired, or was removed to make room."""
 
     def __init__(self, handle: str, removed: bool) -> None:
         why = "it was removed to make room for newer ones" if removed else "its time is up"
@@ -60,7 +60,7 @@ class ResultExpiredError(ToolFailure):
 
 
 class ResultTooLargeError(ToolFailure):
-    """The result is there, but too large to be read at once."""
+    """A result that is too large to be read at once."""
 
     def __init__(self, handle: str, size: int, limit: int) -> None:
         super().__init__(
@@ -71,19 +71,19 @@ class ResultTooLargeError(ToolFailure):
 
 
 class NotStoredError(ToolFailure):
-    """The result could not be stored: it is too large, or the database can't be written."""
+    """A result that was not stored: it is too large, or the database can't be written."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="not_stored")
 
 
 def is_handle(value: object) -> TypeGuard[str]:
-    """Whether it looks like a handle: it may come from anybody."""
+    """Return whether an untrusted value looks like a handle."""
     return isinstance(value, str) and _HANDLE.fullmatch(value) is not None
 
 
 def _shown(handle: object) -> str:
-    """Return a handle for a message: whatever it holds, it stays short and on its line."""
+    """Return an untrusted handle for a message: short, and on one line."""
     text = handle if isinstance(handle, str) else f"a {type(handle).__name__}"
     text = text if len(text) <= MAX_SHOWN_HANDLE else f"{text[:MAX_SHOWN_HANDLE]}…"
     return text if text.isprintable() else ascii(text)

@@ -1,7 +1,7 @@
 """Reads a page of a text: some of its lines, or of the lines that match a search.
 
-A line that is too long counts as several, so that it can be read in parts. Searches run on an engine that is linear in
-time, and end when they take too long.
+A line that is too long can be read in parts. Searches run on an engine with linear time, and end when they take too
+long.
 """
 
 import sys
@@ -31,7 +31,7 @@ LONG = 16 * PIECE  # a line of more characters is never searched as a whole
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text. The line break at its end begins no further line."""
+    """Return the lines of a text. A line break at its end begins no further line."""
     lines = text.replace("\r\n", "\n").split("\n")
     if not lines[-1]:
         lines.pop()
@@ -39,10 +39,10 @@ def lines_of(text: str) -> list[str]:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text, cut after the last line break that a piece has room for."""
+    """Yield the text in pieces that end with a line break, if they have one."""
     start = 0
     while len(text) - start > PIECE:
-        # Two characters further: where the piece ends, there must be neither "\n" nor "\r\n", for they begin no line.
+        # Two characters further: no piece may begin with "\n" or "\r\n", which would end a line of the piece before.
         end = text.rfind("\n", start, start + PIECE + 2) + 1 or start + PIECE
         yield text[start:end]
         start = end
@@ -76,16 +76,16 @@ class Chunk(NamedTuple):
 
 
 class TextLines:
-    """The lines of a text, wherever it is. `read` gives its pieces, from the one on that has a line and column."""
+    """The lines of a text in storage. `read` yields its pieces, from the one with a line and column on."""
 
     def __init__(self, total: int, read: Callable[[int, int], Iterator[Piece]]) -> None:
         self.total = total
         self._read = read
 
-    def since(self, line: int, column: int = 0, longest: int | None = None) -> Iterator[str]:
-        """The lines from this one on, the first of them from that column on; both count from 0.
+    def since(self, line: int, column: int = 0, limit: int | None = None) -> Iterator[str]:
+        """Yield the lines from this one on, the first of them from that column on; both count from 0.
 
-        Of a line with more than `longest` characters at least so many come, and what follows them is not read.
+        A line with more than `limit` characters may be cut after those, and the rest is not read.
         """
         if line >= self.total:
             return
@@ -93,84 +93,79 @@ class TextLines:
         first = next(pieces)
         skipped = line - first.line
         before = column if skipped else column - first.column
-        lines = islice(_joined(chain([first], pieces), None if longest is None else longest + before), skipped, None)
+        lines = islice(_joined(chain([first], pieces), None if limit is None else limit + before), skipped, None)
         yield next(lines)[before:]
         yield from lines
 
     def chunks(self) -> Iterator[Chunk]:
-        """All of the text in whole lines; a line of more than LONG characters in parts that overlap by a piece."""
+        """Yield the whole text in lines; a line of more than LONG characters in parts that overlap by a piece."""
         held: list[str] = []
         is_part = False
         for piece, following in pairwise(chain(self._read(0, 0), [None])):
             assert piece is not None  # noqa: S101 - for the type checker
             held.append(piece.text)
             if following is None or following.column == 0:
-                yield from _ended(piece.line, "".join(held), is_part)
+                text, others = "".join(held), ""
+                if is_part:  # other lines may follow the last part of a long one
+                    text, _, others = text.partition("\n")
+                    text = text.removesuffix("\r")
+                yield Chunk(piece.line, text, is_part)
+                if others:
+                    yield Chunk(piece.line + 1, others, is_part=False)
                 held, is_part = [], False
             elif sum(map(len, held)) > LONG:
                 yield Chunk(piece.line, "".join(held), is_part=True)
                 held, is_part = held[-1:], True
 
 
-def _joined(pieces: Iterable[Piece], longest: int | None) -> Iterator[str]:
-    """The lines of pieces. The first may be the rest of a line."""
+def _joined(pieces: Iterable[Piece], limit: int | None) -> Iterator[str]:
+    """Yield the lines of pieces. The first may be the rest of a line."""
     parts: list[str] = []
-    is_told = False  # the line was long enough, and the rest of it is skipped
+    is_cut = False  # the rest of the line is skipped
     for piece in pieces:
         *ended, rest = piece.text.split("\n")
         for text in ended:
-            if not is_told:
+            if not is_cut:
                 yield "".join((*parts, text)).removesuffix("\r")
-            parts, is_told = [], False
-        if rest and not is_told:
+            parts, is_cut = [], False
+        if rest and not is_cut:
             parts.append(rest)
-            if longest is not None and sum(map(len, parts)) >= longest:
-                is_told = True
+            if limit is not None and sum(map(len, parts)) >= limit:
+                is_cut = True
                 yield "".join(parts)
-    if parts and not is_told:
+    if parts and not is_cut:
         yield "".join(parts)
-
-
-def _ended(first: int, text: str, is_part: bool) -> Iterator[Chunk]:
-    """The end of a chunk. After the last part of a long line there may be other lines in the same piece."""
-    if not is_part:
-        yield Chunk(first, text, is_part=False)
-        return
-    part, _, others = text.partition("\n")
-    yield Chunk(first, part.removesuffix("\r"), is_part=True)
-    if others:
-        yield Chunk(first + 1, others, is_part=False)
 
 
 # Searching lines
 
 
 SIMILAR = 70.0  # of 100: less is chance
-_SIZE = 256 * 1024  # of a compiled pattern: a stranger's may be small programs only
-_OFTEN = 8  # lines between two looks at the clock, where each may take some hundredths of a second
+MAX_PATTERN_BYTES = 256 * 1024  # of a compiled pattern
+MAX_FOUND = 32 * 1024 * 1024  # characters of a found line: no page holds more
+_OFTEN = 8  # comparisons between two looks at the clock
 _WINDOW = 2_000  # characters of a line that are compared at once
-LONGEST_FOUND = 32 * 1024 * 1024  # characters of a line that was found: no page holds more
 _LOOKS_AROUND = lazy_pattern(r"[\^$]|\\[AbBGzZ<>]")
 
 OnProgress = Callable[[int], None]
-FoundLine = tuple[int, str]  # a line, and before it which it is; the first is 0
+FoundLine = tuple[int, str]  # the number of a line, from 0, and the line
 
 
 def matching(lines: TextLines, search: str, look: OnProgress) -> Iterator[FoundLine]:
-    """The lines that match somewhere.
+    """Yield the lines that match somewhere.
 
-    Most pieces of a large text hold none, which one question can tell: for the text of a piece, without making lines
-    of it, where the pattern does not care for what is around a match; else for all of its lines at once.
+    Most pieces of a large text have no match. One test of a piece finds out: of its text, if the pattern doesn't depend
+    on what is around a match; else of all of its lines at once.
     """
     fits = _accepts({"pattern": search}, search)
     none_fits = _accepts({"items": {"not": {"pattern": search}}}, search)
     fits_within = None if _LOOKS_AROUND.search(search) else fits
-    told = -1  # a very long line that was found already, in an earlier part of it
+    last = -1  # a very long line that was found in an earlier part
     for first, text, is_part in lines.chunks():
         look(first)
         if is_part:
-            if first != told and fits(text):
-                told = first
+            if first != last and fits(text):
+                last = first
                 yield first, _line(lines, first)
         elif fits_within is None or fits_within(text):
             some = lines_of(text)
@@ -179,14 +174,14 @@ def matching(lines: TextLines, search: str, look: OnProgress) -> Iterator[FoundL
 
 
 def _line(lines: TextLines, number: int) -> str:
-    return next(lines.since(number, longest=LONGEST_FOUND))
+    return next(lines.since(number, limit=MAX_FOUND))
 
 
 def _accepts(schema: dict[str, object], search: str) -> Callable[[str | list[str]], bool]:
-    """Python's own regular expressions may take for ever; the validator's engine is linear in time."""
+    """Return a test by a JSON Schema: the validator's regular expressions take linear time, unlike Python's."""
     import jsonschema_rs
 
-    options = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_SIZE)
+    options = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES, dfa_size_limit=MAX_PATTERN_BYTES)
     try:
         is_valid = jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options).is_valid
     except ValueError:
@@ -210,22 +205,21 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def similar(lines: TextLines, search: str, most: int, look: OnProgress) -> Iterator[FoundLine]:
-    """The lines that hold something like it, in any case: the best first, equals in their order, at most so many."""
+def similar(lines: TextLines, search: str, count: int, look: OnProgress) -> Iterator[FoundLine]:
+    """Return the lines with something similar, ignoring case: the best first, equals in order, at most `count`."""
     from heapq import heappush, heappushpop
 
     best: list[tuple[float, int, str]] = []
     for number, scored in groupby(_scored(lines, search.lower(), look), itemgetter(0)):
         _, score, line = max(scored)
         if score:
-            (heappush if len(best) < most else heappushpop)(best, (score, -number, line))
+            (heappush if len(best) < count else heappushpop)(best, (score, -number, line))
     best.sort(reverse=True)
     return ((-number, line or _line(lines, -number)) for _, number, line in best)
 
 
 def _scored(lines: TextLines, wanted: str, look: OnProgress) -> Iterator[tuple[int, float, str]]:
-    """Each line, how much of 100 something in it is like what is wanted, and its text. A very long line comes several
-    times, without its text."""
+    """Yield number, similarity (0 to 100) and text of each line; a very long line several times, without text."""
     from rapidfuzz import fuzz
 
     for first, text, is_part in lines.chunks():
@@ -235,13 +229,13 @@ def _scored(lines: TextLines, wanted: str, look: OnProgress) -> Iterator[tuple[i
                 continue
             if number % _OFTEN == 0:
                 look(number)
-            # Part of the line against all of the search: never part of the search, or the line "c" would hold "config".
+            # Compare parts of the line with all of the search, never the reverse: the line "c" must not match "config".
             measure = fuzz.partial_ratio if len(line) >= len(wanted) else fuzz.ratio
             yield number, measure(wanted, line.lower(), score_cutoff=SIMILAR), "" if is_part else line
 
 
 def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
-    """The same for a line that takes too long to be compared at once: the windows overlap by what is wanted."""
+    """Return the similarity of a long line, compared in windows that overlap by the length of the search."""
     from rapidfuzz import fuzz
 
     best = 0.0
@@ -256,17 +250,17 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
 # Pages
 
 
-LONGEST_SEARCH = 1_000
-LONGEST_FUZZY = 100  # what a line takes grows with the square of it: half a millisecond here, forty for a thousand
+MAX_SEARCH = 1_000  # characters
+MAX_FUZZY = 100  # characters: time per line is quadratic, 0.5 ms for these and 40 ms for a thousand
 MOST_BYTES = 32 * 1024 * 1024  # of a page, also for code
-BEST = 1_000  # lines that resemble a search; more are not useful
-MOST_SECONDS = 5.0
-_AROUND = 16  # quotes, a mark and spaces before it, and the number of a line that was searched for
+MAX_SIMILAR = 1_000  # lines; more are not useful
+MAX_SEARCH_S = 5.0
+_AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
 _ESCAPE = 10  # bytes, of \\U0001f600 for example
 _SHOWN = 200  # characters of a line inside a message
 
 
-# One at a time: comparing holds up all other threads of the process, as long as a line or a piece takes.
+# One search at a time: comparing a line or a piece blocks all other threads of the process.
 _searching = Semaphore(1)
 
 
@@ -276,19 +270,19 @@ class Further(TypedDict, total=False):
 
 
 class TimeUpError(ToolFailure):
-    """A search that did not come to its end. Linear is still long, when the text and the pattern are large."""
+    """A search that took too long: linear time is still long for a large text and pattern."""
 
     def __init__(self, line: int, total: int, fuzzy: bool) -> None:
         simpler = "a regular expression: without fuzzy it is much faster" if fuzzy else "a simpler search"
         super().__init__(
-            f"the search took more than {MOST_SECONDS:g} s: it came to line {line + 1:,} of {total:,}",
+            f"the search took more than {MAX_SEARCH_S:g} s: it came to line {line + 1:,} of {total:,}",
             reason="timeout",
             hints=[f"use {simpler}; or search in code, before the result is returned"],
         )
 
 
 def check_query(offset: int, limit: int, column: int) -> None:
-    """BadQueryError, where no result could be read like that."""
+    """Raise BadQueryError if no result could be read like that."""
     if offset < 1:
         raise BadQueryError(f"offset must be >= 1 (1-indexed), got {offset}")
     if limit < 1:
@@ -306,11 +300,11 @@ def page_of(
     most_bytes: int = MOST_BYTES,
     column: int = 1,
 ) -> Page:
-    """The lines from `offset` (the first is 1), at most `limit`; with a search among those that match.
+    """Return the lines from `offset` (the first is 1), at most `limit`; with a search, of those that match.
 
-    `search` is a regular expression, or with `fuzzy` something to resemble: then the best come first, and only those.
-    The first line begins at `column`. A page of more than `most_bytes` is cut. One whose search takes too long ends
-    earlier, if it has found some lines by then.
+    `search` is a regular expression. With `fuzzy`, lines only have to be similar, and the best come first. The first
+    line begins at `column`. A page of more than `most_bytes` is cut. If a search takes too long, the page has the lines
+    found by then.
     """
     check_query(offset, limit, column)
     found = _found_lines(lines, search, fuzzy, offset + limit) if search else _read(lines, offset, column, most_bytes)
@@ -337,14 +331,14 @@ def _read(lines: TextLines, offset: int, column: int, most_bytes: int) -> Genera
 
 
 def _from(found: Iterator[FoundLine], column: int) -> Iterator[FoundLine]:
-    """The same lines, the first of them from that column on."""
+    """Yield the same lines, the first of them from that column on."""
     for number, line in islice(found, 1):
         yield number, line[column - 1 :]
     yield from found
 
 
 def _taken(found: Iterator[FoundLine], limit: int, most_bytes: int) -> tuple[list[FoundLine], bool]:
-    """As many as were asked for, and whether there are more. No more are read than it takes to have too much."""
+    """Return at most `limit` lines, and whether there are more. Stop reading when they are too large."""
     page: list[FoundLine] = []
     size = 0
     try:
@@ -357,7 +351,7 @@ def _taken(found: Iterator[FoundLine], limit: int, most_bytes: int) -> tuple[lis
                 return page, True
     except TimeUpError as error:
         if len(page) > 1:
-            return page[:-1], True  # one that is known to be there: "more" must be no guess
+            return page[:-1], True  # the line left out proves that there are more
         if page:
             error.hints += (f"one line was found by then: {page[0][1][:_SHOWN]}",)
         raise
@@ -365,7 +359,7 @@ def _taken(found: Iterator[FoundLine], limit: int, most_bytes: int) -> tuple[lis
 
 
 def is_page(value: Any) -> TypeGuard[Page]:
-    """Whether a value is what a page looks like: code may have passed it on."""
+    """Return whether a value looks like a page: code may have passed one on."""
     return (
         type(value) is dict
         and Page.__required_keys__ <= value.keys() <= Page.__annotations__.keys()
@@ -376,7 +370,7 @@ def is_page(value: Any) -> TypeGuard[Page]:
 
 
 def fitting(page: Page, most_bytes: int) -> Page:
-    """The page, or as much of it as has so many bytes: whole lines, or a part of the first one."""
+    """Return the page, cut to `most_bytes`: whole lines, or a part of the first one."""
     lines, size = page["lines"], 0
     for count, line in enumerate(lines):
         size += written(line)
@@ -397,39 +391,37 @@ def fitting(page: Page, most_bytes: int) -> Page:
 
 
 def _is_too_much(size: int, most_bytes: int, line: str, count: int) -> bool:
-    """Whether so many lines have to be cut. A single character is sent whatever it takes: there must be an end."""
+    """Return whether lines have to be cut. A single character is always sent, so that reading comes to an end."""
     return size > most_bytes and (count > 1 or len(line) > 1)
 
 
 def _part(line: str, most_bytes: int) -> str:
-    """As much of the beginning of a line as fits, and never nothing."""
+    """Return the beginning of a line that fits, at least one character."""
     lengths = range(1, min(len(line), most_bytes) + 1)
     return line[: max(1, bisect_right(lengths, most_bytes, key=lambda length: written(line[:length])))]
 
 
 def written(line: str) -> int:
-    """Bytes that a line takes on a page, at the most: it is written as data, in quotes, on a line of its own."""
+    """Return the maximum bytes of a line on a page, where it is a quoted string on its own line."""
     if line.isascii() and line.isprintable():
         return len(line) + line.count('"') + line.count("\\") + _AROUND
-    plain = sum(map(str.isprintable, line))  # what is not becomes an escape
+    plain = sum(map(str.isprintable, line))  # others become escapes
     return len(line.encode("utf-8", "surrogatepass")) + plain + _ESCAPE * (len(line) - plain) + _AROUND
 
 
-def _found_lines(lines: TextLines, search: str, fuzzy: bool, most: int) -> Generator[FoundLine]:
-    longest = LONGEST_FUZZY if fuzzy else LONGEST_SEARCH
-    if len(search) > longest:
-        raise BadQueryError(f"search must have at most {longest} characters, got {len(search)}")
-    if not _searching.acquire(timeout=MOST_SECONDS):
-        raise ToolFailure(
-            "others are searching, and did not come to an end in time", reason="busy", hints=["try again"]
-        )
+def _found_lines(lines: TextLines, search: str, fuzzy: bool, count: int) -> Generator[FoundLine]:
+    limit = MAX_FUZZY if fuzzy else MAX_SEARCH
+    if len(search) > limit:
+        raise BadQueryError(f"search must have at most {limit} characters, got {len(search)}")
+    if not _searching.acquire(timeout=MAX_SEARCH_S):
+        raise ToolFailure("others are searching, and did not finish in time", reason="busy", hints=["try again"])
     try:
-        deadline = monotonic() + MOST_SECONDS
+        deadline = monotonic() + MAX_SEARCH_S
 
         def look(line: int) -> None:
             if monotonic() > deadline:
                 raise TimeUpError(line, lines.total, fuzzy)
 
-        yield from similar(lines, search, min(most, BEST), look) if fuzzy else matching(lines, search, look)
+        yield from similar(lines, search, min(count, MAX_SIMILAR), look) if fuzzy else matching(lines, search, look)
     finally:
         _searching.release()
