@@ -52,7 +52,7 @@ def test_who_falls_silent_is_waited_for_no_more(tmp_path):
         replica = Replica("11111111", f"unix:{tmp_path}/s.sock", "0", 0.0, False)
 
         async def post(path):
-            async for _ in forwarder.post(replica, path, b"{}", LOCAL):
+            async for _ in forwarder.stream(replica, path, b"{}", LOCAL):
                 pass
 
         waiting = asyncio.create_task(post("/cluster/x"))

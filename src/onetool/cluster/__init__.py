@@ -75,9 +75,9 @@ def row_signature(key: bytes, id: str, address: str, version: str, is_draining: 
     return hmac.new(key, signed.encode(), sha256).hexdigest()
 
 
-def is_signed(key: bytes, replica: Replica, seen_at: float, signature: str) -> bool:
+def is_signed(key: bytes, replica: Replica, signature: str) -> bool:
     """Return whether a holder of the key has written this row."""
-    own = row_signature(key, replica.id, replica.address, replica.version, replica.is_draining, seen_at)
+    own = row_signature(key, replica.id, replica.address, replica.version, replica.is_draining, replica.seen_at)
     return hmac.compare_digest(own.encode(), signature.encode("utf-8", "replace"))
 
 

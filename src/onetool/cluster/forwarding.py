@@ -22,7 +22,7 @@ import logging
 import sys
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
@@ -137,7 +137,11 @@ class Forwarder:
             async with self._exchange(replica, request, kind) as response:
                 await _pass_back(response, send)
 
-    async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncIterator[bytes]:
+    async def post(self, replica: Replica, path: str, body: bytes, principal: Principal) -> bytes:
+        """POST like `stream`, and return the body of the response."""
+        return b"".join([piece async for piece in self.stream(replica, path, body, principal)])
+
+    async def stream(self, replica: Replica, path: str, body: bytes, principal: Principal) -> AsyncGenerator[bytes]:
         """POST to a route below /cluster as this principal, and yield the body of the response as it comes.
 
         Ending the iteration early ends the request there. Raises ReplicaGoneError, or ReplicaRefusedError, also for a
@@ -173,8 +177,7 @@ class Forwarder:
     ) -> "ReplicaRefusedError | None":
         try:
             async with asyncio.timeout(BROADCAST_S):
-                async for _ in self.post(replica, path, body, principal):
-                    pass
+                await self.post(replica, path, body, principal)
         except (HttpError, TimeoutError) as error:
             log.warning("%s was not told at %s: %s", replica.id, path, error or "it did not answer in time")
             return error if isinstance(error, ReplicaRefusedError) else None

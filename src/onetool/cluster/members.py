@@ -213,11 +213,10 @@ def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
     """Return the replica of a row; None if the row is invalid."""
     id, address, version, since, is_draining, seen_at, signature = row
     try:
-        seen_at = float(seen_at)
-        found = Replica(str(id), str(address), str(version), float(since), bool(is_draining), seen_at=seen_at)
+        found = Replica(str(id), str(address), str(version), float(since), bool(is_draining), seen_at=float(seen_at))
     except (TypeError, ValueError):
         return None
     if not math.isfinite(found.since):
         return None
-    is_known = key is None or is_signed(key, found, seen_at, str(signature))
+    is_known = key is None or is_signed(key, found, str(signature))
     return found if is_known else msgspec.structs.replace(found, is_known=False)

@@ -8,7 +8,7 @@ A line is JSON. An empty line says that the request is still under way.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,8 @@ from onetool.http.response_stream import DisconnectWatch
 from onetool.sources.mcp_servers.owners import ServerRequest
 
 if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.servers import Servers
+    from onetool.app import App
+    from onetool.cluster.shared_servers import SharedServers
 
 CAPABILITIES = ("elicitation", "sampling", "roots")
 QUESTIONS: dict[str, type[Question]] = {"person": ForPerson, "model": ForModel, "roots": ForRoots}
@@ -185,14 +186,11 @@ class RemotePeer:
 
 
 class SharedCalls:
-    """The routes below /cluster/servers and /cluster/answers.
+    """The routes below /cluster/servers and /cluster/answers."""
 
-    `runs_here` returns whether this process runs a server with this block in its config. It may block.
-    """
-
-    def __init__(self, runs_here: Callable[[str, str], bool], servers: "Callable[[], Servers | None]") -> None:
-        self._runs_here = runs_here
-        self._servers = servers
+    def __init__(self, owners: "SharedServers", app: "App") -> None:
+        self._owners = owners
+        self._app = app
         self._questions: dict[str, asyncio.Future[Any]] = {}
         self._peers: WeakValueDictionary[str, RemotePeer] = WeakValueDictionary()
 
@@ -202,7 +200,7 @@ class SharedCalls:
             return
         match scope["path"].split("/", 3)[2:]:
             case ["servers", "states"]:
-                servers = self._servers()
+                servers = self._app.servers
                 await respond(send, 200, msgspec.json.encode({} if servers is None else servers.shared_states()))
             case ["servers", name] if name.endswith("/call"):
                 asked = _decoded(body, SharedCall)
@@ -240,7 +238,7 @@ class SharedCalls:
     ) -> None:
         current_caller.set(caller)
         try:
-            if await asyncio.to_thread(self._runs_here, server, asked.block):
+            if await asyncio.to_thread(self._owners.runs_here, server, asked.block):
                 value = await self._outcome(server, asked, caller)
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:
@@ -252,7 +250,7 @@ class SharedCalls:
     async def _outcome(self, server: str, asked: SharedCall, caller: "RemoteCaller") -> Any:
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
-        servers, request = self._servers(), asked.request
+        servers, request = self._app.servers, asked.request
         if servers is None or servers.proxy(server) is None:
             raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
         match request.kind:
@@ -280,7 +278,7 @@ class RemoteCaller:
         self._can = asked.can
         self._lines = lines
         self._questions = questions
-        self._own: list[str] = []
+        self._own: list[asyncio.Future[Any]] = []
         self._loop = asyncio.get_running_loop()
 
     def can(self, what: str) -> bool:
@@ -298,8 +296,8 @@ class RemoteCaller:
     async def ask(self, question: Question) -> Any:
         """Ask, on the event loop that serves."""
         id = token_hex(16)
-        self._own.append(id)
         waiting = self._questions[id] = self._loop.create_future()
+        self._own.append(waiting)
         self._say(question_line(id, question))
         try:
             return value_of(await waiting)
@@ -308,9 +306,8 @@ class RemoteCaller:
 
     def end(self) -> None:
         """End all questions: the call is over."""
-        for id in self._own:
-            if (waiting := self._questions.get(id)) is not None:
-                waiting.cancel()
+        for waiting in self._own:
+            waiting.cancel()
 
     def _say(self, line: Line) -> None:
         with suppress(RuntimeError):  # the loop has ended

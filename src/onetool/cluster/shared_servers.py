@@ -89,8 +89,7 @@ class SharedServers(ServerOwners):
         self._reading: asyncio.Task[None] | None = None
         self._is_due, self._is_closed = Event(), False
         self._thread = Thread(target=self._tend, name="onetool-tend", daemon=True)
-        calls = SharedCalls(self.runs_here, lambda: app.servers)
-        cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = calls
+        cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = SharedCalls(self, app)
         app.catalog.share_servers(self)
         cluster.members.on_beat(self._is_due.set)
         cluster.on_serving.append(self.start)
@@ -216,8 +215,8 @@ class SharedServers(ServerOwners):
     async def _states_in(self, replica: "Replica") -> dict[str, SharedState]:
         try:
             async with asyncio.timeout(SILENT_S):
-                pieces = self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
-                return msgspec.json.decode(b"".join([one async for one in pieces]), type=dict[str, SharedState])
+                found = await self._cluster.forwarder.post(replica, STATES_PATH, b"{}", LOCAL)
+                return msgspec.json.decode(found, type=dict[str, SharedState])
         except (HttpError, TimeoutError, msgspec.MsgspecError):
             return {}
 
@@ -290,7 +289,7 @@ class SharedServers(ServerOwners):
         body = msgspec.json.encode(asked)
         questions: set[asyncio.Task[None]] = set()
         try:
-            async with aclosing(self._cluster.forwarder.post(owner, path, body, principal)) as pieces:  # pyright: ignore
+            async with aclosing(self._cluster.forwarder.stream(owner, path, body, principal)) as pieces:
                 async for line in _lines(pieces):
                     if isinstance(line, QuestionLine):
                         questions.add(asyncio.create_task(self._answer(owner, line, caller)))
@@ -313,8 +312,7 @@ class SharedServers(ServerOwners):
             said = answer_of(error)
         body, path = msgspec.json.encode(said), f"{ANSWERS_PATH}/{line.id}"
         with suppress(HttpError):  # then the call itself ends, too
-            async for _ in self._cluster.forwarder.post(owner, path, body, current_principal.get()):
-                pass
+            await self._cluster.forwarder.post(owner, path, body, current_principal.get())
 
 
 def _masked(question: Question) -> Question:

@@ -152,8 +152,7 @@ class SharedSessions:
         for owner, found in answers.items():
             replica = await self._cluster.other(owner)
             body = _encoded(SessionNews(session=session.id, messages=found))
-            async for _ in self._cluster.forwarder.post(replica, PATH, body, session.principal):
-                pass
+            await self._cluster.forwarder.post(replica, PATH, body, session.principal)
         if cancelled:
             await self._tell(SessionNews(session=session.id, messages=cancelled), session)
         return rest
