@@ -50,7 +50,7 @@ class Place:
     async def post(self, *_):
         self.asked += 1
         await self.answer.wait()
-        yield b"{}"
+        return b"{}"
 
 
 @pytest.fixture

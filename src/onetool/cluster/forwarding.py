@@ -376,7 +376,7 @@ class ForwardSeal:
         if told.to != self._members.id and told.sender == self._members.id:
             raise HttpError(CAME_BACK, "came_back", "This request has come back to the replica that sent it.")
         if told.to != self._members.id:
-            # The address of a replica that is gone is ours now, which its sender learns from this.
+            # The sender learns from this status that the replica is gone: its address is ours now.
             raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
         self._check_once(told)
         return told

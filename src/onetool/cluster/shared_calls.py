@@ -8,7 +8,7 @@ A line is JSON. An empty line says that the request is still under way.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from onetool.sources.mcp_servers.owners import ServerRequest
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.cluster.shared_servers import SharedServers
 
 CAPABILITIES = ("elicitation", "sampling", "roots")
 QUESTIONS: dict[str, type[Question]] = {"person": ForPerson, "model": ForModel, "roots": ForRoots}
@@ -186,10 +185,13 @@ class RemotePeer:
 
 
 class SharedCalls:
-    """The routes below /cluster/servers and /cluster/answers."""
+    """The routes below /cluster/servers and /cluster/answers.
 
-    def __init__(self, owners: "SharedServers", app: "App") -> None:
-        self._owners = owners
+    `runs_here` returns whether this process runs a server with this block in its config. It may block.
+    """
+
+    def __init__(self, runs_here: Callable[[str, str], bool], app: "App") -> None:
+        self._runs_here = runs_here
         self._app = app
         self._questions: dict[str, asyncio.Future[Any]] = {}
         self._peers: WeakValueDictionary[str, RemotePeer] = WeakValueDictionary()
@@ -238,7 +240,7 @@ class SharedCalls:
     ) -> None:
         current_caller.set(caller)
         try:
-            if await asyncio.to_thread(self._owners.runs_here, server, asked.block):
+            if await asyncio.to_thread(self._runs_here, server, asked.block):
                 value = await self._outcome(server, asked, caller)
                 lines.put_nowait(ResultLine(msgspec.Raw(msgspec.json.encode(value))))
             else:

@@ -89,7 +89,7 @@ class SharedServers(ServerOwners):
         self._reading: asyncio.Task[None] | None = None
         self._is_due, self._is_closed = Event(), False
         self._thread = Thread(target=self._tend, name="onetool-tend", daemon=True)
-        cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = SharedCalls(self, app)
+        cluster.routes[SERVERS_PATH] = cluster.routes[ANSWERS_PATH] = SharedCalls(self.runs_here, app)
         app.catalog.share_servers(self)
         cluster.members.on_beat(self._is_due.set)
         cluster.on_serving.append(self.start)

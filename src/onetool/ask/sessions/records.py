@@ -259,9 +259,10 @@ def read_session(id: str, data: bytes, goes_on: bool = False) -> SessionContent:
         match found:
             case (SessionHeader() as first, _):
                 if first.version > VERSION:
-                    problem = f"later OneTool (form {first.version}; this one knows {VERSION})"
+                    versions = f"form {first.version}; this one knows {VERSION}"
+                    problem = f"the session {id} was written by a later OneTool ({versions})"
                     hints = ["update OneTool", "or begin another session with --new-session"]
-                    raise SessionError(f"the session {id} was written by a {problem}", "session", hints)
+                    raise SessionError(problem, "session", hints)
                 begun = begun or first
             case (TurnEnded() as end, _):
                 ended.append(end)

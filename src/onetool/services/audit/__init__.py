@@ -5,8 +5,8 @@
     log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
 
 While the log can't be written, lines wait in memory, up to a limit. Lines beyond it are lost and counted; a gap line
-has their number later. With `required`, a call only runs after a line about its beginning is written. A
-written line survives the end of the process, but not always a power failure.
+has their number later. With `required`, a call only runs after a line about its beginning is written. A written line
+survives the end of the process, but not always a power failure.
 """
 
 import logging
