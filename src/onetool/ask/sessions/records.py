@@ -141,6 +141,14 @@ def read_line(line: bytes) -> tuple[Record, float] | None:
         return None
 
 
+def read_record(line: bytes) -> Record | None:
+    """Return the record of a line; None if it is empty, or can't be read."""
+    try:
+        return _record_decoder.decode(line) if line else None
+    except UNREADABLE:
+        return None
+
+
 def title_of(message: SessionMessage) -> str:
     """Return the first words of a question, or the name of a tool that the user called."""
     if isinstance(message, UserCall):
@@ -298,54 +306,6 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     size: int  # bytes
     answered: bool = True  # whether the model has answered the last question
-
-
-class SessionEnding(msgspec.Struct, frozen=True):
-    """The end of a session: the last ended turn, the number of turns including later ones, and a given title."""
-
-    ended: TurnEnded
-    turns: int
-    title: str | None
-    is_found: bool = True  # whether there is such a turn
-
-
-def session_info(id: str, first_line: bytes, ending: SessionEnding, modified: float, size: int) -> SessionInfo:
-    begun = _record(first_line)
-    begun = begun if isinstance(begun, SessionHeader) else SessionHeader()
-    ended = ending.ended
-    return SessionInfo(
-        id=id,
-        created=begun.created or modified,
-        modified=modified,
-        turns=ending.turns,
-        title=begun.title if ending.title is None else ending.title,
-        provider=ended.provider,
-        model=ended.model,
-        usage=ended.total,
-        size=size,
-        answered=ended.steps > 0 and ending.turns == ended.turns,
-    )
-
-
-def read_ending(backwards: Iterable[bytes]) -> SessionEnding:
-    """Read the end of a session from its last lines, the last one first."""
-    questions, title = 0, None
-    for line in backwards:
-        if line.startswith(USER_PREFIX):
-            questions += 1
-        elif title is None and line.startswith(TITLED_PREFIX) and isinstance(given := _record(line), Titled):
-            title = given.title
-        elif line.startswith(ENDED_PREFIX) and isinstance(ended := _record(line), TurnEnded):
-            return SessionEnding(ended, ended.turns + questions, (ended.title or None) if title is None else title)
-    return SessionEnding(TurnEnded(), questions, title, is_found=False)
-
-
-def _record(line: bytes) -> object:
-    try:
-        known = read_line(line)
-    except UNREADABLE:
-        return None
-    return known and known[0]
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,11 @@ from onetool.ask.sessions.records import (
     ENDED_PREFIX,
     TITLED_PREFIX,
     USER_PREFIX,
-    SessionEnding,
-    read_ending,
+    SessionHeader,
+    SessionInfo,
+    Titled,
+    TurnEnded,
+    read_record,
 )
 from onetool.database import ChangeUnknownError, Database, DatabaseAwayError, DatabaseError, Row, Transaction
 
@@ -58,18 +61,32 @@ class SessionSummary(msgspec.Struct, frozen=True):
         """Return the summary with these lines at its end."""
         ended, titled, questions = self.ended, self.titled, self.questions
         for line in lines:
-            if line.startswith(ENDED_PREFIX) and read_ending([line]).is_found:
+            if line.startswith(ENDED_PREFIX) and isinstance(read_record(line), TurnEnded):
                 ended, titled, questions = line, b"", 0
-            elif line.startswith(TITLED_PREFIX) and read_ending([line]).title is not None:
+            elif line.startswith(TITLED_PREFIX) and isinstance(read_record(line), Titled):
                 titled = line
             elif line.startswith(USER_PREFIX):
                 questions += 1
         size, count = self.size + sum(map(len, lines)), self.lines + len(lines)
         return SessionSummary(size, count, self.first or b"".join(lines[:1]), ended, titled, questions)
 
-    @property
-    def ending(self) -> SessionEnding:
-        return read_ending([*[USER_PREFIX] * self.questions, *filter(None, [self.titled, self.ended])])
+    def info(self, id: str, modified: float) -> SessionInfo:
+        """Return the entry of the session in a list."""
+        begun, ended, titled = map(read_record, (self.first, self.ended, self.titled))
+        begun = begun if isinstance(begun, SessionHeader) else SessionHeader()
+        ended = ended if isinstance(ended, TurnEnded) else TurnEnded()
+        return SessionInfo(
+            id=id,
+            created=begun.created or modified,
+            modified=modified,
+            turns=ended.turns + self.questions,
+            title=titled.title if isinstance(titled, Titled) else ended.title or begun.title,
+            provider=ended.provider,
+            model=ended.model,
+            usage=ended.total,
+            size=self.size,
+            answered=ended.steps > 0 and self.questions == 0,
+        )
 
 
 def read_records(work: Transaction, key: SessionKey, size: int) -> bytes:

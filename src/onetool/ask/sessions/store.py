@@ -24,7 +24,6 @@ from onetool.ask.sessions.records import (
     new_id,
     read_session,
     record_line,
-    session_info,
     short_title,
     transcript,
 )
@@ -285,8 +284,7 @@ class SessionStore:
             f"ORDER BY modified DESC, id DESC{'' if limit is None else f' LIMIT {limit}'}"
         )
         rows = self._read(lambda work: work.execute(sql, (self._owner_key, *params)))
-        found = [(id, modified, SessionSummary.of((*facts,))) for id, modified, *facts in rows]
-        return [session_info(id, one.first, one.ending, modified, one.size) for id, modified, one in found]
+        return [SessionSummary.of((*summary,)).info(id, modified) for id, modified, *summary in rows]
 
     def _ids(self) -> builtins.list[str]:
         sql = "SELECT id FROM ask_sessions WHERE owner = %s AND size > 0 ORDER BY modified DESC, id DESC"
