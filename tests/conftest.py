@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from helpers import examples
 from hypothesis import HealthCheck, settings
+from warm import NO_SYNC, set_constants
 
+from onetool.database import sqlite as _loaded  # noqa: F401 - whose constants are set below
 from onetool.interfaces.cli import options
 
 FOLDER = Path(tempfile.mkdtemp(prefix="onetool-tests-"))
@@ -38,6 +40,8 @@ os.environ["HOME"] = str(FOLDER / "session")
 os.mkdir(os.environ["HOME"], 0o700)
 for name in ("ONETOOL_CONFIG", "ONETOOL_HOME", "ONETOOL_LOG"):
     os.environ.pop(name, None)
+
+set_constants(NO_SYNC)
 
 # A command claims standard output for the rest of its process, which here runs tests.
 options.claim_stdout = lambda: None

@@ -214,13 +214,18 @@ def _import_everything() -> None:
         if name != "onetool.__main__":
             importlib.import_module(name)
     importlib.import_module("onetool.services.search.meaning").load_table()  # as long as all other work of a server
-    _set_constants(POLLS)
+    set_constants(POLLS)
 
 
+# No test cuts the power: what was written survives the end of every process without waiting for the disk.
+NO_SYNC = dict.fromkeys(
+    ("onetool.database.sqlite.FULL_SYNC", "onetool.database.sqlite.USUAL_SYNC"), "PRAGMA synchronous = OFF"
+)
 # Seconds between two looks. A look that comes sooner changes nothing but how long a test waits, and costs a little CPU.
 POLLS = {
     "onetool.app.bundles.EVERY": 0.2,
     "onetool.app.reload.POLL_S": 0.2,
+    **NO_SYNC,
     "onetool.interfaces.cli.audit.POLL_S": 0.05,
     "onetool.interfaces.http.credentials.CHECK_EVERY_S": 0.1,
     "onetool.interfaces.mcp.pending_calls.LOOK_SECONDS": 0.1,
@@ -232,7 +237,7 @@ POLLS = {
 CONSTANTS = "WARM_CONSTANTS"
 
 
-def _set_constants(values: dict[str, Any]) -> None:
+def set_constants(values: dict[str, Any]) -> None:
     for place, value in values.items():
         module, _, name = place.rpartition(".")
         assert hasattr(sys.modules[module], name), f"{place} has moved"
@@ -256,7 +261,7 @@ def _be_the_command(its_in: int, its_out: int, its_errors: int, order: int) -> N
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
-    _set_constants(json.loads(os.environ.pop(CONSTANTS, "{}")))
+    set_constants(json.loads(os.environ.pop(CONSTANTS, "{}")))
     code, script = 1, wanted["script"]
     sys.argv = [script or "onetool", *wanted["args"]]
     sys.path[0] = str(Path(script).parent) if script else wanted["cwd"]

@@ -4,6 +4,8 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -287,3 +289,16 @@ def test_a_damaged_file_that_can_not_be_set_aside(file):
         names(SqliteDatabase(file))
     assert "it can't be set aside: Permission denied (fix: let this user write" in str(told.value)
     assert os.listdir(file.parent) == ["state.db"]
+
+
+def test_what_must_survive_a_power_failure_waits_for_the_disk(tmp_path):
+    """In a process of its own, since these tests wait for no disk."""
+    code = f"""
+from pathlib import Path
+from onetool.database.sqlite import SqliteDatabase
+database = SqliteDatabase(Path({str(tmp_path / "state.db")!r}))
+for durable in (True, False):
+    print(database.write(lambda work: work.execute("PRAGMA synchronous"), durable=durable))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["[(2,)]", "[(1,)]"], done.stderr  # FULL, NORMAL

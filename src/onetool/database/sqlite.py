@@ -320,6 +320,7 @@ class SqliteDatabase:
     def _connect(self) -> sqlite3.Connection:
         connection = self._connect_with()
         try:
+            connection.execute(USUAL_SYNC)
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
             _use_log(connection)
