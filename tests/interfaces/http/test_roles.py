@@ -130,7 +130,7 @@ def refusal_of(site, case, who):
 
 def test_every_route_has_a_rule(site):
     assert set(all_operations(site)) == set(RULES)
-    assert {name for name, role in RULES.items() if role not in ROLES} == set()
+    assert {name for name, role in RULES.items() if role not in ROLES} == set(), "give it a rule in NEEDS"
 
 
 @pytest.mark.parametrize("who", [None, "wrong", "expired", "revoked"])
