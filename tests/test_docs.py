@@ -21,6 +21,7 @@ from helpers import cli
 from onetool.ask.providers import adapter, ranked_providers
 from onetool.config.model import Declared, Keys
 from onetool.core.model_providers import PROVIDERS, key_name
+from onetool.sources.packs import BUILTIN
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -267,6 +268,30 @@ def test_the_snippets_of_run_work(shop):
 def test_the_refusal_in_the_docs_of_run_is_what_it_says(shop):
     result = shop.run_sync('shop.find()\nshop.price(name="tea", cuont=1)')
     assert shop.reply(result).text == blocks("docs/run.md", "text")[1].strip()
+
+
+def test_every_built_in_tool_is_documented(shop):
+    page = text_of("README.md") + text_of("docs/ot.md")
+    names = [spec.name for spec in shop.tools() if spec.pack in (*BUILTIN, "ot")]
+    assert len(names) > 15
+    missing = [name for name in names if not re.search(rf"`{re.escape(name)}\b", page)]
+    assert not missing, "name them in README.md, those of ot in docs/ot.md"
+
+
+def test_every_target_that_pages_name_is_there():
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md", ".ci/run", ".github/workflows/ci.yml"):
+        named = set(re.findall(r"(?:^|`|run: )make ([a-z-]+)", text_of(page), re.MULTILINE))
+        assert named
+        assert named <= targets, page
+
+
+def test_ci_runs_what_contributing_says():
+    jobs = yaml.safe_load(text_of(".github/workflows/ci.yml"))["jobs"]
+    ran = {step["run"] for job in jobs.values() for step in job["steps"] if "run" in step}
+    assert ran == {".ci/run", "make lint", "make web-check"}
+    versions = jobs["test"]["strategy"]["matrix"]["python"]
+    assert f"Python {', '.join(versions[:-1])} and {versions[-1]}" in text_of("CONTRIBUTING.md")
 
 
 def test_paths_in_pages_for_contributors_exist():
