@@ -21,6 +21,7 @@ from helpers import cli
 from onetool.ask.providers import adapter, ranked_providers
 from onetool.config.model import Declared, Keys
 from onetool.core.model_providers import PROVIDERS, key_name
+from onetool.sources.packs import BUILTIN
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -65,14 +66,14 @@ def test_every_command_is_documented():
     listed = list(commands(root))
     assert len(listed) >= 8
     missing = [command for command in listed if f"`{command}" not in text_of("docs/command-line.md")]
-    assert not missing, missing
+    assert not missing, "describe them in docs/command-line.md"
 
 
 def test_every_model_provider_is_documented():
     """The table of the page has them in the order in which their keys are looked for, then those that need none."""
     rows = re.findall(r"^\| `(\w+)` \| `(\w+_API_KEY)`", text_of("docs/ask.md"), re.MULTILINE)
     order = [*ranked_providers(), *(name for name in PROVIDERS if adapter(name).rank is None)]
-    assert rows == [(name, key_name(name)) for name in order]
+    assert rows == [(name, key_name(name)) for name in order], "give it a row in the table of docs/ask.md, by its rank"
 
 
 def config_keys(struct, prefix=""):
@@ -90,16 +91,28 @@ def structs_in(kind):
     return {found for argument in get_args(kind) for found in structs_in(argument)}
 
 
+def section(page, anchor):
+    """Return the part of a page below the heading that a link to `anchor` leads to."""
+    parts = re.split(r"^#+ (.+)\n", text_of(f"docs/{page}"), flags=re.MULTILINE)
+    slugs = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in parts[1::2]]
+    return parts[2 * slugs.index(anchor) + 2]
+
+
+def documented_words(row):
+    """Return the words that stand as code in a row of the config's table, or in a section that it links to."""
+    links = re.findall(r"\]\(([\w-]+\.md)?#([\w-]+)\)", row)
+    text = "\n".join([row, *(section(page or "config.md", anchor) for page, anchor in links)])
+    code = re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL)
+    return {word for one in code for word in re.findall(r"\w+", one)}
+
+
 def test_every_config_key_is_documented():
-    """Keys of the first level are in the table of the config's page, those inside there or on a page of their own."""
-    page, keys = text_of("docs/config.md"), list(config_keys(Keys))
+    """A key of the first level has a row in the table; the row, or a section that it links to, names those inside."""
+    rows = dict(re.findall(r"^(?=\| `(\w+)` \|)(.*)$", text_of("docs/config.md").partition("\n### ")[0], re.MULTILINE))
+    words, keys = {name: documented_words(row) for name, row in rows.items()}, list(config_keys(Keys))
     assert len(keys) >= 100
-    pages = [page, *(text_of(f"docs/{name}") for name in ("servers.md", "serve.md", "access.md", "run.md"))]
-    code = re.findall(r"```.*?```|`[^`\n]+`", "\n".join(pages), re.DOTALL)
-    words = {word for one in code for word in re.findall(r"\w+", one)}
-    missing = [key for key in keys if "." not in key and f"`{key}`" not in page]
-    missing += [key for key in keys if key.rpartition(".")[2] not in words]
-    assert not missing, missing
+    missing = [key for key in keys if key.rpartition(".")[2] not in words.get(key.partition(".")[0], ())]
+    assert not missing, "describe them in docs/config.md, in the row of their first part or a section that it links to"
 
 
 def test_every_public_name_is_there_and_documented():
@@ -257,6 +270,30 @@ def test_the_refusal_in_the_docs_of_run_is_what_it_says(shop):
     assert shop.reply(result).text == blocks("docs/run.md", "text")[1].strip()
 
 
+def test_every_built_in_tool_is_documented(shop):
+    page = text_of("README.md") + text_of("docs/ot.md")
+    names = [spec.name for spec in shop.tools() if spec.pack in (*BUILTIN, "ot")]
+    assert len(names) > 15
+    missing = [name for name in names if not re.search(rf"`{re.escape(name)}\b", page)]
+    assert not missing, "name them in README.md, those of ot in docs/ot.md"
+
+
+def test_every_target_that_pages_name_is_there():
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md", ".ci/run", ".github/workflows/ci.yml"):
+        named = set(re.findall(r"(?:^|`|run: )make ([a-z-]+)", text_of(page), re.MULTILINE))
+        assert named
+        assert named <= targets, page
+
+
+def test_ci_runs_what_contributing_says():
+    jobs = yaml.safe_load(text_of(".github/workflows/ci.yml"))["jobs"]
+    ran = {step["run"] for job in jobs.values() for step in job["steps"] if "run" in step}
+    assert ran == {".ci/run", "make lint", "make web-check"}
+    versions = jobs["test"]["strategy"]["matrix"]["python"]
+    assert f"Python {', '.join(versions[:-1])} and {versions[-1]}" in text_of("CONTRIBUTING.md")
+
+
 def test_paths_in_pages_for_contributors_exist():
     for page in ("CONTRIBUTING.md", "docs/architecture.md", "docs/security.md"):
         named = re.findall(r"`((?:src|tests|docs|bench)/[\w/.-]+)`", text_of(page))
@@ -265,12 +302,11 @@ def test_paths_in_pages_for_contributors_exist():
 
 
 def test_the_page_of_modules_is_up_to_date():
-    """Else: .venv/bin/python docs/modules.py"""
     spec = importlib.util.spec_from_file_location("modules", ROOT / "docs" / "modules.py")
     modules = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(modules)
     page = modules.page()
-    assert page == text_of("docs/modules.md")
+    assert page == text_of("docs/modules.md"), "run .venv/bin/python docs/modules.py"
     assert "| |\n| `" not in page.replace("| | |\n|---|---|", "")  # every module has a docstring
 
 

@@ -463,8 +463,8 @@ def test_only_what_is_ours_is_built_in(tmp_path):
     }
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
     with App.open(tmp_path / "onetool.yaml") as app:
-        slugs = [one["slug"] for one in app.bundles.tools((), [built_in_id("time")])[0]]
-    assert [f"time.{slug}" for slug in slugs] == [name for name in BUILT_IN_TOOLS if name.startswith("time.")]
+        found = {f"time.{one['slug']}" for one in app.bundles.tools((), [built_in_id("time")])[0]}
+    assert found == {name for name in BUILT_IN_TOOLS if name.startswith("time.")}
 
 
 def test_the_loop_is_not_held_up_while_tools_are_loaded(app, monkeypatch):

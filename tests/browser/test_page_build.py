@@ -149,6 +149,8 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
         "info": {"title": HOSTILE, "version": "1"},
         "servers": [{"url": served.upstream.url}],
         "paths": {"/pets": {"get": {"operationId": "list-pets", "responses": {"200": {"description": "All."}}}}},
+        "security": [{"key": []}],
+        "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}}},
     }
     file = tmp_path / "pets.json"
     file.write_text(json.dumps(document), encoding="utf-8")
@@ -157,7 +159,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
         person.drop(target, file)
         person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
     person.type_into("Slug of the bundle", "pets")
-    person.see("pets\tBundle\tnew")
+    person.see("pets\tBundle\tnew", "onetool auth set PETS_API_KEY --secret")
     assert bundle_of(served, "pets") is None
     person.click("Import this")
     person.see("Imported: 1 item")

@@ -88,6 +88,13 @@ def test_a_missing_secret_is_named_with_what_to_do() -> None:
     assert "argSchema" in failure.value.hints[1]
 
 
+@pytest.mark.parametrize("name", ["shop_key", "openai", "OPENAI"])
+def test_the_command_for_a_missing_secret_does_not_mean_a_provider(name: str) -> None:
+    with pytest.raises(ToolFailure) as failure:
+        fill(f"https://a.example/?k=${{{name}}}")
+    assert f"onetool auth set {name} --secret" in failure.value.hints[0]
+
+
 def test_no_value_of_a_secret_is_in_a_message() -> None:
     for url, headers in (("https://a.example/${DOTS}", {}), ("https://a.example/", {"X": "${LINES}"})):
         with pytest.raises(ToolFailure, match=r"the secret (DOTS|LINES)") as failure:

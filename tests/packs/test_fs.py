@@ -10,7 +10,6 @@ import pytest
 
 from onetool.packs import fs
 from onetool.sdk import ToolFailure
-from onetool.sdk.decorators import marks_of
 from onetool.sdk.testing import packs
 from onetool.services.file_access import opening
 
@@ -295,8 +294,3 @@ def test_other_systems_walk(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
         pytest.skip("the call is switched off in this way")
     monkeypatch.setattr("sys.platform", "darwin")
     assert opening.openat2.__wrapped__() is None
-
-
-def test_both_tools_only_read() -> None:
-    assert fs.pack == "fs"
-    assert all(marks_of(getattr(fs, name)).read_only for name in fs.__all__)

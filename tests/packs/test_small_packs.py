@@ -6,16 +6,16 @@ import subprocess
 import sys
 import time as clock
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onetool.packs import fs, shell, time, tools
+from onetool.packs import shell, time, tools
 from onetool.sdk import ToolFailure
 from onetool.sdk.decorators import marks_of
-
-PACKS = [fs, shell, time, tools]
+from onetool.sources.packs import BUILTIN
 
 
 def test_now_tells_one_instant_twice() -> None:
@@ -77,11 +77,13 @@ def test_pwd_in_a_deleted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert caught.value.reason == "not_found"
 
 
-@pytest.mark.parametrize("module", PACKS, ids=lambda module: module.pack)
-def test_every_tool_can_be_described(module: Any) -> None:
-    assert module.pack == module.__name__.rpartition(".")[2]
-    for name in module.__all__:
-        function = getattr(module, name)
+@pytest.mark.parametrize("pack", BUILTIN)
+def test_every_tool_can_be_described(pack: str) -> None:
+    module = import_module(f"onetool.packs.{pack}")
+    assert module.pack == pack
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if name.startswith("_") or function.__module__ != module.__name__:
+            continue
         signature = inspect.signature(function)
         assert signature.return_annotation is not signature.empty
         assert (function.__doc__ or "").partition("\n")[0].endswith(".")

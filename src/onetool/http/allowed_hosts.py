@@ -13,6 +13,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
+from onetool.core.model_providers import PROVIDERS
 from onetool.http.errors import RequestRefusedError
 from onetool.http.url import DEFAULT_PORTS, Url, is_address, normal_host
 
@@ -222,7 +223,9 @@ def binding_for(url: Url) -> str:
 
 def binding_command(name: str, bindings: Iterable[str] = ()) -> str:
     """Return the command that stores a secret with these bindings."""
-    options = [f"--host {one}" for one in bindings] or ([] if name.isupper() else ["--secret"])
+    options = [f"--host {one}" for one in bindings]
+    if name.lower() in PROVIDERS or not (name.isupper() or options):
+        options.append("--secret")
     return " ".join([f"onetool auth set {name}", *options])
 
 

@@ -59,7 +59,7 @@ class Placeholder(NamedTuple):
         if self.step is not None:
             return ToolFailure(f"the value {self.name} {why}", reason="upstream_error")
         if self.is_secret:
-            return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: onetool auth set {self.name}"])
+            return ToolFailure(f"the secret {self.name} {why}", hints=[f"run: {binding_command(self.name)}"])
         wrong = BadArguments(f"the argument `{self.name}` {why}")
         wrong.argument = self.name  # nothing was sent
         return wrong

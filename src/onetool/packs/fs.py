@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 pack = "fs"
 
-__all__ = ["list_dir", "read_file"]
-
 MOST_BYTES = 16 * 1024 * 1024
 MOST_ENTRIES = 10_000
 MOST_LEVELS = 32
@@ -32,31 +30,6 @@ class Listed(TypedDict):
     size: int | None
     error: NotRequired[str]
     note: NotRequired[str]
-
-
-@tool(read_only=True)
-def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "base64"] = "utf-8") -> str:  # noqa: N803
-    """Read a whole file as text, exactly as it is (line ends are kept, a UTF-8 byte order mark is left out).
-
-    Only regular files below the allowed folders can be read. A file of more than maxBytes is an error, not cut off;
-    so is a binary file, unless encoding is "base64".
-
-    Args:
-        path: The file: relative to the first allowed folder (by default the working folder), or an absolute path
-            below an allowed folder. Taken literally: "~", "$HOME" and "%20" are not expanded. Paths that list_dir
-            gave can be used as they are.
-        maxBytes: The largest size in bytes that is accepted; at most 16777216 (16 MiB), more counts as that.
-        encoding: "utf-8" for text, "base64" for the bytes of any file as base64.
-
-    Returns:
-        The file's text, or its bytes as base64.
-    """
-    limit = _at_least_one("maxBytes", maxBytes, MOST_BYTES)
-    with _allowed_roots(path) as roots:
-        content = roots.read_file(path, limit + 1)
-    if len(content.data) > limit:
-        raise _too_large(path, content.size, limit)
-    return _as_base64(content.data) if encoding == "base64" else _as_text(path, content.data)
 
 
 @tool(read_only=True)
@@ -86,6 +59,31 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
         note = f"There is more: only the first {MOST_ENTRIES:,} entries are listed. List a folder below, or less deep."
         listed.append({"path": path, "type": "truncated", "size": None, "note": note})
     return listed
+
+
+@tool(read_only=True)
+def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "base64"] = "utf-8") -> str:  # noqa: N803
+    """Read a whole file as text, exactly as it is (line ends are kept, a UTF-8 byte order mark is left out).
+
+    Only regular files below the allowed folders can be read. A file of more than maxBytes is an error, not cut off;
+    so is a binary file, unless encoding is "base64".
+
+    Args:
+        path: The file: relative to the first allowed folder (by default the working folder), or an absolute path
+            below an allowed folder. Taken literally: "~", "$HOME" and "%20" are not expanded. Paths that list_dir
+            gave can be used as they are.
+        maxBytes: The largest size in bytes that is accepted; at most 16777216 (16 MiB), more counts as that.
+        encoding: "utf-8" for text, "base64" for the bytes of any file as base64.
+
+    Returns:
+        The file's text, or its bytes as base64.
+    """
+    limit = _at_least_one("maxBytes", maxBytes, MOST_BYTES)
+    with _allowed_roots(path) as roots:
+        content = roots.read_file(path, limit + 1)
+    if len(content.data) > limit:
+        raise _too_large(path, content.size, limit)
+    return _as_base64(content.data) if encoding == "base64" else _as_text(path, content.data)
 
 
 def _listed(start: str, entry: "FolderEntry") -> Listed:

@@ -6,8 +6,6 @@ from onetool.sdk import ToolFailure, tool
 
 pack = "shell"
 
-__all__ = ["pwd"]
-
 
 @tool(read_only=True)
 def pwd() -> str:

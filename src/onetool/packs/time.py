@@ -7,8 +7,6 @@ from onetool.sdk import tool
 
 pack = "time"
 
-__all__ = ["now"]
-
 
 class Moment(TypedDict):
     """An instant as milliseconds and as ISO 8601 text."""

@@ -6,8 +6,6 @@ from onetool.sdk import tool
 
 pack = "tools"
 
-__all__ = ["echo"]
-
 
 @tool(pure=True)
 def echo(message: Any) -> Any:

@@ -1,17 +1,23 @@
 """Answers without end: what a server may send, and how much work it may make of it."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from ask.stand_in import Says, Seen
+from ask.stand_in.server import WIRES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import ModelPrompt, ModelReply, User
+from onetool.ask.model_client import JsonLines
 from onetool.ask.providers import _reading, adapter
 from onetool.ask.providers._openai_replies import JsonBalance
 from onetool.core.model_providers import PROVIDERS
+from onetool.http.body import EventDecoder, event_value
 
 MIB = 1024 * 1024
 PROMPT = ModelPrompt(model="m", messages=(User(text="?"),))
@@ -81,6 +87,17 @@ def read(name: str, *events: Any) -> ModelReply:
     return reader.reply()
 
 
+def streamed(name: str, text: str) -> Iterator[Any]:
+    """Yield the events of an answer, as the provider's stand-in sends them."""
+    asked = adapter(name)
+    request = asked.request(PROMPT, True)
+    parts = urlsplit(request.path)
+    seen = Seen(name, "POST", parts.path, dict(parse_qsl(parts.query)), {}, request.body, 1)
+    frames = EventDecoder() if asked.stream == "events" else JsonLines()
+    for sent in WIRES[name].events(Says(text), seen):
+        yield from map(event_value, frames.feed(sent))
+
+
 def refused(name: str, *events: Any) -> str:
     with pytest.raises(ModelError) as caught:
         read(name, *events)
@@ -93,9 +110,9 @@ def refused(name: str, *events: Any) -> str:
 
 @EVERY
 def test_an_answer_has_an_end(name: str) -> None:
-    piece = TEXT[name]("я" * (MIB // 2))
-    assert len(read(name, *[piece] * 4).text.encode()) == 4 * MIB
-    assert refused(name, *[piece] * 4, TEXT[name]("x")) == "the model's API sent an answer of more than 4 MiB"
+    text = "я" * (2 * MIB)
+    assert len(read(name, *streamed(name, text)).text.encode()) == 4 * MIB
+    assert refused(name, *streamed(name, text + "x")) == "the model's API sent an answer of more than 4 MiB"
 
 
 @pytest.mark.parametrize("name", THOUGHTS)
@@ -204,22 +221,15 @@ def test_where_an_object_ends(value: dict[str, Any], in_a_text: bool, size: int)
 # After the end
 
 
-ENDS = {
-    "openai": [openai("stop")],
-    "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}],
-    "gemini": [gemini(finish="STOP")],
-    "ollama": [{"done": True}],
-}
-
-
 @EVERY
 def test_what_comes_after_the_end_is_not_part_of_it(name: str) -> None:
-    reader = adapter(name).reader(PROMPT)
-    for event in (*BEGIN.get(name, ()), TEXT[name]("a"), *ENDS[name]):
-        list(reader.feed(event))
-    assert reader.is_complete
-    assert list(reader.feed(TEXT[name]("b"))) == []
-    assert reader.reply().text == "a"
+    reader, other = adapter(name).reader(PROMPT), adapter(name).reader(PROMPT)
+    events = streamed(name, "aaa")
+    while not reader.is_complete:
+        list(reader.feed(next(events)))
+    late = next(event for event in streamed(name, "bbb") if list(other.feed(event)))
+    assert list(reader.feed(late)) == []
+    assert reader.reply().text == "aaa"
 
 
 @pytest.mark.parametrize(
@@ -237,9 +247,11 @@ def test_an_end_that_is_none(name: str, events: list[Any]) -> None:
 
 
 def test_there_are_words_after_which_nothing_follows() -> None:
-    for name, last in (("openai", "[DONE]"), ("anthropic", {"type": "message_stop"}), ("ollama", {"done": True})):
+    for name in ("openai", "anthropic", "ollama"):
         reader = adapter(name).reader(PROMPT)
-        list(reader.feed(ENDS[name][0])) if name != "ollama" else None
+        *events, last = streamed(name, "a")
+        for event in events:
+            list(reader.feed(event))
         assert not reader.has_ended
         list(reader.feed(last))
         assert reader.has_ended

@@ -407,7 +407,9 @@ OF_ONE = ("{handle}", "{session}", "{question}", "{call}")
     ],
 )
 def test_all_are_marked_as_ones_own_or_everybodys(all_of_them, owned, shared):
-    assert sorted([*owned, *shared]) == sorted(all_of_them)
+    hint = "say here whether it belongs to one caller (ONE, LISTS, OWNED…, with a test) or to all (SHARED…)"
+    assert {*owned, *shared} == set(all_of_them), hint
+    assert not set(owned) & set(shared)
     assert {name for name in all_of_them if any(one in name for one in OF_ONE)} <= set(owned)
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from interfaces.rest.served import BUILT_IN, problem
 
+from onetool.http import asgi
 from onetool.interfaces import rest
 from onetool.interfaces.rest import ASK_PATH as ASK
 from onetool.interfaces.rest import ROOTS
@@ -145,7 +146,7 @@ def test_every_route_says_which_refusals_it_knows(document):
 def raised_statuses():
     """The numbers in `RestError(…)` and `HttpError(…)` of all that a request to a route goes through."""
     folder = Path(rest.__file__).parent
-    files = [*folder.glob("*.py"), folder.parent / "asgi.py", folder.parent / "http" / "rules.py"]
+    files = [*folder.glob("*.py"), Path(asgi.__file__), folder.parent / "http" / "rules.py"]
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("RestError", "HttpError"):

@@ -5,6 +5,8 @@ import re
 import pytest
 from web.build import WEB
 
+from onetool.ask.providers import ranked_providers
+
 SOURCES = WEB / "src"
 ENTRY = re.compile(r'^  "([\w.-]+)":\s*("(?:[^"\\]|\\.)*")', re.MULTILINE)
 FILLED_IN = re.compile(r"\{(\w+)\}")
@@ -39,6 +41,13 @@ def test_no_text_is_there_twice(language):
     keys = [key for key, _ in catalogue(language)]
     assert len(keys) > 100
     assert [key for key in keys if keys.count(key) > 1] == []
+
+
+@pytest.mark.parametrize("language", ["en", *LANGUAGES])
+def test_no_text_names_providers(language):
+    """A list of them would miss the next one. Ollama is named, as a program that somebody may start."""
+    found = [key for key, text in catalogue(language) for name in ranked_providers() if name in text.lower()]
+    assert found == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -639,7 +639,7 @@ export const en = {
   "chat.new": "New conversation",
   "chat.nomodel": "No model is set up",
   "chat.nomodel.ask": "No model is set up, so nobody can answer. Above is how to set one up.",
-  "chat.nomodel.text": "Keep the key of a provider (openai, anthropic or gemini) on the machine where OneTool runs, start Ollama there, or name another server in ask.base_url of the config. Then try again:",
+  "chat.nomodel.text": "Keep the key of a provider on the machine where OneTool runs, start Ollama there, or name another server in ask.base_url of the config. Then try again:",
   "chat.none": "Conversations will be listed here.",
   "chat.placeholder": "Ask something. + calls a tool, Shift-Enter begins a line.",
   "chat.plus": "Call a tool",

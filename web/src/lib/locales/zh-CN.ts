@@ -641,7 +641,7 @@ export const zhCN: Messages = {
   "chat.new": "新对话",
   "chat.nomodel": "尚未设置模型",
   "chat.nomodel.ask": "尚未设置模型，无法回答。上方说明了如何设置。",
-  "chat.nomodel.text": "在运行 OneTool 的机器上保存某个提供商（openai、anthropic 或 gemini）的密钥，或在那里启动 Ollama，或在配置的 ask.base_url 中写明其他服务器。然后重试：",
+  "chat.nomodel.text": "在运行 OneTool 的机器上保存某个提供商的密钥，或在那里启动 Ollama，或在配置的 ask.base_url 中写明其他服务器。然后重试：",
   "chat.none": "对话会列在这里。",
   "chat.placeholder": "提问。+ 调用工具，Shift-Enter 换行。",
   "chat.plus": "调用工具",

@@ -1,1 +1,0 @@
-export{t as default}from"./form-CQ3PafX8.js";
