@@ -85,9 +85,7 @@ class App:
             registry,
             recorders=self._recorders,
             audit=self.audit,
-            database=self._database.get,
-            rates=self._database.rates,
-            state=self._database.state,
+            databases=self._database,
         )
         self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
@@ -483,9 +481,7 @@ class App:
                 before,
                 self._recorders,
                 self.audit,
-                self._database.get,
-                self._database.rates,
-                state=self._database.state,
+                databases=self._database,
             )
             self.audit.set_config(config)
             self._bundles.set_config(config)

@@ -4,7 +4,6 @@ It is imported only where there are bundles, because it brings SQLite and the HT
 """
 
 import asyncio
-import errno
 import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -22,9 +21,7 @@ from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.derived import CatalogueStore, DerivedBundles
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.files.disk import STATE
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.files.state_folder import make_state
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.service import BundleService, InvokeVersion
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
     from onetool.core.context import Progress
-    from onetool.database.shared_rates import SharedWindows
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.tool_request import PreviewRequest
     from onetool.sources.bundles.model import Tool
@@ -66,7 +62,7 @@ def open_bundle_service(
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
     store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
-    limits = RateLimiter(lambda: _rates_folder(folder), shared=lambda: _shared_windows(runtime()))
+    limits = RateLimiter(lambda: runtime().databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
     invoke = _version_invoker(bundles, catalog.refresh, runtime)
     return BundleService(
@@ -113,24 +109,6 @@ def _version_invoker(
         return result
 
     return invoke
-
-
-def _shared_windows(runtime: "Runtime") -> "SharedWindows | None":
-    """What replicas count the calls of limited tools in. Workers use the files: so all processes of a machine count
-    together, also those of the command line.
-    """
-    return None if runtime.config.database is None else runtime.rates
-
-
-def _rates_folder(bundles: Path) -> Path:
-    """Where the calls of limited tools are counted, together with other processes. OSError if it can't be written."""
-    state = make_state(bundles)
-    if state is None:
-        raise PermissionError(errno.EACCES, f"{bundles / STATE} can't be written")
-    folder = state.with_name("rates")
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
 
 
 def foreign_file(path: Path) -> Mistake | None:

@@ -35,7 +35,7 @@ class AppDatabase:
         self._lock = Lock()
         self._opened: Database | None = None
         self._state: SqliteDatabase | None = None
-        self._rates: tuple[Database, SharedWindows] | None = None
+        self._windows: dict[Database, SharedWindows] = {}
         self._replicas: Callable[[], int] = lambda: 1
         self._workers: Database | None = None
 
@@ -77,15 +77,21 @@ class AppDatabase:
             log.warning("%s is read-only: nothing is stored", state.file)
 
     def rates(self) -> "SharedWindows | None":
-        """Return the windows of shared rates; None if no other process counts."""
+        """Return the windows of requests and sign-ins; None if no other process counts them."""
         database = self._workers or self.get()
-        if database is None:
-            return None
-        if self._rates is None or self._rates[0] is not database:
-            from onetool.database.shared_rates import SharedWindows
+        return None if database is None else self._windows_in(database)
 
-            self._rates = database, SharedWindows(database, lambda: self._replicas())
-        return self._rates[1]
+    def tool_rates(self) -> "SharedWindows":
+        """Return the windows of calls of limited tools, which commands count as well."""
+        return self._windows_in(self.state())
+
+    def _windows_in(self, database: "Database") -> "SharedWindows":
+        from onetool.database.shared_rates import SharedWindows
+
+        with self._lock:
+            if database not in self._windows:
+                self._windows[database] = SharedWindows(database, lambda: self._replicas())
+            return self._windows[database]
 
     def share_rates(self, replicas: "Callable[[], int]", workers: "Database | None" = None) -> None:
         """Set among how many `replicas` a rate is divided while the database is away, and a database for rates alone,
@@ -102,6 +108,7 @@ class AppDatabase:
         with self._lock:
             opened = [one for one in (self._opened, self._state) if one is not None]
             self._opened = self._state = None
+            self._windows.clear()
         for one in opened:
             one.close()
 

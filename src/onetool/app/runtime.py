@@ -24,13 +24,13 @@ from onetool.sources.packs import Registry
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
     from onetool.app.audit import AppAudit
+    from onetool.app.database import AppDatabase
     from onetool.app.documents import DocumentKind
     from onetool.app.secret_rules import SecretRules
     from onetool.core.context import Recorder, RunRecorder
     from onetool.core.executor import Executor
     from onetool.database import Database
     from onetool.database.documents import Documents, Following
-    from onetool.database.shared_rates import SharedWindows
     from onetool.http.client import HttpClient
     from onetool.http.tool import HttpContext
     from onetool.script.engine import Engine, SharedWorkers
@@ -67,20 +67,14 @@ class Runtime:
         before: "Runtime | None" = None,
         recorders: "Iterable[Recorder]" = (),
         audit: "AppAudit | None" = None,
-        database: "Callable[[], Database | None]" = lambda: None,
-        rates: "Callable[[], SharedWindows | None]" = lambda: None,
         *,
-        state: "Callable[[], Database]",
+        databases: "AppDatabase",
     ) -> None:
-        """`recorders` are called for every call, in addition to those that are made here. `state` gives the database
-        of all stores.
-        """
+        """`recorders` are called for every call, in addition to those that are made here."""
         self.config = config
         self._recorders = tuple(recorders)
         self._audit = audit
-        self._database = database
-        self._rates = rates
-        self._state = state
+        self.databases = databases
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
         self._made: dict[str, Any] = {}
@@ -115,17 +109,12 @@ class Runtime:
     @property
     def database(self) -> "Database | None":
         """The database that replicas share; None: files and SQLite. Raises ConfigError if it can't be used."""
-        return self._database()
+        return self.databases.get()
 
     @property
     def state(self) -> "Database":
         """The database of all stores. Raises ConfigError if it can't be used."""
-        return self._state()
-
-    @property
-    def rates(self) -> "SharedWindows | None":
-        """What rates are counted in, together with other replicas; None: each process counts for itself."""
-        return self._rates()
+        return self.databases.state()
 
     def documents(self, kind: "DocumentKind", follow: "Following | None" = None) -> "Documents":
         """Return the small things of that kind."""

@@ -4,7 +4,7 @@ A window is a row. Counting updates the row, which locks it until the end of the
 take the same place. On an event loop, a thread does that.
 
 While the database is away, or slow, each process counts for itself, up to the rate divided by the number of replicas.
-What it has counted before is included.
+What it has counted before is included. So does a process without a database.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ ALONE_S = 2.0  # for which a process counts for itself, after the database did n
 SWEEP_S = 600.0  # between two sweeps of old windows
 MAX_OWN = 10_000  # windows that a process remembers
 THREADS = 4
+LOCKED_S = 1.0  # to wait for another process that locks `state.db`: a call waits for this
 
 _LOCK = """INSERT INTO rates (name, parts, seen_at, until) VALUES (%s, '[]', {clock}, {clock})
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
@@ -48,7 +49,7 @@ class WindowCount(NamedTuple):
 class SharedWindows:
     """All windows of a database. `replicas` returns among how many a rate is divided while the database is away."""
 
-    def __init__(self, database: Database, replicas: Callable[[], int] = lambda: 1) -> None:
+    def __init__(self, database: Database | None, replicas: Callable[[], int] = lambda: 1) -> None:
         self._database = database
         self._replicas = replicas
         self._own: OrderedDict[str, RateWindow] = OrderedDict()  # counted by this process
@@ -60,21 +61,23 @@ class SharedWindows:
     def take(self, name: str, most: int, seconds: float, *, counts: bool = True) -> WindowCount:
         """Count one, unless there are as many already. Without `counts`, only look."""
         key = f"{name} in {seconds:g} s"
-        if monotonic() >= self._alone_until:
+        if (database := self._database) is not None and monotonic() >= self._alone_until:
             try:
-                found = self._database.write(lambda work: self._counted(work, key, most, seconds, counts))
+                found = database.write(
+                    lambda work: _count(work, database.clock, key, most, seconds, counts), max_wait=LOCKED_S
+                )
             except DatabaseError as error:
                 self._count_alone(error)
             else:
                 if counts and found.wait is None:
                     self._take_own(key, math.inf, seconds)
-                self._sweep()
+                self._sweep(database)
                 return found
         return self._take_share(key, most, seconds, counts)
 
     async def take_async(self, name: str, most: int, seconds: float) -> WindowCount:
         """Do the same as `take` on an event loop. A slow database counts as away."""
-        if monotonic() >= self._alone_until and not self._database.is_away:
+        if self._database is not None and monotonic() >= self._alone_until and not self._database.is_away:
             work = asyncio.get_running_loop().run_in_executor(self._pool(), self.take, name, most, seconds)
             try:
                 return await asyncio.wait_for(asyncio.shield(work), ANSWER_S)
@@ -82,24 +85,6 @@ class SharedWindows:
                 work.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieves the exception
                 self._count_alone(None)
         return self._take_share(f"{name} in {seconds:g} s", most, seconds, True)
-
-    def _counted(self, work: Transaction, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
-        clock = self._database.clock
-        parts, now = work.execute(_LOCK.format(clock=clock), (key,))[0]
-        counted: list[tuple[int, int]] = []
-        with suppress(msgspec.MsgspecError):
-            counted = _PARTS.decode(parts)
-        # Impossible parts are left out: a damaged row locks nobody out.
-        last = int(now / (seconds / PARTS)) + 1
-        window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
-        if not counts:
-            window.forget_old(now)
-            return WindowCount(None, window.count, window.next_free(now))
-        wait = window.take(now, most)
-        if wait is None:
-            sql = "UPDATE rates SET parts = %s, until = %s WHERE name = %s"
-            work.execute(sql, (msgspec.json.encode(window.parts).decode(), now + 2 * seconds, key))
-        return WindowCount(wait, window.count, window.next_free(now))
 
     # For this process alone
 
@@ -121,18 +106,18 @@ class SharedWindows:
 
     def _count_alone(self, error: DatabaseError | None) -> None:
         if not self._alone_until:
-            log.warning("rates are counted by each replica for itself: %s", error or "the database does not answer")
+            log.warning("rates are counted by each process for itself: %s", error or "the database does not answer")
         self._alone_until = monotonic() + ALONE_S
 
-    def _sweep(self) -> None:
+    def _sweep(self, database: Database) -> None:
         """Delete old windows, now and then."""
         with self._lock:
             if monotonic() < self._sweep_at:
                 return
             self._sweep_at = monotonic() + SWEEP_S
-        sql = f"DELETE FROM rates WHERE until < {self._database.clock} - 60"  # noqa: S608 - ours
+        sql = f"DELETE FROM rates WHERE until < {database.clock} - 60"  # noqa: S608 - ours
         try:
-            self._database.write(lambda work: work.execute(sql))
+            database.write(lambda work: work.execute(sql), max_wait=LOCKED_S)
         except DatabaseError as error:
             log.debug("old rates are not deleted: %s", error)
 
@@ -141,3 +126,21 @@ class SharedWindows:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS, "onetool-rates")
             return self._threads
+
+
+def _count(work: Transaction, clock: str, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
+    parts, now = work.execute(_LOCK.format(clock=clock), (key,))[0]
+    counted: list[tuple[int, int]] = []
+    with suppress(msgspec.MsgspecError):
+        counted = _PARTS.decode(parts)
+    # Impossible parts are left out: a damaged row locks nobody out.
+    last = int(now / (seconds / PARTS)) + 1
+    window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
+    if not counts:
+        window.forget_old(now)
+        return WindowCount(None, window.count, window.next_free(now))
+    wait = window.take(now, most)
+    if wait is None:
+        sql = "UPDATE rates SET parts = %s, until = %s WHERE name = %s"
+        work.execute(sql, (msgspec.json.encode(window.parts).decode(), now + 2 * seconds, key))
+    return WindowCount(wait, window.count, window.next_free(now))

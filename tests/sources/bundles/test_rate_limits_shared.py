@@ -1,24 +1,23 @@
-"""A limit of calls a minute is one limit for all processes of the machine, and outlives tools and files."""
+"""A limit of calls a minute is one limit for all processes of the state, and outlives tools and damage."""
 
 import asyncio
-import fcntl
 import json
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from mcp import Client, StdioServerParameters
 
 from onetool.app import App
 from onetool.core.call import ToolCall
-from onetool.core.errors import ToolFailure
-from onetool.sources.bundles import rate_limits
+from onetool.database import shared_rates
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.rate_limits import RateLimiter
 
 SAY = {"type": "script", "scriptImpl": {"code": "'hi'"}, "limits": {"maxCallsPerMinute": 5}}
 CALLER = """
@@ -52,8 +51,8 @@ def call(app, name="mine.say"):
     return asyncio.run(app.call(ToolCall("1", name, {})))
 
 
-def files(app):
-    return list((app.config.home / "bundles/.state/rates").iterdir())
+def rows(app):
+    return app.runtime.state.read(lambda work: work.execute("SELECT name FROM rates"))
 
 
 class Process:
@@ -142,97 +141,47 @@ def test_a_client_of_mcp_is_told_what_is_left(app, config, menu):
     assert call(app).meta["rate_limit"]["remaining"] == 3
 
 
-def test_a_tool_without_a_limit_has_no_file_and_says_nothing(app):
+def test_a_tool_without_a_limit_has_no_row_and_says_nothing(app):
     id = next(one["id"] for one in app.bundles.bundles()[0] if one["slug"] == "mine")
     app.bundles.put_tool(id, "free", "1", {**SAY, "limits": {}})
     assert "rate_limit" not in call(app, "mine.free").meta
-    assert not (app.config.home / "bundles/.state/rates").exists()
+    assert rows(app) == []
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\x00\xff", b"{}\n", b"[[1,", b'[["x",1,1]]\n', b"[[1e999,5,1]]\n", b"[[9,-7,9]]\n", b"[" * 9000]
-)
-def test_a_broken_file_counts_as_empty(app, content):
+@pytest.mark.parametrize("content", ["", "{}", "[[1,", '[["x",1]]', "[[9,-7]]", "[" * 9000])
+def test_a_broken_row_counts_as_empty(app, content):
     call(app), call(app)
-    (file,) = files(app)
-    assert file.stat().st_mode & 0o777 == 0o600
-    file.write_bytes(content)
+    app.runtime.state.write(lambda work: work.execute("UPDATE rates SET parts = %s", (content,)))
     assert call(app).meta["rate_limit"]["remaining"] == 4
     assert call(app).meta["rate_limit"]["remaining"] == 3
 
 
-def test_what_is_behind_the_first_line_does_not_count(app):
-    call(app)
-    (file,) = files(app)
-    file.write_bytes(file.read_bytes() + b"1234]]\n")  # of a longer one, whose writer ended before it was cut
-    assert call(app).meta["rate_limit"]["remaining"] == 3
-
-
-def test_a_folder_that_cannot_be_used_is_told_once_and_each_process_counts(app, caplog):
-    state = app.config.home / "bundles/.state"
-    (state / "rates").write_text("in the way")
-    with caplog.at_level(logging.WARNING, "onetool.bundles"):
+def test_a_database_that_cannot_be_used_is_reported_once_and_each_process_counts(app, caplog):
+    app.runtime.state.write(lambda work: work.execute("DROP TABLE rates"))
+    with caplog.at_level(logging.WARNING, "onetool.database"):
         assert [call(app).ok for _ in range(6)] == [True] * 5 + [False]
-    assert len([one for one in caplog.messages if "counted in this process alone" in one]) == 1
-
-
-def test_a_link_is_not_followed(app, tmp_path):
-    call(app)
-    (file,) = files(app)
-    elsewhere = tmp_path / "precious"
-    elsewhere.write_text("precious")
-    file.unlink()
-    file.symlink_to(elsewhere)
-    assert call(app).ok
-    assert elsewhere.read_text() == "precious"
+    assert len([one for one in caplog.messages if "counted by each process for itself" in one]) == 1
 
 
 def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):
-    monkeypatch.setattr(rate_limits, "PATIENCE", 0.01)
+    monkeypatch.setattr(shared_rates, "LOCKED_S", 0.01)
     call(app)
-    (file,) = files(app)
-    held = os.open(file, os.O_RDWR)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    try:
-        assert call(app).meta["rate_limit"]["remaining"] == 4  # of this process alone
-    finally:
-        os.close(held)
+    with closing(sqlite3.connect(app.runtime.state.file)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert call(app).meta["rate_limit"]["remaining"] == 3  # which this process has counted alone
 
 
 def test_the_event_loop_goes_on_while_a_call_waits_for_the_lock(app, monkeypatch):
-    monkeypatch.setattr(rate_limits, "PATIENCE", 60)
+    monkeypatch.setattr(shared_rates, "LOCKED_S", 60)
+    monkeypatch.setattr(shared_rates, "ANSWER_S", 60)
     call(app)
-    (file,) = files(app)
 
     async def released_by_the_loop():
-        held = os.open(file, os.O_RDWR)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        calls = [asyncio.create_task(app.call(ToolCall(str(number), "mine.say", {}))) for number in range(2)]
-        await asyncio.sleep(0.1)
-        os.close(held)
+        with closing(sqlite3.connect(app.runtime.state.file)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            calls = [asyncio.create_task(app.call(ToolCall(str(number), "mine.say", {}))) for number in range(2)]
+            await asyncio.sleep(0.1)
         return [result.meta["rate_limit"]["remaining"] for result in await asyncio.gather(*calls)]
 
-    assert sorted(asyncio.run(released_by_the_loop())) == [2, 3]  # in the file, and not of this process alone
-
-
-def test_a_clock_that_was_set_back_blocks_for_a_minute_at_most(tmp_path):
-    now = [10_000.0]
-    rates = RateLimiter(lambda: tmp_path, lambda: now[0])
-    rates.take("a", 1)
-    now[0] -= 5_000
-    with pytest.raises(ToolFailure):
-        rates.take("a", 1)
-    now[0] += 60.1
-    rates.take("a", 1)
-
-
-def test_files_of_tools_that_nobody_calls_go(tmp_path, monkeypatch):
-    monkeypatch.setattr(rate_limits, "MANY_TOOLS", 10)
-    rates = RateLimiter(lambda: tmp_path)
-    for number in range(9):
-        rates.take(f"old-{number}", 5)
-    for file in tmp_path.iterdir():
-        os.utime(file, (time.time() - 3600,) * 2)
-    rates.take("new", 5)
-    assert len(list(tmp_path.iterdir())) == 1
-    assert rates.left("new", 5).remaining == 4
+    assert sorted(asyncio.run(released_by_the_loop())) == [2, 3]
+    assert len(rows(app)) == 1

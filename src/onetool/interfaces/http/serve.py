@@ -88,7 +88,7 @@ def build_app(
         ),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *_metadata_routes(lambda: site.rules.http),
-        *_page_routes(url, lambda: site.rules, sessions, app.runtime.rates),
+        *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address))
 
@@ -164,7 +164,7 @@ def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
 
 def shared_rates(app: "App") -> "PrincipalRates | None":
     """Counts for all replicas; None: this process counts for itself."""
-    if (windows := app.runtime.rates) is None:
+    if (windows := app.runtime.databases.rates()) is None:
         return None
     from onetool.services.request_rates import SharedRates
 
