@@ -86,7 +86,7 @@ def has_state(folder: Path) -> bool:
 @contextmanager
 def open_folder(folder: Path, file: Path | None = None) -> Iterator[Place]:
     """Open the state of a home, or of an export. `file` is its database, if that is elsewhere."""
-    with closing(SqliteDatabase(file or folder / STATE_FILE)) as database:
+    with closing(SqliteDatabase(file or folder / STATE_FILE, is_source=True)) as database:
         yield Place(database, folder)
 
 

@@ -118,9 +118,11 @@ class SqliteDatabase:
     dialect: Mapping[str, str] = DIALECT
     vfs: str | None = None  # of SQLite; None: the usual one
 
-    def __init__(self, file: Path, *, makes_folder: bool = False) -> None:
+    def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
+        """A damaged file is set aside, unless it `is_source` of a copy: then it may be somebody's only backup."""
         self.file = file
         self._makes_folder = makes_folder
+        self._is_source = is_source
         self._idle: list[sqlite3.Connection] = []
         self._taken = 0  # connections that threads use now
         self._lock = threading.Lock()
@@ -388,6 +390,8 @@ class SqliteDatabase:
 
     def _damaged(self, why: str) -> DatabaseError:
         """Set a damaged file aside, and return the error that says so."""
+        if self._is_source:
+            return DamagedDatabaseError(f"{self.file} is damaged ({why}) (fix: use another copy)")
         try:
             if not self._set_aside():
                 return DatabaseAwayError(why, f"{self.file} could not be read, but is not damaged")

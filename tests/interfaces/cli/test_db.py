@@ -208,6 +208,30 @@ def test_a_backup_while_it_is_used_and_its_way_back(tmp_path):
     assert said(folder)["stores"]["results"] == 2
 
 
+def test_a_damaged_backup_stays_as_it_is(tmp_path):
+    folder, backup = configured(tmp_path / "home", None), tmp_path / "back"
+    backup.mkdir(mode=0o700)
+    (backup / "state.db").write_bytes(b"not a database" * 100)
+    (backup / "state.db").chmod(0o600)
+    for _ in range(2):
+        done = db(folder, "import", str(backup))
+        assert (done.returncode, "is damaged" in done.stderr) == (1, True), done.stderr
+    assert os.listdir(backup) == ["state.db"]
+
+
+def test_all_lines_of_an_exported_audit_log_are_printed(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    config = ("--config", str(folder / "onetool.yaml"))
+    (folder / "onetool.yaml").write_text("{}\n")
+    for name in ("ada", "bob"):
+        assert cli(*config, "tokens", "add", name, cwd=folder).returncode == 0
+    before = cli(*config, "audit", "--json", cwd=folder).stdout.splitlines()
+    moved(folder, "export", str(tmp_path / "back"))
+    copied = cli("audit", "--json", cwd=tmp_path, env={**os.environ, "ONETOOL_HOME": str(tmp_path / "back")})
+    assert len(before) == 2
+    assert copied.stdout.splitlines()[:2] == before
+
+
 # Copies
 
 

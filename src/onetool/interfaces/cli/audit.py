@@ -123,7 +123,7 @@ def _print_newest(log: "AuditTable", only: "AuditFilter", limit: int, end: int, 
 def _print_all(log: "AuditTable", only: "AuditFilter", printer: "Printer") -> None:
     """Print all lines, for a program. They are read forwards, and none is kept."""
     fits = only.test()
-    for _, record in log.read_on(0 if only.since is None else log.start(only.since)):
+    for _, record in log.read_on(log.start(only.since)):
         if record is None:
             printer.skipped += 1
         elif fits(record):
@@ -138,7 +138,7 @@ def _follow(log: "AuditTable", only: "AuditFilter", key: bytes, start: int, prin
     while True:
         try:
             if (found := log.key()) != key:  # another log has taken its place, and numbers its lines anew
-                key, start = found, 0
+                key, start = found, log.start()
             for number, record in log.read_on(start):
                 start = number + 1
                 if record is not None and fits(record):

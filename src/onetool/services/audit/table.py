@@ -74,10 +74,13 @@ class AuditTable:
         [(last,)] = self._read("SELECT max(number) FROM audit")
         return (last or 0) + 1
 
-    def start(self, since: float) -> int:
-        """Return the lowest number of the lines since then."""
-        # With `+ 0`, both databases use the index of times, and don't scan all older numbers.
-        [(first,)] = self._read("SELECT min(number + 0) FROM audit WHERE at >= %s", (since - 1,))
+    def start(self, since: float | None = None) -> int:
+        """Return the lowest number of the lines since then. Lines that were copied here have negative ones."""
+        if since is None:
+            [(first,)] = self._read("SELECT min(number) FROM audit")
+        else:
+            # With `+ 0`, both databases use the index of times, and don't scan all older numbers.
+            [(first,)] = self._read("SELECT min(number + 0) FROM audit WHERE at >= %s", (since - 1,))
         return self.end() if first is None else first
 
     def read_on(self, start: int) -> Iterator[tuple[int, AuditRecord | None]]:
