@@ -446,7 +446,7 @@ class ReplicaGoneError(HttpError):
 
     @property
     def was_not_reached(self) -> bool:
-        """Whether nothing listens at its address: then nothing was sent."""
+        """True if nothing listens at the replica's address. Then nothing was sent."""
         return isinstance(self.__context__, ConnectionRefusedError | FileNotFoundError)
 
 

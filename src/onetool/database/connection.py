@@ -118,12 +118,12 @@ class Database(Protocol):
 
     @property
     def is_away(self) -> bool:
-        """Whether the last attempt to reach the database failed. Never blocks."""
+        """True if the last attempt to reach the database failed. Never blocks."""
         ...
 
     @property
     def has_lost(self) -> bool:
-        """Whether earlier content is known to be missing. Raises DatabaseError."""
+        """True if earlier content is known to be missing. Raises DatabaseError."""
         ...
 
     def describe(self) -> str:

@@ -101,7 +101,7 @@ class Documents:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several machines share them."""
+        """True if several machines share the documents."""
         return self._database.is_shared
 
     @property
