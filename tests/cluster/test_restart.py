@@ -1,6 +1,7 @@
 """A rolling restart: no call fails, and sessions live on."""
 
 import signal
+from itertools import count
 from threading import Event, Thread
 
 from cluster.conftest import shared_file
@@ -12,6 +13,10 @@ from interfaces.mcp.peers import HttpPeer
 class ReadyBalancer(Balancer):
     """Asks who is ready before it sends anything, as balancers do."""
 
+    def __init__(self, *servers):
+        self.servers = servers
+        self._turns = count()
+
     @property
     def port(self):
         return self._ready().port
@@ -20,8 +25,10 @@ class ReadyBalancer(Balancer):
         return self._ready().send(*args, **options)
 
     def _ready(self):
-        for _ in range(2 * len(self.servers)):
-            one = next(self._next)
+        """Return the next server that is ready; each is asked once, whatever other threads do."""
+        turn, servers = next(self._turns), self.servers
+        for offset in range(len(servers)):
+            one = servers[(turn + offset) % len(servers)]
             try:
                 if one.send(None, path="/readyz", method="GET").status == 200:
                     return one
@@ -55,13 +62,12 @@ def test_no_call_fails(tmp_path):
     draining = until(lambda: _not_ready(first))
     assert (draining.message["status"], draining.headers["connection"]) == ("draining", "close")
     third = Member(tmp_path / "c", file, "--drain-s", "0")
-    balancer.servers[:] = [second, third]
-    balancer._next = iter(lambda: balancer.servers[len(said) % 2], None)
+    balancer.servers = (second, third)
     (tmp_path / "late").touch()
     assert slow.answer()["result"]["content"][0]["text"] == "late came"
     assert first.process.wait(20) == 0
-    count = len(said)
-    until(lambda: len(said) > count + 20)
+    before = len(said)
+    until(lambda: len(said) > before + 20)
     is_over.set()
     for thread in threads:
         thread.join()
