@@ -7,6 +7,7 @@ from helpers import trusted, until
 
 from onetool.app import App
 from onetool.app import app as app_module
+from onetool.core.errors import ConfigError
 from onetool.core.limits import WorkerShare
 from onetool.services import file_watcher
 
@@ -200,6 +201,18 @@ def test_what_was_loaded_by_hand_does_not_wait(place, quick):
     here.write(PACK.format("three"), "packs/other.py")
     until(lambda: "other.py" in here.waiting())
     assert "greet.py" not in here.waiting()
+
+
+def test_code_that_could_not_be_loaded_stays_told_until_it_is_mended(place):
+    """The watcher sees the new file after somebody has tried to load it."""
+    here = place()
+    here.write("def one(:\n", "packs/broken.py")
+    with pytest.raises(ConfigError):
+        here.app.reload()
+    here.app.reload_settings()
+    assert "can't be read" in here.waiting()
+    here.write(PACK.format("mended"), "packs/broken.py")
+    until(lambda: "broken.py: new" in here.waiting())
 
 
 def test_an_untrusted_change_of_a_trusted_folder_is_not_loaded(tmp_path, monkeypatch):

@@ -69,6 +69,7 @@ class Reloader:
         self._mistakes, self._apply = mistakes, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
         self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code
+        self._failed: FolderSnapshot | None = None  # the files that the last `reload` failed with
         self._pending: list[Mistake] = []  # parts of the config that only `reload` loads
         self._asking, self._reloading = Lock(), Lock()
         self._requested = self._begun = 0  # reloads
@@ -159,13 +160,16 @@ class Reloader:
             self._reloading.release()
 
     def _reload(self) -> None:
-        modules, began = pack_modules(), time()
+        from onetool.services.file_watcher import snapshot
+
+        modules, began, files = pack_modules(), time(), snapshot(self.files())
         try:
             with self._remember_error():
                 found, config = self._read_config()
                 read = self.read(config, again=True)
                 self._refuse_new_mistakes(read)
         except ConfigError:
+            self._failed = files
             restore_modules(modules)
             raise
         if self._is_closed:
@@ -184,7 +188,7 @@ class Reloader:
 
         before, code = self.take_stamps()
         with self._remember_error():
-            if snapshot(before) == before and self.error is None:
+            if snapshot(before) == before and (self.error is None or self._failed == snapshot(self._failed or ())):
                 return False
             settings = snapshot(self._setting_files())
             found, config, waits = None, self._config, None
@@ -197,7 +201,7 @@ class Reloader:
                 elif has_other_includes(config, self._config, changed_files(code, snapshot(code))):
                     waits = "its includes have changed, so nothing of it is read again"
             if waits is not None:
-                self.error, self._files_to_mend, self._stamps = None, (), (settings, code)
+                self.error, self._failed, self._files_to_mend, self._stamps = None, None, (), (settings, code)
                 self._pending = [Mistake(message=waits, file=str(config.path or config.folder), severity="warning")]
                 if found is not None:
                     self._set_untrusted(found)
@@ -212,7 +216,7 @@ class Reloader:
         return True
 
     def _put_in_force(self, config: Config, read: Read, found: Found | None) -> None:
-        self.error, self._files_to_mend, self._config = None, (), config
+        self.error, self._failed, self._files_to_mend, self._config = None, None, (), config
         self._set_untrusted(found)
         self._apply(config, read)
 
