@@ -178,6 +178,10 @@ class ReplacedDatabaseError(DatabaseAwayError):
     """
 
 
+class UnsafeDatabaseError(DatabaseError):
+    """The file is a link, or other users could have written it. What was read from it doesn't count any more."""
+
+
 class StorageError(DatabaseError):
     """The disk is full, broken, or can't be written. Nothing has changed."""
 

@@ -22,7 +22,14 @@ from time import monotonic
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.database.connection import Database, DatabaseError, DatabaseLock, ReplacedDatabaseError, Transaction
+from onetool.database.connection import (
+    Database,
+    DatabaseError,
+    DatabaseLock,
+    ReplacedDatabaseError,
+    Transaction,
+    UnsafeDatabaseError,
+)
 from onetool.database.encryption import Seal, Signature
 
 Version = Hashable
@@ -313,7 +320,7 @@ class DocumentFollower:
             known = None if before is None else before.document
             found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
-            is_lost = error.is_damaged or isinstance(error, ReplacedDatabaseError)
+            is_lost = error.is_damaged or isinstance(error, ReplacedDatabaseError | UnsafeDatabaseError)
             if before is not None and before.error is None and not is_lost:
                 found = before._replace(at=monotonic())
             else:

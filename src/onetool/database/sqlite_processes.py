@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_OWNERS, private
+from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
-from onetool.database.connection import BUSY_S, DatabaseError, Forget
+from onetool.database.connection import BUSY_S, DatabaseError, Forget, UnsafeDatabaseError
 
 log = logging.getLogger("onetool.database")
 
@@ -32,10 +32,11 @@ SYSTEM_FIXES = {
 
 
 class FileIds(NamedTuple):
-    """What tells a file and its log from others of their names."""
+    """What tells a file and its log from others of their names, and who may write the two."""
 
     file: tuple[int, int]
     log: tuple[int, int] | None
+    access: tuple[int, ...]  # mode and owner of each
     is_empty: bool
 
     @classmethod
@@ -44,23 +45,29 @@ class FileIds(NamedTuple):
             found, log_id = os.lstat(file), None
         except (FileNotFoundError, NotADirectoryError):
             return None
+        access = found.st_mode, found.st_uid
         with suppress(FileNotFoundError):
             log_file = os.lstat(f"{file}-wal")
             log_id = log_file.st_dev, log_file.st_ino
-        return cls((found.st_dev, found.st_ino), log_id, found.st_size == 0)
+            access = *access, log_file.st_mode, log_file.st_uid
+        return cls((found.st_dev, found.st_ino), log_id, access, found.st_size == 0)
 
 
 def require_own_file(file: Path) -> None:
-    """Raise DatabaseError for a file that somebody else could have put there."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        found = os.lstat(file)
+    """Raise UnsafeDatabaseError for a file, or one that SQLite reads with it, that somebody else could have written."""
+    for one in (str(file), *(f"{file}{end}" for end in SQLITE_ENDS)):
+        try:
+            found = os.lstat(one)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         if not stat.S_ISREG(found.st_mode):
             what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-            raise DatabaseError(f"{file} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
+            raise UnsafeDatabaseError(f"{one} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
         if HAS_OWNERS and found.st_uid != os.geteuid():
-            raise DatabaseError(f"{file} is not used: it belongs to another user (fix: chown it, or set ONETOOL_HOME)")
+            why = "it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
+            raise UnsafeDatabaseError(f"{one} is not used: {why}")
         if HAS_OWNERS and found.st_mode & 0o022:
-            raise DatabaseError(f"{file} is not used: other users can write it (fix: chmod 600 {file})")
+            raise UnsafeDatabaseError(f"{one} is not used: other users can write it (fix: chmod 600 {one})")
 
 
 def is_damaged(file: Path) -> bool:

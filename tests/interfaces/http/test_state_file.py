@@ -1,15 +1,17 @@
 """What other programs do to `state.db` while a server runs: nobody gets in by it, and nothing needs a restart."""
 
+import json
 import os
 import shutil
 import sqlite3
 
 import pytest
-from helpers import cli
+from helpers import NOBODY, cli
 from interfaces.http.test_named_tokens import asked, tokens
 
 from onetool.database.sqlite import SqliteDatabase
 
+posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners")
 pytestmark = pytest.mark.attack("state")
 
 
@@ -87,6 +89,34 @@ def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
     assert asked(server, "/tools/tools", new).status == 200
     os.replace(home / "backup.db", home / "state.db")
     assert status(server) == 200
+
+
+@pytest.mark.parametrize("name", ["state.db", "state.db-wal"])
+@pytest.mark.parametrize("change", ["mode", "owner"])
+@posix
+def test_a_file_that_others_could_have_written_meanwhile_counts_no_more(server, home, name, change):
+    file = home / name
+    session = signed_in(server)
+    assert asked(server, "/tools/tools", session).status == 200
+    before = file.stat()
+    if change == "mode":
+        file.chmod(0o666)
+    elif os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    else:
+        os.chown(file, NOBODY, -1)
+    for shown in (server.token, session, None):
+        assert asked(server, "/tools/tools", shown).status in (401, 503)
+        assert asked(server, "/call/time.now", shown, "POST").status in (401, 503)
+    assert "is not used: " in server.log_file.read_text()
+    os.chown(file, before.st_uid, before.st_gid)
+    file.chmod(0o600)
+    assert status(server) == 200
+
+
+def signed_in(server):
+    done = server.ask("/login", "POST", [], json.dumps({"token": server.token}).encode())
+    return done.json["session"]
 
 
 def test_a_file_that_another_process_locks_for_itself(serve, home):
