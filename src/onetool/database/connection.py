@@ -126,6 +126,10 @@ class Database(Protocol):
         """True if earlier content is known to be missing. Raises DatabaseError."""
         ...
 
+    def settle_loss(self) -> None:
+        """Remember that missing content was restored, or never will be: `onetool check` doesn't warn any more."""
+        ...
+
     def describe(self) -> str:
         """Return a name of the database for messages, without its address."""
         ...

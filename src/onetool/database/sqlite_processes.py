@@ -1,12 +1,11 @@
 """What other processes do to a SQLite file: replace or damage it, lock it, and change it."""
 
 import errno
-import logging
 import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -14,14 +13,14 @@ from typing import NamedTuple
 from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
-from onetool.database.connection import BUSY_S, DatabaseError, Forget, UnsafeDatabaseError
-
-log = logging.getLogger("onetool.database")
+from onetool.database.connection import BUSY_S, NEWEST, DatabaseError, Forget, UnsafeDatabaseError
+from onetool.database.listeners import Listeners
 
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 POLL_S = 1.0  # between two looks for changes by other processes
 READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
 FULL_FIX = "free some space on the disk"
+RESTORE_FIX = "copy a backup with `onetool db import FILE`"
 SYSTEM_FIXES = {
     errno.EACCES: READ_ONLY_FIX,
     errno.EPERM: READ_ONLY_FIX,
@@ -81,6 +80,16 @@ def is_damaged(file: Path) -> bool:
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
 
 
+def prevent_checkpoint(connection: sqlite3.Connection) -> None:
+    """Keep SQLite from writing a deleted log to the file when the last connection is closed, and from deleting the log
+    that is there now: others have written both since.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA user_version = {NEWEST}")  # something that SQLite would have to write
+    connection.interrupt()  # then it gives up
+
+
 def can_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
@@ -134,32 +143,22 @@ class SqliteLock:
         return flock.holder(self._path) or flock.UNKNOWN
 
 
-class Listeners:
-    """Functions to call after a change: at once for a change by this process, else when a thread notices it."""
+class PollingListeners(Listeners):
+    """Listeners that are told at once of a change by this process. A thread notices changes by others."""
 
     def __init__(self, stamp: Callable[[], Hashable]) -> None:
         """`stamp` returns another value after every change."""
+        super().__init__()
         self._stamp = stamp
-        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
     def add(self, topic: str, call: Callable[[str], None]) -> Forget:
-        key = object()
-        self._calls = {**self._calls, key: (topic, call)}
+        forget = super().add(topic, call)
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="onetool-state", daemon=True)
             self._thread.start()
-        return lambda: self._remove(key)
-
-    def _remove(self, key: object) -> None:
-        self._calls = {one: call for one, call in self._calls.items() if one is not key}
-
-    def tell(self, notices: Sequence[tuple[str, str]]) -> None:
-        for topic, detail in notices:
-            for wanted, call in self._calls.values():
-                if wanted == topic:
-                    _call(call, detail)
+        return forget
 
     def close(self) -> None:
         self._closed.set()
@@ -171,15 +170,7 @@ class Listeners:
                 stamp = self._stamp()
                 if stamp != seen:
                     seen = stamp
-                    for _, call in self._calls.values():
-                        _call(call, "")
-
-
-def _call(call: Callable[[str], None], detail: str) -> None:
-    try:
-        call(detail)
-    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from knowing
-        log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
+                    self.tell(None)
 
 
 def system_fix(error: OSError) -> str:

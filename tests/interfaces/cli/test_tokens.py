@@ -72,6 +72,31 @@ def test_a_token_that_could_not_be_stored_is_no_success_in_the_audit_log(folder)
     assert [line["outcome"] for line in lines_in(folder)] == ["error"]
 
 
+def test_what_was_refused_is_in_the_audit_log(folder):
+    tokens(folder, "add", "ci")
+    for args in (["add", "ci"], ["revoke", "other"], ["add", "--print", "third"]):
+        tokens(folder, *args)
+    found = [(line["what"], line["outcome"]) for line in lines_in(folder)]
+    assert found == [("tokens add ci", "ok"), ("tokens add ci", "error"), ("tokens revoke other", "error")]
+
+
+@pytest.mark.parametrize("loss", ["deleted", "damaged"])
+def test_lost_tokens_are_told_until_there_are_new_ones(folder, loss):
+    tokens(folder, "add", "ci")
+    file = folder / "state.db"
+    file.unlink() if loss == "deleted" else file.write_bytes(b"garbage" * 1000)
+    for args in (["tokens", "list"], ["db"], ["check"]):
+        if loss == "damaged" and args == ["tokens", "list"]:
+            cli("--config", "onetool.yaml", *args, cwd=folder)  # sets it aside
+        done = cli("--config", "onetool.yaml", *args, cwd=folder)
+        assert "the stored tokens are lost" in done.stdout + done.stderr, args
+        assert "onetool db import FILE" in done.stdout + done.stderr, args
+    tokens(folder, "add", "new")
+    for args in (["tokens", "list"], ["db"], ["check"]):
+        done = cli("--config", "onetool.yaml", *args, cwd=folder)
+        assert not any(word in done.stdout + done.stderr for word in ("lost:", "damaged or deleted")), done
+
+
 def test_the_first_token_says_that_it_closes_the_door(folder):
     told = f"Servers that use {folder} ask everybody for a token"
     assert told in tokens(folder, "add", "a").stderr

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 
 import pytest
-from helpers import NOBODY, cli
+from helpers import NOBODY, cli, until
 from interfaces.http.test_named_tokens import asked, tokens
 
 from onetool.database.sqlite import SqliteDatabase
@@ -36,6 +36,11 @@ def status(server):
 def command(server, *args):
     env = {"ONETOOL_HOME": str(server.folder / "home")}
     return cli("--config", str(server.folder / "onetool.yaml"), *args, cwd=server.folder, env=env)
+
+
+def ready(server):
+    answer = asked(server, "/readyz")
+    return answer.status, answer.json["status"]
 
 
 def delete_log(home):
@@ -84,11 +89,39 @@ def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
     assert status(server) in (401, 503)
     assert status(server) == 401
     assert asked(server, "/tools/tools").status == 401
-    assert "replaces a damaged one" in command(server, "check").stdout
+    assert ready(server) == (503, "closed")
+    assert "damaged or deleted" in command(server, "check").stdout
+    assert server.log_file.read_text().count("the stored tokens are lost") == 1
     new = tokens(server, "add", "new")
     assert asked(server, "/tools/tools", new).status == 200
+    assert ready(server) == (200, "ready")
     os.replace(home / "backup.db", home / "state.db")
     assert status(server) == 200
+
+
+@pytest.mark.parametrize("pages", [slice(0, 1), slice(4, 44)], ids=["header", "middle"])
+def test_a_file_that_is_damaged_meanwhile_closes_the_server(server, home, pages):
+    checkpoint(home)
+    with open(home / "state.db", "r+b") as stream:
+        stream.seek(pages.start * 4096)
+        stream.write(os.urandom((pages.stop - pages.start) * 4096))
+    until(lambda: status(server) == 401)  # what was known counts until the damaged part is read
+    assert asked(server, "/tools/tools").status == 401
+    assert ready(server) == (503, "closed")
+    log = server.log_file.read_text()
+    assert (log.count("is damaged, and is called state.db.damaged-"), "onetool db import FILE" in log) == (1, True)
+    server.token = tokens(server, "add", "new")
+    assert (status(server), ready(server)) == (200, (200, "ready"))
+
+
+def test_after_a_loss_a_server_starts_closed_and_says_once_what_to_do(server, home, serve):
+    server.stop()
+    (home / "state.db").write_bytes(b"no database" * 1000)
+    again = serve(config={}, env={"ONETOOL_HOME": str(home)})
+    assert ready(again) == (503, "closed")
+    log = again.log_file.read_text()
+    for words in ("is damaged, and is called state.db.damaged-", "the stored tokens are lost"):
+        assert log.count(words) == 1, log
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal"])
