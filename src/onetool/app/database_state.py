@@ -92,7 +92,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
     elif isinstance(error, DatabaseAwayError) and cause is None:
         text = error.why
     else:
-        return str(error), None
+        return error.full_text, None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     tries = [line.removeprefix("- ") for line in lines if line.startswith("- ")]  # a name may have several addresses
     why = next(iter([*tries, *lines]), type(error).__name__)
@@ -138,7 +138,7 @@ def read_state(config: "Config") -> DatabaseState:
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:
     from onetool.app.database import open_state_file
-    from onetool.database.sqlite_processes import READ_ONLY_FIX, RESTORE_FIX
+    from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
 
     state = open_state_file(config)
     file = str(state.file)
@@ -152,7 +152,7 @@ def _file_mistakes(config: "Config") -> Iterator[Mistake]:
             message = "the file is read-only: nothing is stored"
             yield Mistake(message=message, file=file, hint=READ_ONLY_FIX, severity="warning")
     except DatabaseError as error:
-        yield Mistake(message=str(error), key="database")
+        yield Mistake(message=error.full_text, key="database")
     finally:
         state.close()
 

@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from random import getrandbits
 from time import monotonic
 from typing import Literal, NamedTuple
@@ -103,8 +104,8 @@ class Documents:
         return self._database.describe()
 
     def describe(self, key: str) -> str:
-        """Return the name of a document, for messages."""
-        return f"{self._kind}/{key} in {self.place}"
+        """Return the name of a document, for messages that callers may read."""
+        return f"{self._kind}/{key} in {Path(self.place).name}"
 
     @property
     def is_shared(self) -> bool:

@@ -30,23 +30,24 @@ from onetool.database.connection import (
     Params,
     ReplacedDatabaseError,
     Row,
-    StorageError,
     Transaction,
 )
-from onetool.database.sqlite_processes import (
-    DAMAGE_CODES,
-    FULL_FIX,
-    READ_ONLY_FIX,
+from onetool.database.sqlite_errors import (
+    BUSY_CODES,
     RESTORE_FIX,
+    as_database_error,
+    hide_folder,
+    is_damage,
+    system_fix,
+)
+from onetool.database.sqlite_processes import (
     FileIds,
     PollingListeners,
     SqliteLock,
     can_write,
-    fix_text,
     is_damaged,
     prevent_checkpoint,
     require_own_file,
-    system_fix,
 )
 
 if TYPE_CHECKING:
@@ -60,14 +61,7 @@ READ_S = 2.0  # to wait for a process that locks the file for itself: those that
 RETRY_S = 0.01  # between two attempts to open a locked file
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
-BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-FIXES = {  # by SQLite's code
-    sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
-    sqlite3.SQLITE_CANTOPEN: READ_ONLY_FIX,
-    sqlite3.SQLITE_FULL: FULL_FIX,
-    sqlite3.SQLITE_IOERR: "check the disk",
-}
 SETTLED = 2  # the counter of a loss, once it is settled; 1 before
 Loss = Literal["none", "open", "settled"]
 DIALECT = {
@@ -398,20 +392,16 @@ class SqliteDatabase:
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Raise what SQLite or the system says as a DatabaseError."""
+        """Raise what SQLite or the system says as a DatabaseError that callers may read."""
         try:
             yield
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
-            if code in BUSY_CODES:
-                raise DatabaseAwayError(str(error), f"{self.file} is locked by another process") from error
-            if code in DAMAGE_CODES:
-                raise self._damaged(str(error)) from error
-            kind = StorageError if code in FIXES else DatabaseError
-            raise kind(f"{self.file} can't be used: {error}{fix_text(FIXES.get(code))}") from error
-        except OSError as error:
-            fix = system_fix(error)
-            raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
+        except DatabaseError as error:
+            hide_folder(error, self.file)
+            raise
+        except (sqlite3.Error, OSError) as error:
+            found = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
+            hide_folder(found, self.file)
+            raise found from error
 
     def _damaged(self, why: str) -> DatabaseError:
         """Set a damaged file aside, and return the error that says so."""

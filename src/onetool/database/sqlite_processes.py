@@ -1,6 +1,5 @@
 """What other processes do to a SQLite file: replace or damage it, lock it, and change it."""
 
-import errno
 import os
 import sqlite3
 import stat
@@ -13,21 +12,11 @@ from typing import NamedTuple
 from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
-from onetool.database.connection import BUSY_S, NEWEST, DatabaseError, Forget, UnsafeDatabaseError
+from onetool.database.connection import BUSY_S, NEWEST, DatabaseError, Forget, StorageError, UnsafeDatabaseError
 from onetool.database.listeners import Listeners
+from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
 
-DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 POLL_S = 1.0  # between two looks for changes by other processes
-READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
-FULL_FIX = "free some space on the disk"
-RESTORE_FIX = "copy a backup with `onetool db import FILE`"
-SYSTEM_FIXES = {
-    errno.EACCES: READ_ONLY_FIX,
-    errno.EPERM: READ_ONLY_FIX,
-    errno.EROFS: READ_ONLY_FIX,
-    errno.ENOSPC: FULL_FIX,
-    errno.EDQUOT: FULL_FIX,
-}
 
 
 class FileIds(NamedTuple):
@@ -77,7 +66,7 @@ def is_damaged(file: Path) -> bool:
         with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
             return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
     except sqlite3.Error as error:
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
+        return is_damage(error)
 
 
 def prevent_checkpoint(connection: sqlite3.Connection) -> None:
@@ -113,8 +102,9 @@ class SqliteLock:
                 else:
                     os.close(file)
             except OSError as error:
-                why = f"{error.strerror or error}{system_fix(error)}"
-                raise DatabaseError(f"{self._path} can't be locked: {why}") from error
+                found = StorageError(f"{self._path} can't be locked: {error.strerror or error}{system_fix(error)}")
+                hide_folder(found, self._path)
+                raise found from error
         return self._file is not None
 
     def check(self) -> None:
@@ -171,12 +161,3 @@ class PollingListeners(Listeners):
                 if stamp != seen:
                     seen = stamp
                     self.tell(None)
-
-
-def system_fix(error: OSError) -> str:
-    """Return what to do about an error, for the end of its message."""
-    return fix_text(SYSTEM_FIXES.get(error.errno or 0))
-
-
-def fix_text(text: str | None) -> str:
-    return f" (fix: {text})" if text else ""

@@ -292,7 +292,7 @@ class TokenStore:
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError as error:
-            return _refused(None, str(error), is_away=True)
+            return _refused(None, error.full_text, is_away=True)
         known = self._known
         if known.stamp != version:
             known = self._known = self._read_anew(version)  # all at once: other threads read it
@@ -307,7 +307,7 @@ class TokenStore:
             state = read_tokens(body)
         except (ValueError, RecursionError, DatabaseError) as error:
             is_away = isinstance(error, DatabaseError)
-            problem = str(error) if is_away else str(self._damaged())
+            problem = error.full_text if isinstance(error, DatabaseError) else str(self._damaged())
             self._log_once(f"no token is accepted but http.token: {problem}")
             return _refused(version, problem, is_away)
         self.memory.has_read |= body is not None

@@ -168,3 +168,29 @@ def test_a_file_that_another_process_locks_for_itself(serve, home):
     other.close()
     server.token = tokens(server, "add", "ci")
     assert status(server) == 200
+
+
+SMALL_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
+from onetool.interfaces.cli import main
+main()
+"""
+
+
+@posix
+def test_callers_read_of_a_full_disk_but_not_where_it_is(serve, home):
+    server = serve(config={}, command=["-c", SMALL_DISK])
+    token = tokens(server, "add", "ci")
+    headers, code = [("Authorization", f"Bearer {token}")], json.dumps({"code": "'x' * 900_000"}).encode()
+    answers = [
+        server.ask("/run", "POST", headers, code),
+        server.ask("/call/ot.result", "POST", headers, json.dumps({"handle": "0" * 32}).encode()),
+        server.ask("/results", "GET", headers),
+        server.ask("/tools/stats", "GET", headers),
+    ]
+    said = "".join(answer.body.decode() for answer in answers)
+    assert "state.db can't be used: disk I/O error (fix: check the disk)" in said
+    assert str(home) not in said
+    assert f"{home}/state.db can't be used: disk I/O error" in server.log_file.read_text()

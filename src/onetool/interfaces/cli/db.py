@@ -254,7 +254,7 @@ def _state(database: "Database", config: "Config") -> dict[str, Any]:
 
 
 def _print_state(shown: dict[str, Any]) -> None:
-    from onetool.database.sqlite_processes import RESTORE_FIX
+    from onetool.database.sqlite_errors import RESTORE_FIX
     from onetool.services.access_tokens import LOSS_FIX
 
     if "file" in shown:
