@@ -718,26 +718,6 @@ HOME_COMMANDS = (
     "servers list, servers add x --url http://127.0.0.1:1/mcp, bundles list, auth list, auth set KEY, hosts list, mcp, "
     "serve --port 0"
 )
-    "check",
-    "db",
-    "db init",
-    "db export out",
-    "tokens list",
-    "tokens add ci",
-    "tools list",
-    "run 1+1",
-    "audit",
-    "stats",
-    "sessions list",
-    "servers list",
-    "servers add x --url http://127.0.0.1:1/mcp",
-    "bundles list",
-    "auth list",
-    "auth set KEY",
-    "hosts list",
-    "mcp",
-    "serve --port 0",
-]
 
 
 @pytest.mark.parametrize("command", HOME_COMMANDS.split(", "))

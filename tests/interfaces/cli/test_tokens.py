@@ -53,7 +53,7 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
     assert token.expires is None
     assert done.stdout.strip() not in done.stderr
     assert done.stdout.strip().encode() not in (folder / "state.db").read_bytes()
-    for part in ("not shown again", "accept it at once", "Authorization: Bearer $TOKEN", "http://127.0.0.1:8765/mcp"):
+    for part in ("not shown again", "accept it at once", "Authorization: Bearer $TOKEN", ":8765/mcp", "--port"):
         assert part in done.stderr
     assert "change bundles" in done.stderr
 

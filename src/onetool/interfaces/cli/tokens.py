@@ -227,6 +227,8 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | N
     url = _url(config)
     lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
+    if not config.http.url:
+        lines.append("A server that was started with --host or --port has another address, which it prints.")
     for line in lines:
         click.echo(printable(line), err=True)
 

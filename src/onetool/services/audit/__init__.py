@@ -211,7 +211,7 @@ class _Writer:
             finally:
                 self._writing.release()
         if self._waiting:
-            log.error("%d lines of the audit log are lost: %s", len(self._waiting), self.problem)
+            log.error("lines of the audit log that are lost: %d (%s)", len(self._waiting), self.problem)
 
     @contextmanager
     def _alone(self) -> Generator[None]:
