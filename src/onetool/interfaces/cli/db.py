@@ -124,12 +124,21 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 # Copies
 
 
+def _make_required_log(config: "Config") -> None:
+    """Make the tables before an import where the audit log is required: its first line comes before all else."""
+    from onetool.database.migrations import migrate
+
+    if config.database is not None and config.audit.mode == "required":
+        with _reached(config) as database:
+            migrate(database)
+
+
 @db.command("import")
 @click.argument("source", metavar="[FOLDER|FILE]", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace what is there under the same name.")
 @data_options
 @click.pass_context
-@noted()
+@noted(prepare=_make_required_log)
 def import_command(ctx: click.Context, source: Path | None, force: bool, as_json: bool) -> None:
     """Copy a backup into the database: an export, a copy of state.db, or the home of the config.
 

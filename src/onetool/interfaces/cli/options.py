@@ -12,7 +12,7 @@ from onetool.interfaces.cli.output import claim_stdout, printable
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.config import Found
+    from onetool.config import Config, Found
     from onetool.config.model import ServerSettings
 
 TOLD = "onetool.untrusted"  # in the context of a command: the person was told
@@ -145,11 +145,13 @@ def find_here(ctx: click.Context) -> "Found":
     return found
 
 
-def noted(*, waits: bool = True, unless: str = "") -> Callable[[F], F]:
+def noted(
+    *, waits: bool = True, unless: str = "", prepare: "Callable[[Config], None]" = lambda config: None
+) -> Callable[[F], F]:
     """Note a command in the audit log, with its argument `name`, and whether it was refused.
 
     For commands that change or copy state; changes of files, by a command or an editor, aren't noted. `waits` is that
-    of `noted_command`. `unless` is an option with which the command changes nothing.
+    of `noted_command`. `unless` is an option with which the command changes nothing. `prepare` is called first.
     """
 
     def decorate(command: F) -> F:
@@ -163,7 +165,9 @@ def noted(*, waits: bool = True, unless: str = "") -> Callable[[F], F]:
             from onetool.config import load_config
 
             what = " ".join([*ctx.command_path.split()[1:], params.get("name", "")]).strip()
-            with noted_command(load_config(find_here(ctx)), what, waits=waits, typos=(click.UsageError,)):
+            config = load_config(find_here(ctx))
+            prepare(config)
+            with noted_command(config, what, waits=waits, typos=(click.UsageError,)):
                 try:
                     command(ctx, **params)
                 except click.exceptions.Exit as end:
