@@ -47,6 +47,7 @@ OTHER = "something else is there under this name"
 OTHER_KEY = (
     "The audit log keeps its own key, and the copied lines have another one: `onetool audit --args` doesn't find them."
 )
+
 # Tables about running processes, tables that are copied in another way, and those that each database keeps.
 NOT_COPIED = {
     "onetool_migrations",

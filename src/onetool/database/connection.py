@@ -176,7 +176,7 @@ def with_folder(text: str, error: BaseException | None) -> str:
     """Return a text with the folder of the file that an error, or its cause, is about."""
     while error is not None:
         if isinstance(error, DatabaseError) and error.path is not None:
-            return text.replace(error.path.name, str(error.path))
+            return text if str(error.path) in text else text.replace(error.path.name, str(error.path))
         error = error.__cause__ or error.__context__
     return text
 
