@@ -208,7 +208,8 @@ def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, p
 def _copy_documents(
     source: Database, target: Database, kind: DocumentKind, config: "Config", force: bool, progress: Progress
 ) -> Moved:
-    here, there = (documents_in(database, kind, config, "never") for database in (source, target))
+    here = documents_in(source, kind, config, "never", is_source=True)
+    there = documents_in(target, kind, config, "never")
     keys, done = here.keys(), Moved()
     for number, key in enumerate(keys, 1):
         try:

@@ -256,6 +256,23 @@ def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path):
     assert [one["name"] for one in json.loads(cli("tokens", "list", "--json", cwd=moved).stdout)] == ["ci"]
 
 
+def test_a_copy_of_a_projects_database_is_a_backup_for_its_owner_alone(tmp_path):
+    project = tmp_path / "project"
+    (project / ".onetool").mkdir(parents=True)
+    (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
+    trusted(project)
+    cli("tokens", "add", "ci", cwd=project)
+    for file in (project / ".onetool").glob("state.db*"):
+        file.rename(tmp_path / file.name.replace("state", "copy"))
+    assert cli("db", "import", str(tmp_path / "copy.db"), cwd=project).returncode == 0
+    assert [one["name"] for one in json.loads(cli("tokens", "list", cwd=project).stdout)] == ["ci"]
+    for file in (project / ".onetool").glob("state.db*"):
+        file.unlink()
+    other = {"HOME": str(tmp_path), "ONETOOL_CONFIG": str(project / ".onetool" / "onetool.yaml")}  # another key
+    refused = cli("db", "import", str(tmp_path / "copy.db"), cwd=project, env=other)
+    assert (refused.returncode, "was not written by OneTool of this user" in refused.stdout) == (1, True)
+
+
 def test_completion_knows_names_roles_and_patterns(folder):
     (folder / "onetool.yaml").write_text(CI.format(token_hash("x"), token_hash("y")))
     tokens(folder, "add", "citrus")
