@@ -297,7 +297,8 @@ class SqliteDatabase:
             time.sleep(RETRY_S)
 
     def _close_replaced(self) -> None:
-        """Close all connections if the file or its log is another one than they have open. Replace a lost file.
+        """Close all connections if the file or its log is another one than they have open, or has another owner or
+        mode: it is checked when it is opened again. Replace a lost file.
 
         Raises ReplacedDatabaseError while some connections are still in use, and what `_set_aside` raises.
         """

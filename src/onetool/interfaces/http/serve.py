@@ -337,15 +337,16 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 def _readiness(app: "App", site: Callable[[], HttpApp]) -> Asgi:
     """GET /readyz: whether a balancer should send requests here. While the database is away tools go on, so that says
-    nothing against it; but until it was reached once, nobody knows whose tokens count. Nor after they were lost.
+    nothing against it; but until it was reached once, nobody knows whose tokens count. Nor after `state.db` was lost.
+    A database that lost them must not take all replicas out.
     """
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
         found = {"status": "ready"}
         tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
-        if tokens is not None and tokens.is_away and app.config.database is not None:
+        if tokens is not None and app.config.database is not None and tokens.is_away:
             found = {"status": "starting", "message": STARTING}
-        elif tokens is not None and (tokens.problem or tokens.loss):
+        if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
             found = {"status": "closed", "message": CLOSED}
         if site().is_draining:
             found = {"status": "draining", "message": "This server stops in a moment: send requests to others."}
