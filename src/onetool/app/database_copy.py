@@ -91,17 +91,11 @@ def has_state(folder: Path) -> bool:
 
 
 @contextmanager
-def open_folder(folder: Path, file: Path | None = None) -> Iterator[Place]:
-    """Open the state of a home, or of an export. `file` is its database, if that is elsewhere."""
-    with closing(SqliteDatabase(file or folder / STATE_FILE, is_source=True)) as database:
+def open_place(path: Path, file: Path | None = None) -> Iterator[Place]:
+    """Open a home, an export, or a copy of a `state.db`. `file` is the database of a home, if that is elsewhere."""
+    folder = path if path.is_dir() else None
+    with closing(SqliteDatabase(file or (path if folder is None else path / STATE_FILE), is_source=True)) as database:
         yield Place(database, folder)
-
-
-@contextmanager
-def open_file(file: Path) -> Iterator[Place]:
-    """Open a copy of a `state.db`, under any name."""
-    with closing(SqliteDatabase(file, is_source=True)) as database:
-        yield Place(database, None)
 
 
 @contextmanager
@@ -116,7 +110,7 @@ def open_export(folder: Path) -> Iterator[Place]:
         raise CopyError(f"{folder} can't be used: {error.strerror or error}") from None
     if not is_empty:
         raise CopyError(f"{folder} is not empty: name an empty folder, or one that doesn't exist yet")
-    with open_folder(folder) as place:
+    with open_place(folder) as place:
         place.database.write(lambda work: None)  # there may be nothing to copy
         yield place
     for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # no other process uses the folder yet

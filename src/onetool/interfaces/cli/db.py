@@ -146,7 +146,7 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
     source before. Exit code 1 if something could not be copied.
     """
     from onetool.app.database import state_file
-    from onetool.app.database_copy import copy_state, has_state, open_file, open_folder
+    from onetool.app.database_copy import copy_state, has_state, open_place
     from onetool.database.migrations import migrate
 
     config = _config(ctx)
@@ -159,8 +159,7 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
         )
     if source is not None and place.is_dir() and not has_state(place):
         raise click.ClickException(f"{source} has neither state.db nor bundles: name a home or an export.")
-    opened = open_folder(place, None if source else state_file(config)) if place.is_dir() else open_file(place)
-    with _reached(config) as database, opened as copied:
+    with _reached(config) as database, open_place(place, None if source else state_file(config)) as copied:
         if config.database is not None:
             migrate(database)
         found = list(copy_state(copied, _place(config, database), config, _tell, force=force))
