@@ -90,6 +90,9 @@ def test_state_lives_beside_the_config_unless_moved(tmp_path: Path) -> None:
     assert state_home(tmp_path / "x" / "onetool.yaml", env) == tmp_path / "x"
     assert state_home(tmp_path / "x" / "onetool.yaml", {"ONETOOL_HOME": str(tmp_path / "y")}) == tmp_path / "y"
     assert state_home(None, {**env, "ONETOOL_HOME": "~/z"}) == tmp_path / "z"
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"ONETOOL_HOME is a file: .*/file; give a folder"):
+        state_home(None, {**env, "ONETOOL_HOME": "~/file/below"})
 
 
 def test_a_user_without_a_home_has_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,11 +395,13 @@ def test_a_text_that_took_too_long_to_write_is_not_kept(harness, clock):
     assert list(results.kept()) == []
 
 
-def test_a_folder_that_can_not_be_written_is_told(tmp_path):
+def test_a_folder_that_can_not_be_written_is_told(tmp_path, caplog):
     (tmp_path / "home").write_text("a file is in its place")
     with pytest.raises(NotStoredError, match="could not be kept") as caught:
         ResultStore(open_state(tmp_path / "home"), 3600, 1).put("x")
-    assert str(tmp_path) in str(caught.value)
+    assert "state.db can't be used: File exists" in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)  # callers read it
+    assert f"{tmp_path}/home/state.db can't be used" in caplog.text
 
 
 class FullDisk(SqliteDatabase):

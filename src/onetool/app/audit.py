@@ -117,38 +117,35 @@ class AppAudit:
 
 
 @contextmanager
-def noted_command(config: "Config", what: str) -> Generator[None]:
-    """Note what a command changes, such as `tokens add ci`, and how it went.
+def noted_command(
+    config: "Config", what: str, *, waits: bool = True, typos: tuple[type[Exception], ...] = ()
+) -> Generator[None]:
+    """Note a command that changes state, such as `tokens add ci`, and whether it was refused; not that it was mistyped.
 
-    With `required` a line says before that it begins. Where that can't be written, AuditUnavailableError is raised.
+    With `required` a line says before that it begins. Where that can't be written, AuditUnavailableError is raised,
+    unless the command never `waits` for a log, such as a revocation.
     """
     if config.audit.mode == "none":
         yield
         return
-    with _opened(config) as log:
-        outcome = "error"
-        if log.is_required:
+    from onetool.services.access_tokens import mask_tokens
+
+    what = mask_tokens(what)  # somebody may have typed a token in place of its name
+    is_begun = config.audit.mode == "required" and waits
+    if is_begun:
+        with _opened(config) as log:
             log.write("admin", what, outcome="begun", via="cli")
-        try:
-            yield
-            outcome = "ok"
-        finally:
-            log.record("admin", what, outcome=outcome, via="cli")
-
-
-def record_command(config: "Config", what: str, even_if_required: bool = False) -> None:
-    """Note what a command has changed, such as `tokens revoke ci`.
-
-    With `required` AuditUnavailableError is raised where that can't be written. What must never wait for a log, such as
-    a revocation, goes on `even_if_required`.
-    """
-    if config.audit.mode == "none":
-        return
-    with _opened(config) as log:
-        if log.is_required and not even_if_required:
-            log.write("admin", what, via="cli")
-        else:
-            log.record("admin", what, via="cli")
+    outcome = "error"
+    try:
+        yield
+        outcome = "ok"
+    except typos:
+        outcome = "error" if is_begun else ""
+        raise
+    finally:
+        if outcome:
+            with _opened(config) as log:
+                log.record("admin", what, outcome=outcome, via="cli")
 
 
 @contextmanager

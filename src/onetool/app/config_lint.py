@@ -194,13 +194,15 @@ def _access(
 def _tokens(config: "Config", documents: "Documents") -> Iterator[Mistake]:
     """Tokens that end, and names that a stored token has, too."""
     from onetool.app.access import as_stored, shown_time, token_store
-    from onetool.services.access_tokens import TokenStoreError
+    from onetool.services.access_tokens import LOSS_FIX, TokenStoreError
 
     stored: set[str] = set()
     revoked: Mapping[str, RevokedToken] = {}
     try:
         store = token_store(config, documents)
         stored, revoked = {token.name for token in store.list()}, store.revoked()
+        if loss := store.loss:
+            yield Mistake(message=loss, key="http.tokens", hint=LOSS_FIX, severity="warning")
     except TokenStoreError as error:
         if not documents.is_shared:  # that a database is away is told elsewhere
             yield Mistake(message=str(error), key="http.tokens")

@@ -25,13 +25,14 @@ from onetool.database.documents import Documents
 from onetool.database.encryption import SealError
 from onetool.database.moving import LeftBehind, Moved, Progress
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.access_tokens import join_tokens, make_marker
+from onetool.services.access_tokens import count_tokens, join_tokens, make_marker
 from onetool.services.page_sessions import read_session_state
 from onetool.sources.bundles.database import DatabaseStore
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.rules import StoreRules
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
+from onetool.sources.mcp_servers.server_cache import count_approved
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -43,7 +44,9 @@ OLD = (
     "config that has no `database`, to take it over into {0}/state.db; then import again"
 )
 OTHER = "something else is there under this name"
-OTHER_KEY = "its hashes have another key, which stays: `onetool audit --args` doesn't find the calls copied now"
+OTHER_KEY = (
+    "The audit log keeps its own key, and the copied lines have another one: `onetool audit --args` doesn't find them."
+)
 
 # Tables about running processes, tables that are copied in another way, and those that each database keeps.
 NOT_COPIED = {
@@ -66,10 +69,14 @@ class CopyError(OneToolError):
 
 
 class Place(NamedTuple):
-    """A database, and the folder with the bundles as files; None if bundles are rows of the database."""
+    """A database, and the folder with the bundles as files; None if bundles are rows of the database, or not there."""
 
     database: Database
     folder: Path | None
+
+    @property
+    def has_bundles(self) -> bool:
+        return self.database.is_shared if self.folder is None else (self.folder / bundles.FOLDER).is_dir()
 
     def bundles(self, config: "Config") -> StoreRules:
         limit = config.bundles.max_tools
@@ -84,9 +91,10 @@ def has_state(folder: Path) -> bool:
 
 
 @contextmanager
-def open_folder(folder: Path, file: Path | None = None) -> Iterator[Place]:
-    """Open the state of a home, or of an export. `file` is its database, if that is elsewhere."""
-    with closing(SqliteDatabase(file or folder / STATE_FILE, is_source=True)) as database:
+def open_place(path: Path, file: Path | None = None) -> Iterator[Place]:
+    """Open a home, an export, or a copy of a `state.db`. `file` is the database of a home, if that is elsewhere."""
+    folder = path if path.is_dir() else None
+    with closing(SqliteDatabase(file or (path if folder is None else path / STATE_FILE), is_source=True)) as database:
         yield Place(database, folder)
 
 
@@ -102,22 +110,36 @@ def open_export(folder: Path) -> Iterator[Place]:
         raise CopyError(f"{folder} can't be used: {error.strerror or error}") from None
     if not is_empty:
         raise CopyError(f"{folder} is not empty: name an empty folder, or one that doesn't exist yet")
-    with open_folder(folder) as place:
+    with open_place(folder) as place:
         place.database.write(lambda work: None)  # there may be nothing to copy
         yield place
     for lock in folder.glob(f".{STATE_FILE}.*.lock"):  # no other process uses the folder yet
         lock.unlink()
 
 
-def count_stores(database: Database) -> dict[str, int]:
-    """Return the number of rows of each store in a database."""
+def count_stores(database: Database, config: "Config") -> dict[str, int | None]:
+    """Return how many there are of everything that is stored; None for what can't be decrypted here, or is damaged."""
     sql = "SELECT kind, count(*) FROM documents GROUP BY kind"
     kinds = dict(database.read(lambda work: work.execute(sql)))
-    counts = {"bundles": count_rows(database, "bundles")} if database.is_shared else {}
+    counts: dict[str, int | None] = {"bundles": count_rows(database, "bundles")} if database.is_shared else {}
     counts |= {kind: kinds.get(kind, 0) for kind in KINDS}
+    counts |= _count_in(documents_in(database, "tokens", config, "never"), count_tokens, ("tokens", "revoked_tokens"))
+    counts |= _count_in(documents_in(database, "servers", config, "never"), count_approved, ("approvals", "pins"))
     for name, tables in _stores().items():
         counts[name] = sum(count_rows(database, table.name) for table in tables)
     return counts
+
+
+def _count_in(
+    documents: Documents, count: Callable[[bytes], tuple[int, int]], names: tuple[str, str]
+) -> dict[str, int | None]:
+    """Return the sums of two counts over all documents of a kind."""
+    try:
+        keys = documents.keys()
+        found = [count(body) for key in keys if (body := documents.read(key)) is not None]
+    except (SealError, TypeError, ValueError, RecursionError):
+        return dict.fromkeys(names)
+    return {names[0]: sum(one for one, _ in found), names[1]: sum(other for _, other in found)}
 
 
 def copy_state(
@@ -158,12 +180,12 @@ def _copy_audit_key(source: Database, target: Database) -> Moved:
     (table,) = [table for table in all_tables() if table.name == "audit_key"]
     is_unused = not count_rows(target, "audit")
     done = copy_table(source, target, table, (), force=is_unused, progress=lambda done, total: None)
-    return Moved(left=(LeftBehind("audit", OTHER_KEY),) if done.left else ())
+    return Moved(remarks=(OTHER_KEY,) if done.left else ())
 
 
 def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, progress: Progress) -> Moved:
     """Copy bundles. Files that other users could have written are left: they are never used."""
-    if source.folder is not None and not (source.folder / bundles.FOLDER).is_dir():
+    if not source.has_bundles:
         return Moved()
     with closing(source.bundles(config)) as of_source, closing(target.bundles(config)) as of_target:
         try:
@@ -180,7 +202,8 @@ def _copy_bundles(source: Place, target: Place, config: "Config", force: bool, p
 def _copy_documents(
     source: Database, target: Database, kind: DocumentKind, config: "Config", force: bool, progress: Progress
 ) -> Moved:
-    here, there = (documents_in(database, kind, config, "never") for database in (source, target))
+    here = documents_in(source, kind, config, "never", is_source=True)
+    there = documents_in(target, kind, config, "never")
     keys, done = here.keys(), Moved()
     for number, key in enumerate(keys, 1):
         try:

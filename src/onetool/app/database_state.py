@@ -45,7 +45,9 @@ class DatabaseState(msgspec.Struct, frozen=True):
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration."""
+    """The state of `state.db`. `bytes` includes its log; `schema` is the number of the last migration. `was_damaged`:
+    it replaces a lost file, and nobody has restored a backup or added tokens since.
+    """
 
     file: str
     exists: bool
@@ -60,7 +62,7 @@ def file_state(database: "Database") -> FileState:
     from onetool.database.sqlite import SqliteDatabase
 
     assert isinstance(database, SqliteDatabase)  # noqa: S101 - of a config without a database
-    was_damaged = database.has_lost  # opens it
+    was_damaged = database.loss == "open"  # opens it
     schema = database.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations")[0][0])
     exists = database.file.exists()
     return FileState(str(database.file), exists, database.size, schema, database.is_read_only, was_damaged)
@@ -90,7 +92,7 @@ def explain(error: DatabaseError) -> tuple[str, str | None]:
     elif isinstance(error, DatabaseAwayError) and cause is None:
         text = error.why
     else:
-        return str(error), None
+        return error.full_text, None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     tries = [line.removeprefix("- ") for line in lines if line.startswith("- ")]  # a name may have several addresses
     why = next(iter([*tries, *lines]), type(error).__name__)
@@ -136,20 +138,21 @@ def read_state(config: "Config") -> DatabaseState:
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:
     from onetool.app.database import open_state_file
-    from onetool.database.sqlite_processes import READ_ONLY_FIX
+    from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
 
     state = open_state_file(config)
     file = str(state.file)
     try:
-        if state.has_lost:
-            hint = "copy a backup with `onetool db import FOLDER`, or add tokens and approve servers again"
-            message = "the file replaces a damaged one, which lies beside it"
+        if state.loss == "open":
+            hint = f"{RESTORE_FIX}; if there is none, `onetool db init` ends this warning"
+            names = "".join(f"; what is left is called {name}" for name in state.set_aside_files()[-1:])
+            message = f"the file replaces one that was damaged or deleted{names}"
             yield Mistake(message=message, file=file, hint=hint, severity="warning")
         if state.is_read_only:
             message = "the file is read-only: nothing is stored"
             yield Mistake(message=message, file=file, hint=READ_ONLY_FIX, severity="warning")
     except DatabaseError as error:
-        yield Mistake(message=str(error), key="database")
+        yield Mistake(message=error.full_text, key="database")
     finally:
         state.close()
 

@@ -50,14 +50,23 @@ KINDS: dict[DocumentKind, Keeping] = {
 
 
 def documents_in(
-    database: Database, kind: DocumentKind, config: "Config", follow: Following | None = None
+    database: Database,
+    kind: DocumentKind,
+    config: "Config",
+    follow: Following | None = None,
+    *,
+    is_source: bool = False,
 ) -> Documents:
-    """The documents of a kind. `follow`: another way than is usual for the kind."""
+    """Return the documents of a kind. `follow`: another way than is usual for the kind. `is_source`: they are copied
+    from here, perhaps from a copy of a project's `state.db`.
+    """
     keeping, seal = KINDS[kind], None
     if keeping.is_sealed and database.is_shared:
         seal = Seal(lambda: secrets_of(config))
     elif keeping.is_sealed and config.is_home_in_project and database.describe() == str(config.home / STATE_FILE):
         seal = Signature(lambda: secrets_of(config)[-1])
+    elif keeping.is_sealed and is_source:
+        seal = Signature(lambda: secrets_of(config)[-1], is_optional=True)
     return Documents(database, kind, seal, follow or keeping.follow)
 
 

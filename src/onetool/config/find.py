@@ -74,9 +74,15 @@ def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
-    """The folder for stats, results and bundles: ONETOOL_HOME, else beside the config, else the user's own."""
+    """Return the folder for state: ONETOOL_HOME, else beside the config, else the user's own. Raises ConfigError."""
     if env.get("ONETOOL_HOME"):
-        return Path.cwd() / _expanded(env["ONETOOL_HOME"], user_home(env))
+        home = Path.cwd() / _expanded(env["ONETOOL_HOME"], user_home(env))
+        for place in (home, *home.parents):  # the folder may be made later, but not below a file
+            if place.is_dir():
+                break
+            if place.exists():
+                raise ConfigError([Mistake(message=f"ONETOOL_HOME is a file: {place}; give a folder")])
+        return home
     return config.parent if config else user_home(env) / FOLDER
 
 

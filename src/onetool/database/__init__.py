@@ -2,9 +2,11 @@
 
 connection      Database: read and write in transactions, whatever is behind it; what can go wrong
 sqlite          a SQLite file, which the processes of one machine share
+sqlite_errors   what SQLite and the system say about the file, as errors of ours
 sqlite_processes  what other processes do to that file: replace, damage, lock and change it
 percentiles     the aggregate function of SQLite that stats use
 postgres        PostgreSQL by psycopg, with a pool, a breaker, and news of changes by other replicas
+listeners       functions to call after changes
 migrations      the tables, as numbered SQL files for both
 documents       Documents: small things by their key
 copying         copies tables from one database to another

@@ -5,6 +5,7 @@ the words in braces of a migration. All methods block, and may be called from an
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from onetool.core.errors import OneToolError
@@ -126,6 +127,10 @@ class Database(Protocol):
         """True if earlier content is known to be missing. Raises DatabaseError."""
         ...
 
+    def settle_loss(self) -> None:
+        """Remember that missing content was restored, or never will be: `onetool check` doesn't warn any more."""
+        ...
+
     def describe(self) -> str:
         """Return a name of the database for messages, without its address."""
         ...
@@ -151,13 +156,29 @@ class LockNumber:
 
 
 class DatabaseError(OneToolError):
-    """An error of the database. No message has its address, which may hold a password.
+    """An error of the database. Callers may read the message: it has neither the address, which may hold a password,
+    nor the folder of a file.
 
     `reason` is the reason of a tool's failure. `is_damaged`: nobody can read the content, so it may be overwritten.
     """
 
     reason: str | None = None
     is_damaged = False
+    path: Path | None = None  # of a file that the message has the name of
+
+    @property
+    def full_text(self) -> str:
+        """The message with the folder of the file, for the person who runs this process."""
+        return with_folder(str(self), self)
+
+
+def with_folder(text: str, error: BaseException | None) -> str:
+    """Return a text with the folder of the file that an error, or its cause, is about."""
+    while error is not None:
+        if isinstance(error, DatabaseError) and error.path is not None:
+            return text if str(error.path) in text else text.replace(error.path.name, str(error.path))
+        error = error.__cause__ or error.__context__
+    return text
 
 
 class DatabaseAwayError(DatabaseError):
@@ -176,6 +197,10 @@ class ReplacedDatabaseError(DatabaseAwayError):
     """The file, or its log, was replaced, and connections to the old one are still in use. What was read from that one
     doesn't count any more.
     """
+
+
+class UnsafeDatabaseError(DatabaseError):
+    """The file is a link, or other users could have written it. What was read from it doesn't count any more."""
 
 
 class StorageError(DatabaseError):

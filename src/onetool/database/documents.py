@@ -17,12 +17,20 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from random import getrandbits
 from time import monotonic
 from typing import Literal, NamedTuple
 
 from onetool.core import flock
-from onetool.database.connection import Database, DatabaseError, DatabaseLock, ReplacedDatabaseError, Transaction
+from onetool.database.connection import (
+    Database,
+    DatabaseError,
+    DatabaseLock,
+    ReplacedDatabaseError,
+    Transaction,
+    UnsafeDatabaseError,
+)
 from onetool.database.encryption import Seal, Signature
 
 Version = Hashable
@@ -96,8 +104,8 @@ class Documents:
         return self._database.describe()
 
     def describe(self, key: str) -> str:
-        """Return the name of a document, for messages."""
-        return f"{self._kind}/{key} in {self.place}"
+        """Return the name of a document, for messages that callers may read."""
+        return f"{self._kind}/{key} in {Path(self.place).name}"
 
     @property
     def is_shared(self) -> bool:
@@ -313,7 +321,7 @@ class DocumentFollower:
             known = None if before is None else before.document
             found = KnownDocument(database.read(lambda work: read_row(work, id, known)), None, monotonic(), stamp)
         except DatabaseError as error:
-            is_lost = error.is_damaged or isinstance(error, ReplacedDatabaseError)
+            is_lost = error.is_damaged or isinstance(error, ReplacedDatabaseError | UnsafeDatabaseError)
             if before is not None and before.error is None and not is_lost:
                 found = before._replace(at=monotonic())
             else:

@@ -83,10 +83,13 @@ class Seal:
 
 
 class Signature:
-    """A signature with a key of this user alone. `key` is called once, when it is first needed."""
+    """A signature with a key of this user alone. `key` is called once, when it is first needed. If it is optional,
+    documents without one are valid, too.
+    """
 
-    def __init__(self, key: Callable[[], bytes]) -> None:
+    def __init__(self, key: Callable[[], bytes], *, is_optional: bool = False) -> None:
         self._get_key = key
+        self._is_optional = is_optional
 
     @cached_property
     def _key(self) -> bytes:
@@ -100,6 +103,8 @@ class Signature:
 
     def open(self, about: str, sealed: bytes) -> bytes:
         """Return a document without its signature. Raises SealError."""
+        if self._is_optional and not sealed.startswith(SIGNED):
+            return sealed
         end = len(SIGNED) + MAC_BYTES
         mac, body = sealed[len(SIGNED) : end], sealed[end:]
         if not sealed.startswith(SIGNED) or not hmac.compare_digest(mac, self._mac(about, body)):

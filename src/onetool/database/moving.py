@@ -16,11 +16,19 @@ class LeftBehind(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The number of things that were copied, of those that were there already, and what was left."""
+    """The number of things that were copied, of those that were there already, and what was left. Remarks are what a
+    person should know, though nothing is missing.
+    """
 
     moved: int = 0
     same: int = 0
     left: tuple[LeftBehind, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def __add__(self, other: "Moved") -> "Moved":
-        return Moved(self.moved + other.moved, self.same + other.same, (*self.left, *other.left))
+        return Moved(
+            self.moved + other.moved,
+            self.same + other.same,
+            (*self.left, *other.left),
+            (*self.remarks, *other.remarks),
+        )

@@ -4,8 +4,8 @@ If the database can't be reached, the breaker opens and the pool is closed: call
 for a time-out. Meanwhile a thread tries to connect, and closes the breaker when it succeeds. psycopg is imported here
 alone, and this module only where the config has a `database`.
 
-`Listener` waits for NOTIFY on its own connection, in a thread, and calls its listeners. Behind a pooler, notifications
-may get lost. So listeners are also called every second.
+`NotifiedListeners` waits for NOTIFY on its own connection, in a thread. Behind a pooler, notifications may get lost. So
+listeners are also called every second.
 """
 
 import atexit
@@ -33,6 +33,7 @@ from onetool.database.connection import (
     Row,
     Transaction,
 )
+from onetool.database.listeners import Listeners
 
 log = logging.getLogger("onetool.database")
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker says once what the pool says at each attempt
@@ -98,7 +99,7 @@ class Postgres:
         self._is_away = False
         self._refusal: Exception | None = None  # of the last attempt to connect
         self._closed = threading.Event()
-        self._listener: Listener | None = None
+        self._listener: NotifiedListeners | None = None
         self._process = urandom(8).hex()
 
     def connect(self, **options: Any) -> "psycopg.Connection[Row]":
@@ -125,6 +126,9 @@ class Postgres:
     def describe(self) -> str:
         return "the database"
 
+    def settle_loss(self) -> None:
+        """Do nothing: what is missing isn't known."""
+
     def spare_bytes(self) -> int:
         return 0
 
@@ -134,7 +138,7 @@ class Postgres:
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         with self._lock:
             if self._listener is None:
-                self._listener = Listener(self.connect)
+                self._listener = NotifiedListeners(self.connect)
             return self._listener.add(topic, call)
 
     def lock(self, name: str) -> "PostgresLock":
@@ -393,25 +397,17 @@ class PostgresLock:
             connection.close()
 
 
-class Listener:
-    """A thread that calls functions after changes in the database."""
+class NotifiedListeners(Listeners):
+    """Listeners that a thread tells of changes in the database."""
 
     def __init__(self, connect: Callable[..., psycopg.Connection[Any]]) -> None:
+        super().__init__()
         self._connect = connect
-        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
         self._connection: psycopg.Connection[Any] | None = None
-        self._changing = threading.Lock()
         self._closed = threading.Event()
         self._is_lost = False
         self._thread = threading.Thread(target=self._keep, name="onetool-listen", daemon=True)
         self._thread.start()
-
-    def add(self, topic: str, call: Callable[[str], None]) -> Forget:
-        """Add a function, and return one that removes it."""
-        key = object()
-        with self._changing:
-            self._calls = {**self._calls, key: (topic, call)}
-        return lambda: self._remove(key)
 
     def close(self) -> None:
         self._closed.set()
@@ -420,10 +416,6 @@ class Listener:
                 _break(connection)
         self._thread.join(2 * EVERY_S)
 
-    def _remove(self, key: object) -> None:
-        with self._changing:
-            self._calls = {one: call for one, call in self._calls.items() if one is not key}
-
     def _keep(self) -> None:
         while not self._closed.is_set():
             try:
@@ -431,13 +423,13 @@ class Listener:
                     self._connection = connection
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._is_lost = False
-                    self._tell(None, "")
+                    self.tell(None)
                     self._wait(connection)
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 if not (self._is_lost or self._closed.is_set()):
                     log.warning("no notifications from the database, looking for changes every second: %s", error)
                 self._is_lost = True
-                self._tell(None, "")
+                self.tell(None)
                 self._closed.wait(EVERY_S)
 
     def _wait(self, connection: psycopg.Connection[Any]) -> None:
@@ -446,18 +438,10 @@ class Listener:
             # Take all that has come: the rest of a packet would be lost.
             for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
                 topic, _, detail = found.payload.partition(" ")
-                self._tell(topic, detail)
+                self.tell(topic, detail)
             if monotonic() >= look_at:
                 look_at = monotonic() + EVERY_S
-                self._tell(None, "")
-
-    def _tell(self, topic: str | None, detail: str) -> None:
-        for wanted, call in self._calls.values():
-            if topic is None or wanted == topic:
-                try:
-                    call(detail)
-                except Exception as error:  # noqa: BLE001 - the others are called all the same
-                    log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
+                self.tell(None)
 
 
 class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from urllib.parse import urlencode
 
 from onetool.core import flock
-from onetool.core.os_files import make_private, sync_folder
+from onetool.core.os_files import SQLITE_ENDS, make_private, sync_folder
 from onetool.core.state_folders import make_home
 from onetool.database.connection import (
     BUSY_S,
@@ -30,21 +30,24 @@ from onetool.database.connection import (
     Params,
     ReplacedDatabaseError,
     Row,
-    StorageError,
     Transaction,
 )
+from onetool.database.sqlite_errors import (
+    BUSY_CODES,
+    RESTORE_FIX,
+    as_database_error,
+    hide_folder,
+    is_damage,
+    system_fix,
+)
 from onetool.database.sqlite_processes import (
-    DAMAGE_CODES,
-    FULL_FIX,
-    READ_ONLY_FIX,
     FileIds,
-    Listeners,
+    PollingListeners,
     SqliteLock,
     can_write,
-    fix_text,
     is_damaged,
+    prevent_checkpoint,
     require_own_file,
-    system_fix,
 )
 
 if TYPE_CHECKING:
@@ -58,14 +61,9 @@ READ_S = 2.0  # to wait for a process that locks the file for itself: those that
 RETRY_S = 0.01  # between two attempts to open a locked file
 MAX_IDLE = 8  # connections that stay open
 VACUUM_PAGES = 1_000  # to give back at once: others can't write meanwhile
-BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 READ_ONLY_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-FIXES = {  # by SQLite's code
-    sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
-    sqlite3.SQLITE_CANTOPEN: READ_ONLY_FIX,
-    sqlite3.SQLITE_FULL: FULL_FIX,
-    sqlite3.SQLITE_IOERR: "check the disk",
-}
+SETTLED = 2  # the counter of a loss, once it is settled; 1 before
+Loss = Literal["none", "open", "settled"]
 DIALECT = {
     "name": "SQLite",
     "identity": "integer PRIMARY KEY AUTOINCREMENT",
@@ -73,6 +71,7 @@ DIALECT = {
     "random_id": "lower(hex(randomblob(16)))",
     "random_key": "randomblob(32)",
 }
+_HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'onetool_migrations'"
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
@@ -130,7 +129,7 @@ class SqliteDatabase:
         self._watching: sqlite3.Connection | None = None
         self._watches = 0  # how often that one was opened
         self._seen: Hashable = None  # the last stamp
-        self._listeners = Listeners(self.stamp)
+        self._listeners = PollingListeners(self.stamp)
         self._process = os.urandom(8).hex()
         self._alive: SqliteLock | None = None  # held for as long as this process lives
         self.is_incomplete = False  # not all of the version before could be taken over
@@ -181,10 +180,28 @@ class SqliteDatabase:
 
     @property
     def has_lost(self) -> bool:
-        """Whether this file replaces a damaged one, or lacks state of the version before."""
-        if self.is_incomplete or any(self.file.parent.glob(f"{self.file.name}.damaged-*")):
-            return True  # the file set aside counts alone: a full disk may have kept the row from being written
-        return bool(self.read(lambda work: work.execute("SELECT 1 FROM counters WHERE name = 'damaged'")))
+        """Whether this file replaces a lost one, or lacks state of the version before."""
+        return self.is_incomplete or self.loss != "none"
+
+    @property
+    def loss(self) -> Loss:
+        """Whether this file replaces a lost one. The loss is settled by a backup, by new tokens, or by hand."""
+        sql = "SELECT max(value) FROM counters WHERE name = 'damaged'"
+        [(value,)] = self.read(lambda work: work.execute(sql))
+        if value is None and not self.set_aside_files():  # a full disk may have kept the row from being written
+            return "none"
+        has_tokens = self.read(lambda work: work.execute("SELECT 1 FROM documents WHERE kind = 'tokens'"))
+        return "settled" if value == SETTLED or has_tokens else "open"
+
+    def settle_loss(self) -> None:
+        sql = "INSERT INTO counters VALUES ('damaged', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        if self.loss == "open":
+            self.write(lambda work: work.execute(sql, (SETTLED,)), durable=True)
+
+    def set_aside_files(self) -> list[str]:
+        """Return the names of damaged files that were set aside, without their logs."""
+        found = self.file.parent.glob(f"{self.file.name}.damaged-*")
+        return sorted(one.name for one in found if not one.name.endswith(SQLITE_ENDS))
 
     @property
     def size(self) -> int:
@@ -239,8 +256,8 @@ class SqliteDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-        if work.notices:
-            self._listeners.tell(work.notices)
+        for topic, detail in work.notices:
+            self._listeners.tell(topic, detail)
         return result
 
     @contextmanager
@@ -280,7 +297,8 @@ class SqliteDatabase:
             time.sleep(RETRY_S)
 
     def _close_replaced(self) -> None:
-        """Close all connections if the file or its log is another one than they have open. Replace a lost file.
+        """Close all connections if the file or its log is another one than they have open, or has another owner or
+        mode: it is checked when it is opened again. Replace a lost file.
 
         Raises ReplacedDatabaseError while some connections are still in use, and what `_set_aside` raises.
         """
@@ -301,7 +319,7 @@ class SqliteDatabase:
     def _close_connections(self, *, is_replaced: bool = False) -> None:
         for connection in [*self._idle, *([self._watching] if self._watching else [])]:
             if is_replaced:
-                _prevent_checkpoint(connection)
+                prevent_checkpoint(connection)
             connection.close()
         self._idle.clear()
         self._watching = self._files = None
@@ -325,6 +343,8 @@ class SqliteDatabase:
             connection.execute(USUAL_SYNC)
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
+            elif self._is_source and not connection.execute(_HAS_TABLES).fetchone():
+                raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
             _use_log(connection)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -373,20 +393,16 @@ class SqliteDatabase:
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Raise what SQLite or the system says as a DatabaseError."""
+        """Raise what SQLite or the system says as a DatabaseError that callers may read."""
         try:
             yield
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
-            if code in BUSY_CODES:
-                raise DatabaseAwayError(str(error), f"{self.file} is locked by another process") from error
-            if code in DAMAGE_CODES:
-                raise self._damaged(str(error)) from error
-            kind = StorageError if code in FIXES else DatabaseError
-            raise kind(f"{self.file} can't be used: {error}{fix_text(FIXES.get(code))}") from error
-        except OSError as error:
-            fix = system_fix(error)
-            raise StorageError(f"{self.file} can't be used: {error.strerror or error}{fix}") from error
+        except DatabaseError as error:
+            hide_folder(error, self.file)
+            raise
+        except (sqlite3.Error, OSError) as error:
+            found = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
+            hide_folder(found, self.file)
+            raise found from error
 
     def _damaged(self, why: str) -> DatabaseError:
         """Set a damaged file aside, and return the error that says so."""
@@ -395,7 +411,7 @@ class SqliteDatabase:
         try:
             if not self._set_aside():
                 return DatabaseAwayError(why, f"{self.file} could not be read, but is not damaged")
-            outcome = "it was set aside"
+            outcome = f"it was set aside (fix: {RESTORE_FIX})"
         except OSError as error:
             outcome = f"it can't be set aside: {error.strerror or error}{system_fix(error)}"
         except DatabaseError as error:
@@ -409,14 +425,14 @@ class SqliteDatabase:
         """
         with flock.lock_beside(self.file):
             if not is_damaged(self.file):
-                return any(self.file.parent.glob(f"{self.file.name}.damaged-*"))  # another process was quicker
+                return bool(self.set_aside_files())  # another process was quicker
             aside = self.file.with_name(f"{self.file.name}.damaged-{time.time_ns() // 10**9}")
-            for suffix in ("-wal", "-shm", "-journal", ""):
+            for suffix in (*SQLITE_ENDS, ""):
                 with suppress(FileNotFoundError):
                     os.rename(f"{self.file}{suffix}", f"{aside}{suffix}")
             sync_folder(self.file.parent)
-            what = "%s is damaged, or was deleted; what is left is called %s now, and an empty one takes its place"
-            log.error(what, self.file, aside.name)
+            what = f"is damaged, and is called {aside.name} now" if aside.exists() else "was deleted"
+            log.error("%s %s: an empty one takes its place (fix: %s)", self.file, what, RESTORE_FIX)
             with closing(SqliteDatabase(self.file)) as fresh:
                 fresh.write(lambda work: work.execute("INSERT INTO counters VALUES ('damaged', 1)"), durable=True)
             return True
@@ -435,16 +451,6 @@ def _use_log(connection: sqlite3.Connection) -> None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
             raise
-
-
-def _prevent_checkpoint(connection: sqlite3.Connection) -> None:
-    """Keep SQLite from writing a deleted log to the file when the last connection is closed, and from deleting the log
-    that is there now: others have written both since.
-    """
-    with suppress(sqlite3.Error):
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute(f"PRAGMA user_version = {NEWEST}")  # something that SQLite would have to write
-    connection.interrupt()  # then it gives up
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:

@@ -1,41 +1,30 @@
 """What other processes do to a SQLite file: replace or damage it, lock it, and change it."""
 
-import errno
-import logging
 import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from onetool.core import flock
-from onetool.core.os_files import HAS_OWNERS, private
+from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
 from onetool.core.state_folders import make_home
-from onetool.database.connection import BUSY_S, DatabaseError, Forget
+from onetool.database.connection import BUSY_S, NEWEST, DatabaseError, Forget, StorageError, UnsafeDatabaseError
+from onetool.database.listeners import Listeners
+from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
 
-log = logging.getLogger("onetool.database")
-
-DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 POLL_S = 1.0  # between two looks for changes by other processes
-READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
-FULL_FIX = "free some space on the disk"
-SYSTEM_FIXES = {
-    errno.EACCES: READ_ONLY_FIX,
-    errno.EPERM: READ_ONLY_FIX,
-    errno.EROFS: READ_ONLY_FIX,
-    errno.ENOSPC: FULL_FIX,
-    errno.EDQUOT: FULL_FIX,
-}
 
 
 class FileIds(NamedTuple):
-    """What tells a file and its log from others of their names."""
+    """What tells a file and its log from others of their names, and who may write the two."""
 
     file: tuple[int, int]
     log: tuple[int, int] | None
+    access: tuple[int, ...]  # mode and owner of each
     is_empty: bool
 
     @classmethod
@@ -44,23 +33,29 @@ class FileIds(NamedTuple):
             found, log_id = os.lstat(file), None
         except (FileNotFoundError, NotADirectoryError):
             return None
+        access = found.st_mode, found.st_uid
         with suppress(FileNotFoundError):
             log_file = os.lstat(f"{file}-wal")
             log_id = log_file.st_dev, log_file.st_ino
-        return cls((found.st_dev, found.st_ino), log_id, found.st_size == 0)
+            access = *access, log_file.st_mode, log_file.st_uid
+        return cls((found.st_dev, found.st_ino), log_id, access, found.st_size == 0)
 
 
 def require_own_file(file: Path) -> None:
-    """Raise DatabaseError for a file that somebody else could have put there."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        found = os.lstat(file)
+    """Raise UnsafeDatabaseError for a file, or one that SQLite reads with it, that somebody else could have written."""
+    for one in (str(file), *(f"{file}{end}" for end in SQLITE_ENDS)):
+        try:
+            found = os.lstat(one)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         if not stat.S_ISREG(found.st_mode):
             what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-            raise DatabaseError(f"{file} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
+            raise UnsafeDatabaseError(f"{one} is not used: it is {what} (fix: remove it, or set ONETOOL_HOME)")
         if HAS_OWNERS and found.st_uid != os.geteuid():
-            raise DatabaseError(f"{file} is not used: it belongs to another user (fix: chown it, or set ONETOOL_HOME)")
+            why = "it belongs to another user (fix: chown it, or set ONETOOL_HOME)"
+            raise UnsafeDatabaseError(f"{one} is not used: {why}")
         if HAS_OWNERS and found.st_mode & 0o022:
-            raise DatabaseError(f"{file} is not used: other users can write it (fix: chmod 600 {file})")
+            raise UnsafeDatabaseError(f"{one} is not used: other users can write it (fix: chmod 600 {one})")
 
 
 def is_damaged(file: Path) -> bool:
@@ -71,7 +66,17 @@ def is_damaged(file: Path) -> bool:
         with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
             return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
     except sqlite3.Error as error:
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
+        return is_damage(error)
+
+
+def prevent_checkpoint(connection: sqlite3.Connection) -> None:
+    """Keep SQLite from writing a deleted log to the file when the last connection is closed, and from deleting the log
+    that is there now: others have written both since.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA user_version = {NEWEST}")  # something that SQLite would have to write
+    connection.interrupt()  # then it gives up
 
 
 def can_write(path: Path) -> bool:
@@ -97,8 +102,9 @@ class SqliteLock:
                 else:
                     os.close(file)
             except OSError as error:
-                why = f"{error.strerror or error}{system_fix(error)}"
-                raise DatabaseError(f"{self._path} can't be locked: {why}") from error
+                found = StorageError(f"{self._path} can't be locked: {error.strerror or error}{system_fix(error)}")
+                hide_folder(found, self._path)
+                raise found from error
         return self._file is not None
 
     def check(self) -> None:
@@ -127,32 +133,22 @@ class SqliteLock:
         return flock.holder(self._path) or flock.UNKNOWN
 
 
-class Listeners:
-    """Functions to call after a change: at once for a change by this process, else when a thread notices it."""
+class PollingListeners(Listeners):
+    """Listeners that are told at once of a change by this process. A thread notices changes by others."""
 
     def __init__(self, stamp: Callable[[], Hashable]) -> None:
         """`stamp` returns another value after every change."""
+        super().__init__()
         self._stamp = stamp
-        self._calls: dict[object, tuple[str, Callable[[str], None]]] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
     def add(self, topic: str, call: Callable[[str], None]) -> Forget:
-        key = object()
-        self._calls = {**self._calls, key: (topic, call)}
+        forget = super().add(topic, call)
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="onetool-state", daemon=True)
             self._thread.start()
-        return lambda: self._remove(key)
-
-    def _remove(self, key: object) -> None:
-        self._calls = {one: call for one, call in self._calls.items() if one is not key}
-
-    def tell(self, notices: Sequence[tuple[str, str]]) -> None:
-        for topic, detail in notices:
-            for wanted, call in self._calls.values():
-                if wanted == topic:
-                    _call(call, detail)
+        return forget
 
     def close(self) -> None:
         self._closed.set()
@@ -164,21 +160,4 @@ class Listeners:
                 stamp = self._stamp()
                 if stamp != seen:
                     seen = stamp
-                    for _, call in self._calls.values():
-                        _call(call, "")
-
-
-def _call(call: Callable[[str], None], detail: str) -> None:
-    try:
-        call(detail)
-    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from knowing
-        log.warning("a change in the database could not be followed: %s: %s", type(error).__name__, error)
-
-
-def system_fix(error: OSError) -> str:
-    """Return what to do about an error, for the end of its message."""
-    return fix_text(SYSTEM_FIXES.get(error.errno or 0))
-
-
-def fix_text(text: str | None) -> str:
-    return f" (fix: {text})" if text else ""
+                    self.tell(None)

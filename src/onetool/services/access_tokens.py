@@ -40,6 +40,7 @@ log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "tokens"
 MARKER = ".has-tokens"  # in the state folder
+LOSS_FIX = "copy a backup with `onetool db import FILE`, or make new ones: `onetool tokens add NAME`"
 PREFIX = "ot_"
 HASH = "sha256:"
 RANDOM_BYTES = 32
@@ -143,7 +144,8 @@ class TokenView(NamedTuple):
     tokens: dict[bytes, StoredToken]
     revoked: dict[bytes, RevokedToken]
     is_away: bool = False  # nobody knows them yet, because the database can't be reached
-    is_lost: bool = False  # there were some before this process began, and nobody knows which of them were revoked
+    loss: str | None = None  # the document is gone: what that means, for the log and commands
+    is_lost: bool = False  # it is gone since before this process began: nobody knows which tokens were revoked
 
 
 class TokenMemory:
@@ -151,6 +153,7 @@ class TokenMemory:
 
     def __init__(self) -> None:
         self.has_guarded = self.has_read = False
+        self.logged: str | None = None  # what was logged last: why stored tokens don't count
         self.revoked: dict[str, RevokedToken] = {}  # by hash
 
     def add(self, state: _TokenState) -> _TokenState:
@@ -211,6 +214,11 @@ class TokenStore:
     def problem(self) -> str | None:
         """Why nothing that is stored counts, in words for who runs the server; None if all is well."""
         return self.view().problem
+
+    @property
+    def loss(self) -> str | None:
+        """What it means that the stored tokens are gone; None if they are there, or never were."""
+        return self.view().loss
 
     @property
     def guards(self) -> bool:
@@ -284,7 +292,7 @@ class TokenStore:
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError as error:
-            return _refused(None, str(error), is_away=True)
+            return _refused(None, error.full_text, is_away=True)
         known = self._known
         if known.stamp != version:
             known = self._known = self._read_anew(version)  # all at once: other threads read it
@@ -299,20 +307,27 @@ class TokenStore:
             state = read_tokens(body)
         except (ValueError, RecursionError, DatabaseError) as error:
             is_away = isinstance(error, DatabaseError)
-            problem = str(error) if is_away else str(self._damaged())
-            if problem != before.problem:
-                log.error("no token is accepted but http.token: %s", problem)
+            problem = error.full_text if isinstance(error, DatabaseError) else str(self._damaged())
+            self._log_once(f"no token is accepted but http.token: {problem}")
             return _refused(version, problem, is_away)
         self.memory.has_read |= body is not None
         if body is not None and self._home is not None and not self._documents.is_shared:
             with suppress(OSError):  # of a copy of `state.db` alone, or where the marker was deleted
                 make_marker(self._home)
-        if body is None and self.memory.has_guarded:
-            log.error("the tokens in %s are gone: no stored token is accepted; add them again", self.place)
-            if not self.memory.has_read:
-                log.error("nor is one of http.tokens, as it may have been revoked: first add a token, or revoke one")
-                return _known(version, self.memory.add(state))._replace(is_lost=True)
-        return _known(version, self.memory.add(state))
+        view = _known(version, self.memory.add(state))
+        if body is not None or not self.memory.has_guarded:
+            self.memory.logged = None
+            return view
+        loss = f"the stored tokens are lost: {self.place} has none any more, and none of them is accepted"
+        if is_lost := not self.memory.has_read:
+            loss += ", nor one of http.tokens, as it may have been revoked"
+        self._log_once(f"{loss} (fix: {LOSS_FIX})")
+        return view._replace(loss=loss, is_lost=is_lost)
+
+    def _log_once(self, message: str) -> None:
+        if message != self.memory.logged:
+            self.memory.logged = message
+            log.error("%s", message)
 
     def _damaged(self) -> TokenStoreError:
         return TokenStoreError(f"the tokens in {self.place} are damaged, or a newer version has written them")
@@ -351,6 +366,12 @@ def read_tokens(body: bytes | None) -> _TokenState:
     if state.version != FORMAT or any(len(digest) != sha256().digest_size for digest in digests):
         raise ValueError
     return state
+
+
+def count_tokens(body: bytes) -> tuple[int, int]:
+    """Return how many tokens a document has, and how many were revoked. Raises what `read_tokens` raises."""
+    state = read_tokens(body)
+    return len(state.tokens), len(state.revoked)
 
 
 def join_revoked(body: bytes, other: bytes) -> bytes:

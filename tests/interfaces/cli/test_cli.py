@@ -711,3 +711,21 @@ def test_who_wants_no_colours_gets_none(monkeypatch, name, value):
     print_error(ToolError(code="execution_error", message="no"))
     for stream in (errors, shown):
         assert ("\x1b" in stream.getvalue()) == (not value)
+
+
+HOME_COMMANDS = (
+    "check, db, db init, db export out, tokens list, tokens add ci, tools list, run 1+1, audit, stats, sessions list, "
+    "servers list, servers add x --url http://127.0.0.1:1/mcp, bundles list, auth list, auth set KEY, hosts list, mcp, "
+    "serve --port 0"
+)
+
+
+@pytest.mark.parametrize("command", HOME_COMMANDS.split(", "))
+def test_a_home_that_is_a_file_is_told_once(tmp_path, command):
+    file = tmp_path / "file"
+    file.write_text("text")
+    done = cli(*command.split(), cwd=tmp_path, env={"ONETOOL_HOME": str(file)}, stdin="value\n")
+    said = done.stdout + done.stderr
+    assert (done.returncode > 0, said.count(f"ONETOOL_HOME is a file: {file}; give a folder")) == (True, 1), said
+    assert "Traceback" not in said
+    assert file.read_text() == "text"

@@ -40,7 +40,7 @@ def said(folder, *args):
 
 def moved(folder, *args):
     """What was done with each store that has anything."""
-    rows = {row.pop("store"): row for row in said(folder, *args)["stores"]}
+    rows = {row.pop("store"): row for row in said(folder, *args)["stores"] if row.pop("remarks") == []}
     return {name: row for name, row in rows.items() if row != {"moved": 0, "same": 0, "left": []}}
 
 
@@ -138,7 +138,7 @@ def test_the_state_of_a_file(tmp_path):
     shown, code = on_a_terminal(folder, "db")
     assert code == 0
     assert re.search(rf"schema +{NEWEST} ", shown)
-    assert re.search(r"rows of results +3 ", shown)
+    assert re.search(r"results +3 ", shown)
 
 
 def newer(file):
@@ -175,7 +175,8 @@ def test_a_file_that_can_not_be_used_is_told_with_what_to_do(tmp_path, breaks):
     assert "Traceback" not in cli("--config", "onetool.yaml", "tools", "list", cwd=folder).stderr
 
 
-def test_a_damaged_file_is_set_aside_and_check_says_so_ever_after(tmp_path):
+@pytest.mark.parametrize("settled_by", ["import", "init"])
+def test_a_damaged_file_is_set_aside_and_check_says_so_until_it_is_settled(tmp_path, settled_by):
     folder = configured(tmp_path / "home", None)
     (folder / "state.db").write_bytes(b"no database" * 1000)
     (folder / "state.db").chmod(0o600)
@@ -184,7 +185,14 @@ def test_a_damaged_file_is_set_aside_and_check_says_so_ever_after(tmp_path):
     assert said(folder)["was_damaged"]
     done = cli("--config", "onetool.yaml", "check", cwd=folder)
     (mistake,) = json.loads(done.stdout)
-    assert (done.returncode, mistake["severity"], "db import FOLDER" in mistake["hint"]) == (0, "warning", True)
+    assert (done.returncode, mistake["severity"], "db import FILE" in mistake["hint"]) == (0, "warning", True)
+    [aside] = folder.glob("state.db.damaged-*")
+    assert aside.name in mistake["message"]
+    backup = configured(tmp_path / "backup", None)
+    fill(backup, 1)
+    db(folder, *(("import", str(backup / "state.db")) if settled_by == "import" else ("init",)))
+    assert not said(folder)["was_damaged"]
+    assert json.loads(cli("--config", "onetool.yaml", "check", cwd=folder).stdout) == []
 
 
 def test_a_newer_postgresql_is_refused(folder, database_url):
@@ -206,6 +214,72 @@ def test_a_backup_while_it_is_used_and_its_way_back(tmp_path):
     (folder / "state.db").unlink()
     assert moved(folder, "import", str(tmp_path / "back")) == {"results": {"moved": 2, "same": 0, "left": []}}
     assert said(folder)["stores"]["results"] == 2
+
+
+def test_a_copy_of_the_file_is_a_backup_under_any_name(tmp_path):
+    folder, other = configured(tmp_path / "home", None), configured(tmp_path / "other", None)
+    fill(folder, 3)
+    assert tokens(folder, "add", "ci").returncode == 0
+    with closing(sqlite3.connect(folder / "state.db")) as connection:
+        connection.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+    done = moved(other, "import", str(tmp_path / "copy.db"))
+    assert (done["results"]["moved"], done["tokens"]["moved"]) == (3, 1)
+    assert [row["name"] for row in json.loads(tokens(other, "list").stdout)] == ["ci"]
+    assert (other / ".has-tokens").exists()
+    refused = db(folder, "import", str(folder / "state.db"))
+    assert (refused.returncode, "is where everything is already" in refused.stderr) == (1, True)
+
+
+@pytest.mark.attack("state")
+def test_a_database_of_another_program_is_not_changed(tmp_path):
+    folder, file = configured(tmp_path / "home", None), tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE places (name text)")
+    before = file.read_bytes()
+    refused = db(folder, "import", str(file))
+    assert (refused.returncode, "is not a state.db of OneTool" in refused.stderr) == (1, True)
+    assert (file.read_bytes(), list(tmp_path.glob("other.db?*"))) == (before, [])
+
+
+def tokens(folder, *args):
+    return cli("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder)
+
+
+def test_tokens_are_counted_one_by_one(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    for name in ("ada", "bob", "eve"):
+        tokens(folder, "add", name)
+    tokens(folder, "revoke", "eve")
+    stores = said(folder)["stores"]
+    assert (stores["tokens"], stores["revoked_tokens"], stores["logins"], stores["pins"]) == (2, 1, 0, 0)
+    with closing(sqlite3.connect(folder / "state.db")) as connection, connection:
+        connection.execute("UPDATE documents SET body = x'00' WHERE kind = 'tokens'")
+    assert said(folder)["stores"]["tokens"] is None
+    shown, code = on_a_terminal(folder, "db")
+    assert (code, re.search(r"tokens +can't be read", shown) is not None) == (0, True)
+
+
+def test_another_key_of_the_audit_log_is_a_remark_and_no_failure(tmp_path):
+    """So a script sees exit code 0: nothing is missing."""
+    homes = [configured(tmp_path / name, None) for name in ("home", "other")]
+    for folder in homes:
+        (folder / "onetool.yaml").write_text("{}\n")
+        assert tokens(folder, "add", folder.name).returncode == 0
+    done = db(homes[0], "import", str(homes[1]))
+    assert done.returncode == 0, done.stdout
+    (audit,) = [row for row in json.loads(done.stdout)["stores"] if row["store"] == "audit"]
+    assert (audit["left"], "keeps its own key" in audit["remarks"][0]) == ([], True)
+
+
+def test_refused_copies_are_in_the_audit_log(tmp_path):
+    folder = configured(tmp_path / "home", None)
+    (folder / "onetool.yaml").write_text("{}\n")
+    (tmp_path / "nothing").mkdir()
+    db(folder, "import", str(tmp_path / "nothing"))
+    db(folder, "export", str(folder))
+    lines = cli("--config", "onetool.yaml", "audit", "--json", cwd=folder).stdout.splitlines()
+    found = [(json.loads(line)["what"], json.loads(line)["outcome"]) for line in lines]
+    assert found == [("db import", "error"), ("db export", "error")]
 
 
 def test_a_damaged_backup_stays_as_it_is(tmp_path):

@@ -11,7 +11,7 @@ from helpers import cli
 
 from onetool.app import App
 from onetool.app.database import open_database
-from onetool.app.database_copy import Place, copy_state, open_export, open_folder
+from onetool.app.database_copy import Place, copy_state, open_export, open_place
 from onetool.app.documents import documents_in
 from onetool.config import find, load_config
 from onetool.database.migrations import migrate
@@ -74,7 +74,7 @@ class Home:
             migrate(database)
             inside = Place(database, None)
             if to is None:
-                with open_folder(self.folder) as place:
+                with open_place(self.folder) as place:
                     return shown(copy_state(place, inside, config, tell, force=force))
             with open_export(to) as place:
                 return shown(copy_state(inside, place, config, tell))

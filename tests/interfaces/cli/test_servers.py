@@ -154,6 +154,14 @@ def test_a_changed_tool_is_shown_and_approved(project):
     assert (clock["changed"], clock["refused"], clock["tools"]) == ([], False, 1)
     again = cli("servers", "approve", "clock", cwd=project)
     assert (again.returncode, json.loads(again.stdout)) == (0, [])
+    assert cli("servers", "approve", "other", cwd=project).returncode == 1
+    lines = map(json.loads, cli("audit", "--json", cwd=project).stdout.splitlines())
+    approve = "servers approve clock"
+    assert [(one["what"], one["outcome"]) for one in lines] == [
+        (approve, "ok"),
+        (approve, "ok"),
+        ("servers approve other", "error"),
+    ]
 
 
 def test_what_can_not_be_reached_is_not_approved(project):

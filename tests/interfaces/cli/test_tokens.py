@@ -53,7 +53,7 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
     assert token.expires is None
     assert done.stdout.strip() not in done.stderr
     assert done.stdout.strip().encode() not in (folder / "state.db").read_bytes()
-    for part in ("not shown again", "accept it at once", "Authorization: Bearer $TOKEN", "http://127.0.0.1:8765/mcp"):
+    for part in ("not shown again", "accept it at once", "Authorization: Bearer $TOKEN", ":8765/mcp", "--port"):
         assert part in done.stderr
     assert "change bundles" in done.stderr
 
@@ -70,6 +70,31 @@ def test_a_token_that_could_not_be_stored_is_no_success_in_the_audit_log(folder)
     in_home(folder, "tokens")._database.lock("tokens/tokens")._path.mkdir()
     assert tokens(folder, "add", "ci").returncode != 0
     assert [line["outcome"] for line in lines_in(folder)] == ["error"]
+
+
+def test_what_was_refused_is_in_the_audit_log(folder):
+    tokens(folder, "add", "ci")
+    for args in (["add", "ci"], ["revoke", "other"], ["add", "--print", "third"]):
+        tokens(folder, *args)
+    found = [(line["what"], line["outcome"]) for line in lines_in(folder)]
+    assert found == [("tokens add ci", "ok"), ("tokens add ci", "error"), ("tokens revoke other", "error")]
+
+
+@pytest.mark.parametrize("loss", ["deleted", "damaged"])
+def test_lost_tokens_are_told_until_there_are_new_ones(folder, loss):
+    tokens(folder, "add", "ci")
+    file = folder / "state.db"
+    file.unlink() if loss == "deleted" else file.write_bytes(b"garbage" * 1000)
+    for args in (["tokens", "list"], ["db"], ["check"]):
+        if loss == "damaged" and args == ["tokens", "list"]:
+            cli("--config", "onetool.yaml", *args, cwd=folder)  # sets it aside
+        done = cli("--config", "onetool.yaml", *args, cwd=folder)
+        assert "the stored tokens are lost" in done.stdout + done.stderr, args
+        assert "onetool db import FILE" in done.stdout + done.stderr, args
+    tokens(folder, "add", "new")
+    for args in (["tokens", "list"], ["db"], ["check"]):
+        done = cli("--config", "onetool.yaml", *args, cwd=folder)
+        assert not any(word in done.stdout + done.stderr for word in ("lost:", "damaged or deleted")), done
 
 
 def test_the_first_token_says_that_it_closes_the_door(folder):
@@ -229,6 +254,23 @@ def test_nothing_of_a_database_that_comes_with_a_project_counts(tmp_path):
     moved = project.rename(tmp_path / "moved")
     trusted(moved)
     assert [one["name"] for one in json.loads(cli("tokens", "list", "--json", cwd=moved).stdout)] == ["ci"]
+
+
+def test_a_copy_of_a_projects_database_is_a_backup_for_its_owner_alone(tmp_path):
+    project = tmp_path / "project"
+    (project / ".onetool").mkdir(parents=True)
+    (project / ".onetool" / "onetool.yaml").write_text("menu: run\n")
+    trusted(project)
+    cli("tokens", "add", "ci", cwd=project)
+    for file in (project / ".onetool").glob("state.db*"):
+        file.rename(tmp_path / file.name.replace("state", "copy"))
+    assert cli("db", "import", str(tmp_path / "copy.db"), cwd=project).returncode == 0
+    assert [one["name"] for one in json.loads(cli("tokens", "list", cwd=project).stdout)] == ["ci"]
+    for file in (project / ".onetool").glob("state.db*"):
+        file.unlink()
+    other = {"HOME": str(tmp_path), "ONETOOL_CONFIG": str(project / ".onetool" / "onetool.yaml")}  # another key
+    refused = cli("db", "import", str(tmp_path / "copy.db"), cwd=project, env=other)
+    assert (refused.returncode, "was not written by OneTool of this user" in refused.stdout) == (1, True)
 
 
 def test_completion_knows_names_roles_and_patterns(folder):

@@ -1,15 +1,17 @@
 """What other programs do to `state.db` while a server runs: nobody gets in by it, and nothing needs a restart."""
 
+import json
 import os
 import shutil
 import sqlite3
 
 import pytest
-from helpers import cli
+from helpers import NOBODY, cli, until
 from interfaces.http.test_named_tokens import asked, tokens
 
 from onetool.database.sqlite import SqliteDatabase
 
+posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners")
 pytestmark = pytest.mark.attack("state")
 
 
@@ -34,6 +36,11 @@ def status(server):
 def command(server, *args):
     env = {"ONETOOL_HOME": str(server.folder / "home")}
     return cli("--config", str(server.folder / "onetool.yaml"), *args, cwd=server.folder, env=env)
+
+
+def ready(server):
+    answer = asked(server, "/readyz")
+    return answer.status, answer.json["status"]
 
 
 def delete_log(home):
@@ -82,11 +89,67 @@ def test_a_lost_file_is_replaced_and_can_be_restored(server, home, loss):
     assert status(server) in (401, 503)
     assert status(server) == 401
     assert asked(server, "/tools/tools").status == 401
-    assert "replaces a damaged one" in command(server, "check").stdout
+    assert ready(server) == (503, "closed")
+    assert "damaged or deleted" in command(server, "check").stdout
+    assert server.log_file.read_text().count("the stored tokens are lost") == 1
     new = tokens(server, "add", "new")
     assert asked(server, "/tools/tools", new).status == 200
+    assert ready(server) == (200, "ready")
     os.replace(home / "backup.db", home / "state.db")
     assert status(server) == 200
+
+
+@pytest.mark.parametrize("pages", [slice(0, 1), slice(4, 44)], ids=["header", "middle"])
+def test_a_file_that_is_damaged_meanwhile_closes_the_server(server, home, pages):
+    checkpoint(home)
+    with open(home / "state.db", "r+b") as stream:
+        stream.seek(pages.start * 4096)
+        stream.write(os.urandom((pages.stop - pages.start) * 4096))
+    until(lambda: status(server) == 401)  # what was known counts until the damaged part is read
+    assert asked(server, "/tools/tools").status == 401
+    assert ready(server) == (503, "closed")
+    log = server.log_file.read_text()
+    assert (log.count("is damaged, and is called state.db.damaged-"), "onetool db import FILE" in log) == (1, True)
+    server.token = tokens(server, "add", "new")
+    assert (status(server), ready(server)) == (200, (200, "ready"))
+
+
+def test_after_a_loss_a_server_starts_closed_and_says_once_what_to_do(server, home, serve):
+    server.stop()
+    (home / "state.db").write_bytes(b"no database" * 1000)
+    again = serve(config={}, env={"ONETOOL_HOME": str(home)})
+    assert ready(again) == (503, "closed")
+    log = again.log_file.read_text()
+    for words in ("is damaged, and is called state.db.damaged-", "the stored tokens are lost"):
+        assert log.count(words) == 1, log
+
+
+@pytest.mark.parametrize("name", ["state.db", "state.db-wal"])
+@pytest.mark.parametrize("change", ["mode", "owner"])
+@posix
+def test_a_file_that_others_could_have_written_meanwhile_counts_no_more(server, home, name, change):
+    file = home / name
+    session = signed_in(server)
+    assert asked(server, "/tools/tools", session).status == 200
+    before = file.stat()
+    if change == "mode":
+        file.chmod(0o666)
+    elif os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    else:
+        os.chown(file, NOBODY, -1)
+    for shown in (server.token, session, None):
+        assert asked(server, "/tools/tools", shown).status in (401, 503)
+        assert asked(server, "/call/time.now", shown, "POST").status in (401, 503)
+    assert "is not used: " in server.log_file.read_text()
+    os.chown(file, before.st_uid, before.st_gid)
+    file.chmod(0o600)
+    assert status(server) == 200
+
+
+def signed_in(server):
+    done = server.ask("/login", "POST", [], json.dumps({"token": server.token}).encode())
+    return done.json["session"]
 
 
 def test_a_file_that_another_process_locks_for_itself(serve, home):
@@ -105,3 +168,29 @@ def test_a_file_that_another_process_locks_for_itself(serve, home):
     other.close()
     server.token = tokens(server, "add", "ci")
     assert status(server) == 200
+
+
+SMALL_DISK = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
+from onetool.interfaces.cli import main
+main()
+"""
+
+
+@posix
+def test_callers_read_of_a_full_disk_but_not_where_it_is(serve, home):
+    server = serve(config={}, command=["-c", SMALL_DISK])
+    token = tokens(server, "add", "ci")
+    headers, code = [("Authorization", f"Bearer {token}")], json.dumps({"code": "'x' * 900_000"}).encode()
+    answers = [
+        server.ask("/run", "POST", headers, code),
+        server.ask("/call/ot.result", "POST", headers, json.dumps({"handle": "0" * 32}).encode()),
+        server.ask("/results", "GET", headers),
+        server.ask("/tools/stats", "GET", headers),
+    ]
+    said = "".join(answer.body.decode() for answer in answers)
+    assert "state.db can't be used: disk I/O error (fix: check the disk)" in said
+    assert str(home) not in said
+    assert f"{home}/state.db can't be used: disk I/O error" in server.log_file.read_text()

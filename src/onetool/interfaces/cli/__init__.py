@@ -64,6 +64,8 @@ class LazyGroup(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     """OneTool: define a tool once, use it from everywhere."""
+    import logging
+
     from onetool.services.logs import LEVELS, set_up_logging
 
     ctx.obj = config
@@ -71,6 +73,8 @@ def cli(ctx: click.Context, config: str | None, verbose: int) -> None:
     if level not in LEVELS:
         raise click.UsageError(f"ONETOOL_LOG is {level!r}; it can be {', '.join(LEVELS)}.")
     set_up_logging(level)
+    if ctx.invoked_subcommand not in ("serve", "mcp"):  # others tell this themselves
+        logging.getLogger("onetool.database.storage").setLevel(logging.CRITICAL)
 
 
 def main() -> NoReturn:
@@ -99,7 +103,9 @@ def leave_after(command: Callable[[], Any]) -> NoReturn:
     except ConfigError as error:
         _fail("The config can't be used:", *map(str, error.mistakes), code=2)
     except OneToolError as error:
-        _fail(f"Error: {error}", code=1)
+        from onetool.database.connection import with_folder
+
+        _fail(f"Error: {with_folder(str(error), error)}", code=1)
     except OSError as error:
         _discard_stdout()  # it may be what failed
         _fail(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", code=1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from onetool.interfaces.cli.options import data_options, find_here
+from onetool.interfaces.cli.options import data_options, find_here, noted
 from onetool.interfaces.cli.output import (
     counted,
     echo,
@@ -124,37 +124,48 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 # Copies
 
 
+def _make_required_log(config: "Config") -> None:
+    """Make the tables before an import where the audit log is required: its first line comes before all else."""
+    from onetool.database.migrations import migrate
+
+    if config.database is not None and config.audit.mode == "required":
+        with _reached(config) as database:
+            migrate(database)
+
+
 @db.command("import")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
+@click.argument("source", metavar="[FOLDER|FILE]", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--force", is_flag=True, help="Replace what is there under the same name.")
 @data_options
 @click.pass_context
-def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json: bool) -> None:
-    """Copy what a folder has into the database: an export, or the home of the config.
+@noted(prepare=_make_required_log)
+def import_command(ctx: click.Context, source: Path | None, force: bool, as_json: bool) -> None:
+    """Copy a backup into the database: an export, a copy of state.db, or the home of the config.
 
-    The folder stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
-    folder before. Exit code 1 if something could not be copied.
+    The source stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
+    source before. Exit code 1 if something could not be copied.
     """
-    from onetool.app.audit import noted_command
     from onetool.app.database import state_file
-    from onetool.app.database_copy import copy_state, has_state, open_folder
+    from onetool.app.database_copy import copy_state, has_state, open_place
     from onetool.database.migrations import migrate
 
     config = _config(ctx)
-    source = Path(os.path.realpath(folder or config.home))
-    if config.database is None and source == Path(os.path.realpath(config.home)):
+    place = Path(os.path.realpath(source or config.home))
+    own = [os.path.realpath(config.home), os.path.realpath(state_file(config))]
+    if config.database is None and str(place) in own:
         raise click.ClickException(
-            f"{config.home} is where everything is already. Name another folder (onetool db import FOLDER), or a "
+            f"{place} is where everything is already. Name another folder (onetool db import FOLDER), or a "
             "database in the config:\ndatabase: ${DATABASE_URL}    # postgresql://user:password@host/name"
         )
-    if folder is not None and not has_state(source):
-        raise click.ClickException(f"{folder} has neither state.db nor bundles: name a home or an export.")
-    with _reached(config) as database, open_folder(source, None if folder else state_file(config)) as place:
+    if source is not None and place.is_dir() and not has_state(place):
+        raise click.ClickException(f"{source} has neither state.db nor bundles: name a home or an export.")
+    with _reached(config) as database, open_place(place, None if source else state_file(config)) as copied:
         if config.database is not None:
-            migrate(database)  # with the table of the audit log
-        with noted_command(config, "db import"):
-            found = list(copy_state(place, _place(config, database), config, _tell, force=force))
-    _print_moved(found, as_json, f"Copied from {source} into {database.describe()}")
+            migrate(database)
+        found = list(copy_state(copied, _place(config, database), config, _tell, force=force))
+        if any(moved.moved or moved.same for _, moved in found):
+            database.settle_loss()
+    _print_moved(found, as_json, f"Copied from {place} into {database.describe()}")
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
 
 
@@ -163,6 +174,7 @@ def import_command(ctx: click.Context, folder: Path | None, force: bool, as_json
 @click.option("--inside-roots", is_flag=True, help="Allow a folder below fs.roots, where tools read files.")
 @data_options
 @click.pass_context
+@noted()
 def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json: bool) -> None:
     """Copy everything into an empty folder, outside of fs.roots: onetool db export ../onetool-home.
 
@@ -171,7 +183,6 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
     or copy it with `onetool db import FOLDER`. It holds keys and sessions, so its file .onetool-state closes it to
     tools wherever it lies.
     """
-    from onetool.app.audit import noted_command
     from onetool.app.database_copy import copy_state, open_export
     from onetool.cluster.report import alive_replicas
     from onetool.database.migrations import require_tables
@@ -191,7 +202,7 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
                 are = "is" if running == 1 else "are"
                 warning = f"{counted(running, 'replica')} {are} running: a change made now may not be in the export"
                 click.echo(f"warning: {warning}", err=True)
-        with noted_command(config, "db export"), open_export(folder.absolute()) as place:
+        with open_export(folder.absolute()) as place:
             found = list(copy_state(_place(config, database), place, config, _tell))
     _print_moved(found, as_json, f"Copied from {database.describe()} into {folder.absolute()}", READABLE)
     ctx.exit(1 if any(moved.left for _, moved in found) else 0)
@@ -213,6 +224,7 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
     if wants_json(as_json):
         print_json({"stores": rows, **({"remark": remark} if remark else {})})
         return
+    remarks = [*(one for row in rows for one in row["remarks"]), *([remark] if remark else [])]
     cells = [(row["store"], f"{row['moved']:,}", f"{row['same']:,}", f"{len(row['left']):,}") for row in rows]
     print_table(title, ("store", "copied", "there before", "left"), cells)
     left = [one for row in rows for one in row["left"]]
@@ -222,50 +234,66 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
         echo(f"… and {len(left) - MAX_LISTED:,} more: --json has all of them.")
     if any(one["is_conflict"] for one in left):
         echo("Something else is there under these names. --force replaces it.")
-    if remark:
-        echo(remark)
+    for one in remarks:
+        echo(one)
 
 
 # The state
 
 
 def _state(database: "Database", config: "Config") -> dict[str, Any]:
+    from onetool.app.access import token_store
     from onetool.app.database_copy import count_stores
     from onetool.app.database_state import database_state, file_state
+    from onetool.app.documents import documents_in
 
+    tokens = token_store(config, documents_in(database, "tokens", config, "never"))
     if config.database is None:
-        return {**msgspec.to_builtins(file_state(database)), "stores": count_stores(database)}
+        state = {**msgspec.to_builtins(file_state(database)), "lost_tokens": tokens.loss}
+        return {**state, "stores": count_stores(database, config)}
     from onetool.cluster.report import alive_replicas
 
     state = database_state(database)
     replicas = () if state.missing else alive_replicas(database, config)
-    stores = None if state.missing else count_stores(database)
-    return {**msgspec.to_builtins(state), "replicas": msgspec.to_builtins(replicas), "stores": stores}
+    stores = None if state.missing else count_stores(database, config)
+    loss = None if state.missing else tokens.loss
+    more = {"lost_tokens": loss, "replicas": msgspec.to_builtins(replicas), "stores": stores}
+    return {**msgspec.to_builtins(state), **more}
 
 
 def _print_state(shown: dict[str, Any]) -> None:
+    from onetool.database.sqlite_errors import RESTORE_FIX
+    from onetool.services.access_tokens import LOSS_FIX
+
     if "file" in shown:
         lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
         if not shown["exists"]:
             lines[1:] = [("size", "not there yet: made when something is first stored")]
         lines += [("problem", "read-only: nothing is stored")] if shown["is_read_only"] else []
-        lines += [("problem", "replaces a damaged file, which lies beside it")] if shown["was_damaged"] else []
+        if shown["was_damaged"]:
+            lines.append(("problem", f"replaces a file that was damaged or deleted: {RESTORE_FIX}"))
     else:
         lines = [("PostgreSQL", f"{shown['server']}, reached"), ("tables", f"{shown['tables']:,}")]
         missing = ", ".join(shown["missing"])
         lines.append(("missing", f"{missing}: onetool db migrate" if missing else "nothing"))
-    lines += [(f"rows of {name}", f"{count:,}") for name, count in (shown["stores"] or {}).items()]
+    if loss := shown["lost_tokens"]:
+        lines.append(("problem", f"{loss}: {LOSS_FIX}"))
+    counts = (shown["stores"] or {}).items()
+    lines += [(name, "can't be read" if count is None else f"{count:,}") for name, count in counts]
     print_table("Database", ("", ""), lines)
     print_replicas(shown.get("replicas", ()))
 
 
 def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None:
-    """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards."""
+    """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards, and a loss
+    is settled.
+    """
     from onetool.app.database_state import file_state
 
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
+            database.settle_loss()
         state = file_state(database)
     if wants_json(as_json):
         print_json(msgspec.to_builtins(state))

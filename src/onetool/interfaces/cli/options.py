@@ -1,8 +1,9 @@
 """Options that many commands take, the checks of these, and the app that they open."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -11,7 +12,7 @@ from onetool.interfaces.cli.output import claim_stdout, printable
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.config import Found
+    from onetool.config import Config, Found
     from onetool.config.model import ServerSettings
 
 TOLD = "onetool.untrusted"  # in the context of a command: the person was told
@@ -142,6 +143,44 @@ def find_here(ctx: click.Context) -> "Found":
     while found.untrusted is not None and offer_trust(found.untrusted):
         found = find(root.obj)  # it may have changed during the question
     return found
+
+
+def noted(
+    *, waits: bool = True, unless: str = "", prepare: "Callable[[Config], None]" = lambda config: None
+) -> Callable[[F], F]:
+    """Note a command in the audit log, with its argument `name`, and whether it was refused.
+
+    For commands that change or copy state; changes of files, by a command or an editor, aren't noted. `waits` is that
+    of `noted_command`. `unless` is an option with which the command changes nothing. `prepare` is called first.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def run(ctx: click.Context, **params: Any) -> None:
+            if params.get(unless):
+                return command(ctx, **params)
+            import logging
+
+            from onetool.app.audit import noted_command
+            from onetool.config import load_config
+
+            what = " ".join([*ctx.command_path.split()[1:], params.get("name", "")]).strip()
+            config = load_config(find_here(ctx))
+            prepare(config)
+            with noted_command(config, what, waits=waits, typos=(click.UsageError,)):
+                try:
+                    command(ctx, **params)
+                except click.exceptions.Exit as end:
+                    if end.exit_code != 0:
+                        raise
+                except Exception:
+                    # Where the state can't be used, the log would say the same again.
+                    logging.getLogger("onetool.audit").setLevel(logging.CRITICAL)
+                    raise
+
+        return cast("F", run)
+
+    return decorate
 
 
 def complete_tool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

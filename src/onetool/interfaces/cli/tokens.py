@@ -17,6 +17,7 @@ from onetool.interfaces.cli.options import (
     config_option,
     data_options,
     find_here,
+    noted,
     open_app,
     split_names,
     warn_unmatched,
@@ -86,6 +87,7 @@ def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str)
 @click.option("--again", is_flag=True, help="The name was revoked before, and the same one gets the new token.")
 @data_options
 @click.pass_context
+@noted(unless="only_print")
 def add(
     ctx: click.Context,
     name: str,
@@ -105,7 +107,6 @@ def add(
     onetool tokens add anna --role edit
     """
     from onetool.app.access import as_stored, needs_credential, open_token_store
-    from onetool.app.audit import noted_command
     from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import new_token, token_hash
 
@@ -129,8 +130,7 @@ def add(
     is_first = not only_print and not needs_credential(config.http, store)
     token = as_stored(wanted)
     if not only_print:
-        with noted_command(config, f"tokens add {name}"):
-            text = store.add(name, role, token.tools, token.rate, token.expires, token.whole)
+        text = store.add(name, role, token.tools, token.rate, token.expires, token.whole)
         token = store.named(name) or token
     if as_json:
         more = {"where": "config", "config": _line(wanted)} if only_print else {}
@@ -227,6 +227,8 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | N
     url = _url(config)
     lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
+    if not config.http.url:
+        lines.append("A server that was started with --host or --port has another address, which it prints.")
     for line in lines:
         click.echo(printable(line), err=True)
 
@@ -246,6 +248,7 @@ def _url(config: "Config") -> str:
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the tokens that were stored, and those of the config."""
     from onetool.app.access import as_stored, open_token_store
+    from onetool.services.access_tokens import LOSS_FIX
 
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
@@ -255,10 +258,13 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
     rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
     listed = {token.hash for token in (*stored, *config.http.tokens)}
     rows += [_revoked_row(one.name, one.at) for hash, one in gone.items() if hash not in listed]
+    if loss := store.loss:
+        click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
     if wants_json(as_json):
         print_json(rows)
     elif not rows:
-        echo(NONE)
+        if loss is None:
+            echo(NONE)
     else:
         print_table("Tokens", COLUMNS, map(_cells, rows))
 
@@ -315,10 +321,10 @@ def _shown_rate(rate: Rate) -> str:
 @click.argument("name", shell_complete=complete_token)
 @config_option
 @click.pass_context
+@noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
     from onetool.app.access import open_token_store
-    from onetool.app.audit import record_command
 
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
@@ -331,7 +337,6 @@ def revoke(ctx: click.Context, name: str) -> None:
         store.revoke(name)
     for one, _ in of_config:
         store.revoke_hash(one.hash, name)
-    record_command(config, f"tokens revoke {name}", even_if_required=True)
     click.echo(f"{name} is revoked, also for servers that run.", err=True)
     for _, place in of_config:
         click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)

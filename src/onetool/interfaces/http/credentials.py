@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onetool.app.access import KnownTokens, TokenTable
     from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
-    from onetool.services.access_tokens import TokenMemory
+    from onetool.services.access_tokens import TokenMemory, TokenView
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
@@ -85,9 +85,12 @@ class Credentials:
             raise self._away_error() or unauthorized_error(authorization, self._http)
         return self.capped(NOBODY)
 
+    def stored_tokens(self) -> "TokenView | None":
+        return None if self._tokens is None else self._tokens.store.view()
+
     def _away_error(self) -> HttpError | None:
         """If nobody knows which tokens there are: a refusal that does not blame the caller's."""
-        known = None if self._tokens is None else self._tokens.store.view()
+        known = self.stored_tokens()
         if known is None or not known.is_away:
             return None
         return HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])  # the log says why

@@ -61,6 +61,7 @@ log = logging.getLogger("onetool.serve")
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 READY_PATH = "/readyz"
 STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
+CLOSED = "The stored tokens can't be read, or are lost, so that none of them is accepted: the log says what to do."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
 
@@ -83,9 +84,7 @@ def build_app(
         *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
         Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route(
-            READY_PATH, _readiness(app, lambda: site.is_draining), protected=False, methods=READ, takes_any_host=True
-        ),
+        Route(READY_PATH, _readiness(app, lambda: site), protected=False, methods=READ, takes_any_host=True),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
@@ -129,8 +128,11 @@ def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | No
 
 
 def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens:
+    """Return the named tokens. Without `memory`, they share that of the app: what is wrong is logged once."""
     place = app.runtime.documents("tokens", "at once")
-    return KnownTokens(app.config.http.tokens, token_store(app.config, place, memory))
+    return KnownTokens(
+        app.config.http.tokens, token_store(app.config, place, memory or app.runtime.tokens.store.memory)
+    )
 
 
 def _api_routes(
@@ -333,19 +335,22 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
     await respond(send, 200, HEALTH_BODY)
 
 
-def _readiness(app: "App", is_draining: Callable[[], bool]) -> Asgi:
+def _readiness(app: "App", site: Callable[[], HttpApp]) -> Asgi:
     """GET /readyz: whether a balancer should send requests here. While the database is away tools go on, so that says
-    nothing against it; but until it was reached once, nobody knows whose tokens count.
+    nothing against it; but until it was reached once, nobody knows whose tokens count. Nor after `state.db` was lost.
+    A database that lost them must not take all replicas out.
     """
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
-        found, is_ready = {"status": "ready"}, True
-        if app.config.database is not None and (await asyncio.to_thread(app.runtime.tokens.store.view)).is_away:
-            is_ready = False
-            found |= {"status": "starting", "message": STARTING}
-        if is_draining():
-            is_ready = False
-            found |= {"status": "draining", "message": "This server stops in a moment: send requests to others."}
+        found = {"status": "ready"}
+        tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
+        if tokens is not None and app.config.database is not None and tokens.is_away:
+            found = {"status": "starting", "message": STARTING}
+        if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
+            found = {"status": "closed", "message": CLOSED}
+        if site().is_draining:
+            found = {"status": "draining", "message": "This server stops in a moment: send requests to others."}
+        is_ready = found["status"] == "ready"
         if app.config.database is not None and (database := app.database) is not None:
             found["database"] = "away" if database.is_away else "ok"
         await respond(send, 200 if is_ready else 503, msgspec.json.encode(found))

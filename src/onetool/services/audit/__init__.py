@@ -51,11 +51,11 @@ MAX_BEGUN = 1_000  # hashes that are kept until their calls end
 class AuditUnavailableError(ToolFailure):
     """A call that is refused because the audit log is required, and can't be written."""
 
-    def __init__(self, place: str, error: DatabaseError) -> None:
+    def __init__(self, error: DatabaseError) -> None:
         super().__init__(
             f"the audit log can't be written ({error}), and the config of this server says audit: required",
             reason="audit_unavailable",
-            hints=[f"its owner looks at {place}"],
+            hints=["the server's log says where it is"],
         )
 
 
@@ -119,7 +119,7 @@ class AuditLog:
         try:
             self._writer.write(entry)
         except DatabaseError as error:
-            raise AuditUnavailableError(self.table.describe(), error) from None
+            raise AuditUnavailableError(error) from None
 
     def call_begun(self, call: ToolCall) -> AuditEntry:
         """Return the line to write before a call, if the log is required."""
@@ -211,7 +211,7 @@ class _Writer:
             finally:
                 self._writing.release()
         if self._waiting:
-            log.error("%d lines of the audit log are lost: %s", len(self._waiting), self.problem)
+            log.error("lines of the audit log that are lost: %d (%s)", len(self._waiting), self.problem)
 
     @contextmanager
     def _alone(self) -> Generator[None]:

@@ -121,6 +121,15 @@ class ServerCache:
             return None
 
 
+def count_approved(body: bytes) -> tuple[int, int]:
+    """Return whether the server of a document was approved, as 0 or 1, and how many definitions are pinned.
+
+    Raises ValueError, RecursionError.
+    """
+    approved = msgspec.json.decode(body, type=CachedServer).approved
+    return int(approved is not None), len(approved or ())
+
+
 def digests(definition: Definition) -> dict[str, str]:
     """Digests of the parts of a definition that matter for trust."""
     digests = {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}

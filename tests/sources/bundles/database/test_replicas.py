@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, rows, tool, with_tool
 
-from onetool.database.postgres import Listener
+from onetool.database.listeners import Listeners
 from onetool.sources.bundles.database import tables
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.files.form import time_text
@@ -45,8 +45,8 @@ def test_what_is_told_is_taken_in(replica, wait_until):
 
 
 def test_what_is_not_told_is_found_each_second(replica, monkeypatch, wait_until):
-    tell = Listener._tell
-    monkeypatch.setattr(Listener, "_tell", lambda self, topic, detail: topic or tell(self, topic, detail))
+    tell = Listeners.tell
+    monkeypatch.setattr(Listeners, "tell", lambda self, topic, detail="": topic or tell(self, topic, detail))
     first, second = replica(), replica()
     second.watch(second.sync)
     _, kept = with_tool(first)

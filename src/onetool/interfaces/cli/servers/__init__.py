@@ -10,7 +10,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from onetool.interfaces.cli.options import config_option, data_options, open_app
+from onetool.interfaces.cli.options import config_option, data_options, noted, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 from onetool.interfaces.cli.servers.edit import (
     add,
@@ -133,6 +133,7 @@ def changes(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_server)
 @data_options
 @click.pass_context
+@noted()
 def approve(ctx: click.Context, name: str, as_json: bool) -> None:
     """Approve the current tools of a server. Needed after one of them has changed."""
     known = _connected_now(ctx, name)
@@ -154,6 +155,7 @@ def approve(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_server)
 @config_option
 @click.pass_context
+@noted()
 def login(ctx: click.Context, name: str) -> None:
     """Log in to a server in the browser. The login is kept."""
     known = _named(open_app(ctx, imports=False), name)
@@ -166,6 +168,7 @@ def login(ctx: click.Context, name: str) -> None:
 @click.argument("name", shell_complete=complete_server)
 @config_option
 @click.pass_context
+@noted()
 def logout(ctx: click.Context, name: str) -> None:
     """Forget the login to a server."""
     if not _named(open_app(ctx, imports=False), name).logout(name):

@@ -106,7 +106,7 @@ def opened(file: Path, seconds: float = LONG_SECONDS) -> tuple[sqlite3.Connectio
                 found = _usable(file, seconds)
     if found is None:
         raise UnavailableError(
-            f"{file}: the index can't be made: it is gone, or not what was written, right after that"
+            f"{file.name}: the index can't be made: it is gone, or not what was written, right after that"
         )
     return found
 
@@ -195,7 +195,7 @@ def _make(file: Path) -> None:
 def _remove(file: Path) -> None:
     with suppress(FileNotFoundError):
         if S_ISDIR(os.lstat(file).st_mode):
-            raise UnavailableError(f"{file} is a folder, and the index should lie there: move it away")
+            raise UnavailableError(f"{file.name} is a folder, and the index should lie there: move it away")
     for end in ("", "-wal", "-shm", "-journal"):
         file.with_name(file.name + end).unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ over when their cause is gone.
 
 import asyncio
 import errno
+import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,6 +16,8 @@ from time import monotonic
 
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.store import in_a_hurry
+
+log = logging.getLogger("onetool.bundles")
 
 # A disk that is full or for reading only. Reading goes on, in an index that is kept elsewhere.
 _UNWRITABLE = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
@@ -61,7 +64,8 @@ def cannot_open(file: Path | None, error: OSError | sqlite3.Error) -> Unavailabl
     if isinstance(error, sqlite3.Error) and "locked" in str(error):
         return unavailable(error)
     why = getattr(error, "strerror", None) or error
-    return _error_class(error)(f"{file}: the index of the bundles can't be opened: {why}")
+    log.warning("%s: the index of the bundles can't be opened: %s", file, why)  # callers don't read where it is
+    return _error_class(error)(f"the index of the bundles can't be opened: {why}")
 
 
 def _error_class(error: OSError | sqlite3.Error) -> type[UnavailableError]:

@@ -1,0 +1,69 @@
+"""What SQLite and the system say about a file, as errors of ours: with what to do, and without the file's folder."""
+
+import errno
+import logging
+import sqlite3
+from pathlib import Path
+from time import monotonic
+
+from onetool.database.connection import DatabaseAwayError, DatabaseError, StorageError
+
+log = logging.getLogger("onetool.database.storage")  # commands tell these errors themselves
+
+LOG_AGAIN_S = 60.0  # until the same error is logged again
+BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+READ_ONLY_FIX = "let this user write the file and its folder, or set ONETOOL_HOME to another folder"
+FULL_FIX = "free some space on the disk"
+RESTORE_FIX = "copy a backup with `onetool db import FILE`"
+FIXES = {  # by SQLite's code
+    sqlite3.SQLITE_READONLY: READ_ONLY_FIX,
+    sqlite3.SQLITE_CANTOPEN: READ_ONLY_FIX,
+    sqlite3.SQLITE_FULL: FULL_FIX,
+    sqlite3.SQLITE_IOERR: "check the disk",
+}
+SYSTEM_FIXES = {
+    errno.EACCES: READ_ONLY_FIX,
+    errno.EPERM: READ_ONLY_FIX,
+    errno.EROFS: READ_ONLY_FIX,
+    errno.ENOSPC: FULL_FIX,
+    errno.EDQUOT: FULL_FIX,
+}
+_logged: dict[Path, tuple[str, float]] = {}  # by file: the last error, and when it was logged
+
+
+def as_database_error(error: sqlite3.Error | OSError, file: Path) -> DatabaseError:
+    """Return an error that is not about damage as a DatabaseError."""
+    if isinstance(error, OSError):
+        return StorageError(f"{file} can't be used: {error.strerror or error}{system_fix(error)}")
+    code = _primary_code(error)
+    if code in BUSY_CODES:
+        return DatabaseAwayError(str(error), f"{file} is locked by another process")
+    if code in FIXES:
+        return StorageError(f"{file} can't be used: {error} (fix: {FIXES[code]})")
+    return DatabaseError(f"{file} can't be used: {error}")
+
+
+def is_damage(error: sqlite3.Error | OSError) -> bool:
+    return isinstance(error, sqlite3.Error) and _primary_code(error) in DAMAGE_CODES
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def system_fix(error: OSError) -> str:
+    """Return what to do about an error, for the end of its message."""
+    fix = SYSTEM_FIXES.get(error.errno or 0)
+    return f" (fix: {fix})" if fix else ""
+
+
+def hide_folder(error: DatabaseError, file: Path) -> None:
+    """Take the folder of a file out of a message, which callers may read. The log tells where a disk is full."""
+    text = str(error)
+    error.args = (text.replace(str(file), file.name),)
+    error.path = file
+    last, at = _logged.get(file, ("", 0.0))
+    if isinstance(error, StorageError) and (text != last or monotonic() > at + LOG_AGAIN_S):
+        _logged[file] = text, monotonic()
+        log.error("%s", text)
