@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from attack import collected, recorded
 
 
+@pytest.mark.long
 def test_the_table_has_every_attack_and_none_got_through():
     rows = [re.split(r" *\| *", row.strip("|\n ")) for row in recorded().splitlines()]
     counts = {area: (int(tried.replace(",", "")), int(through)) for area, tried, through in rows}

@@ -50,6 +50,7 @@ def output(*command, cwd):
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_wheel_is_small(built):
     assert built.stat().st_size < MAX_WHEEL_BYTES
 
@@ -67,6 +68,7 @@ def test_search_by_meaning_needs_no_extra(metadata):
     assert metadata.get_all("Provides-Extra") == ["cluster", "keyring"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["onetool", NAME])
 def test_both_commands_run_what_was_installed(commands, command, tmp_path):
     assert output(commands / command, "--version", cwd=tmp_path) == f"onetool {onetool.__version__}\n"

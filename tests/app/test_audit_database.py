@@ -64,6 +64,7 @@ def short(database):
     return [(line["what"], line["outcome"]) for line in lines(database)]
 
 
+@pytest.mark.long
 def test_all_replicas_write_one_log_and_none_keeps_its_own(opened, database):
     one, two = opened(name="one"), opened(name="two")
     assert call(one, secret="hunter2").ok

@@ -65,6 +65,7 @@ def test_what_one_puts_the_other_has_at_once(apis, tmp_path):
     assert not (tmp_path / "one" / "bundles").exists()
 
 
+@pytest.mark.long
 def test_while_it_is_away_reads_go_on(apis, postgres):
     one, two = apis
     place = one.bundle(slug="birds")

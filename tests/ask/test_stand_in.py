@@ -24,6 +24,7 @@ STOPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("provider", DRIVERS)
 def test_the_official_client_reads_it(provider: str) -> None:
     with StandIn(strict=True) as model, driven(provider, model) as client:

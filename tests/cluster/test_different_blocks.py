@@ -55,6 +55,7 @@ def pid(member):
         peer.close()
 
 
+@pytest.mark.long
 def test_equal_configs_in_different_folders_share_it_until_one_is_changed(two):
     pair = two()
     before = pid(pair.first)

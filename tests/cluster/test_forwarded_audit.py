@@ -50,6 +50,7 @@ def required(tmp_path_factory):
         yield pair
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
 def test_a_forwarded_request_is_noted_by_both_with_one_id(own_pair, tmp_path, method):
     first, second = own_pair.servers
@@ -67,6 +68,7 @@ def test_a_forwarded_request_is_noted_by_both_with_one_id(own_pair, tmp_path, me
     other.close()
 
 
+@pytest.mark.long
 def test_a_call_that_another_replica_runs_is_noted_by_both_with_one_id(tmp_path):
     with ExitStack() as ends:
         pair = Pair(tmp_path, ends)

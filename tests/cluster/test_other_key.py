@@ -99,6 +99,7 @@ def test_what_strangers_write_fills_no_log(shared, two, caplog, monkeypatch):
     assert all("\n" not in line and "\x1b" not in line and len(line) < 1000 for line in lines)
 
 
+@pytest.mark.long
 def test_nothing_is_sent_where_a_forged_row_points(own_pair):
     server = own_pair.servers[0]
     with (

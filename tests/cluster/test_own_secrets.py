@@ -20,6 +20,7 @@ def place():
         yield upstream
 
 
+@pytest.mark.long
 def test_no_tool_sends_what_replicas_share(tmp_path, database_url, place):
     written = urlsplit(database_url)
     secrets = {

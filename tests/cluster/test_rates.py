@@ -33,6 +33,7 @@ def statuses(replicas, count, path, message, token=None):
     return [replicas.send(message, headers, path=path).status for _ in range(count)]
 
 
+@pytest.mark.long
 def test_a_rate_of_a_token_holds_over_all_replicas(replicas):
     assert statuses(replicas, 30, "/call/plus", {"a": 1, "b": 1}, LIMITED) == [200] * 20 + [429] * 10
 

@@ -71,6 +71,7 @@ def test_replicas_of_one_address(same):
     assert f"have the same address {first.address}" in mistake["message"]
 
 
+@pytest.mark.long
 def test_a_request_that_comes_back_says_why(same):
     """It is for a session of the second one, whose address is that of the first."""
     first, second = same

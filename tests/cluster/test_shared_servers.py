@@ -171,6 +171,7 @@ def test_when_its_owner_is_killed_and_nobody_tells_the_next_call_works(tmp_path)
         assert int(peer.text("ok__pid")) != before
 
 
+@pytest.mark.long
 def test_an_owner_that_stops_hands_it_over(tmp_path):
     with ExitStack() as ends:
         pair = Pair(tmp_path, ends)

@@ -206,6 +206,7 @@ def test_a_lock_that_was_lost_with_its_connection_is_told(database, database_url
     other.close()
 
 
+@pytest.mark.long
 def test_what_is_known_goes_on_while_the_database_is_away(postgres, database):
     documents = Documents(database, "things", follow="at once")
     documents.write("a", b"1")

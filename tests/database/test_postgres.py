@@ -47,6 +47,7 @@ def test_a_connection_lost_while_a_change_is_confirmed_is_told_as_unknown(databa
     assert not database.is_away
 
 
+@pytest.mark.long
 def test_while_it_is_away_calls_fail_at_once_and_it_comes_back_by_itself(postgres, database):
     database.write(put("one"))
     postgres.stop()

@@ -23,6 +23,9 @@ NASTY: list[Any] = [
 ]
 
 
+pytestmark = pytest.mark.long  # the imports of four SDKs
+
+
 @pytest.fixture(scope="module")
 def specs() -> list[ToolSpec]:
     real = [

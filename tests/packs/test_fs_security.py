@@ -327,6 +327,7 @@ def unprivileged_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_list_vanish(root: Path) -> None:
     stop = threading.Event()
 
@@ -550,6 +551,7 @@ def test_endless_paths(root: Path, path: str) -> None:
         refusal(path)
 
 
+@pytest.mark.long
 def test_nothing_stays_open(root: Path) -> None:
     (root / "sub" / "deep").mkdir(parents=True)
     (root / "sub" / "up").symlink_to("..")

@@ -254,6 +254,7 @@ def test_a_process_that_hangs_while_it_writes_is_waited_for_only_so_long(
     log.close()
 
 
+@pytest.mark.long
 def test_a_server_that_was_stopped_gets_what_has_waited(
     postgres, empty_database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

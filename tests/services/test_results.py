@@ -70,6 +70,7 @@ def test_handles_are_all_different(results):
     assert len({results.put("x").handle for _ in range(50)}) == 50
 
 
+@pytest.mark.long
 @BOTH
 def test_a_text_of_several_transactions_comes_back_as_it_was(harness):
     results = harness.open(max_total_mb=64)

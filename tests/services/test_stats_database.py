@@ -67,6 +67,7 @@ def test_a_batch_whose_end_nobody_saw_is_sent_again_and_counts_once(database, is
     assert asked(database, "SELECT tool, count(*) FROM {calls} GROUP BY 1 ORDER BY 1") == [("a.b", 3), ("c.d", 1)]
 
 
+@pytest.mark.long
 def test_while_the_database_is_away_rows_wait_and_the_oldest_are_dropped(postgres, database, monkeypatch, caplog):
     monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
     stats = UsageStats(database)

@@ -225,6 +225,7 @@ def test_it_follows_a_log_that_begins_later_and_a_new_one_in_its_place(folder, f
             file.unlink()
 
 
+@pytest.mark.long
 def test_it_follows_on_when_the_database_is_back(folder, postgres, database, database_url, following):
     use_database(folder, database_url)
     log = AuditLog(database, AuditConfig())

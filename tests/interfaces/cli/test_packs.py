@@ -8,6 +8,7 @@ import pytest
 from helpers import cli
 
 
+@pytest.mark.long
 def test_a_new_pack_works_at_once(tmp_path):
     done = cli("packs", "new", "weather", cwd=tmp_path)
     assert done.returncode == 0

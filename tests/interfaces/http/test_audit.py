@@ -268,6 +268,7 @@ def test_an_admin_reads_it_with_filters_and_page_by_page(place, kept_in):
     assert seen == found["records"]
 
 
+@pytest.mark.long
 def test_while_the_database_is_away_it_cant_be_read_and_nothing_is_called_where_it_is_required(
     place, postgres, database_url
 ):

@@ -237,6 +237,7 @@ async def log_in_and_call(url, storage):
         return result.content[0].text, browser.query
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", ["audience", "url", "metadata"])
 def test_the_official_client_logs_in(serve, named):
     with AuthorizationServer() as authority:

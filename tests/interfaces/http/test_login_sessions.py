@@ -143,6 +143,7 @@ def test_who_signs_in_at_once_at_two_for_the_first_time_gets_one_key(two):
     until(lambda: all(one.read(text, named(TOKEN)) for one in two for text in found))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("places", ["postgres"], indirect=True)
 def test_while_the_database_is_away_sessions_stay_and_no_end_is_told_as_done(two, postgres):
     sessions, other = two

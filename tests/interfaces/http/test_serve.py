@@ -72,6 +72,7 @@ def test_a_token_that_stands_in_the_config_is_not_shown_either(serve):
     assert "Bearer $ONETOOL_TOKEN" in server.greeting
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("args", [(), ("--menu", "search"), ("--menu", "direct")])
 def test_the_first_call_that_it_suggests_works(serve, args):
     for config, env in ((None, {}), (WITH_TOKEN, {"ONETOOL_TOKEN": TOKEN})):

@@ -141,6 +141,7 @@ def test_packs_that_appear_ask_for_trust_and_then_for_a_reload(project):
     assert not_loaded(server) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("args", [("init",), ("servers", "import", "-"), ("servers", "add", "clock", "--", "cat")])
 def test_a_config_that_a_command_makes_is_named(project, args):
     server = project()

@@ -35,6 +35,7 @@ def shared(tmp_path_factory):
 # Starting
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_lists_are_there_before_any_server_is_and_change_when_they_come(site, transport):
     gate = site.file("gate")

@@ -27,6 +27,7 @@ def pid(peer, server):
 # Reload
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["stdio-new", "http-old"])
 def test_reload_touches_only_what_has_changed(site, way):
     servers = {name: site.upstream() for name in ("kept", "other", "gone")}
@@ -113,6 +114,7 @@ def test_nothing_of_a_client_reaches_the_servers(site):
 # No orphan
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "how"), [("stdio-new", "goodbye"), ("http-old", "SIGTERM"), ("stdio-old", "SIGKILL")])
 def test_nobody_is_left_behind(site, way, how):
     """Neither of servers that heed nothing, nor of those that are starting or have failed to; nor whom they started."""

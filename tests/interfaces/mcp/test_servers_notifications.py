@@ -92,6 +92,7 @@ def test_a_reload_that_fails_does_not_swallow_it_either(app):
     assert heard_in(app, scene).count(CHANGED) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["stdio-old", "http-new"])
 def test_a_client_hears_of_tools_that_come_with_a_reload_under_way(tmp_path, way):
     site = Site(tmp_path)

@@ -169,6 +169,7 @@ def test_they_are_listed_by_the_ids_of_bundles(api):
     assert set(tools(api, f"?bundleIDs={one['id']}")) == {"my_sums.add_two", "my_sums.fail"}
 
 
+@pytest.mark.long
 def test_they_are_invoked_also_those_of_a_real_server(tmp_path, start):
     api = start(real=make_home(tmp_path, CLOCK), args=["--config", str(tmp_path / "onetool.yaml")])
     names = tools(api)
@@ -222,6 +223,7 @@ SWITCHED = {
 }
 
 
+@pytest.mark.long
 def test_a_switch_hides_its_tools_everywhere_and_stays(home, start):
     args = ["--config", str(home / "onetool.yaml")]
     api = start(real=home, args=args)

@@ -135,6 +135,7 @@ def served_with(start, home, database):
     return start(real=home, args=["--config", str(home / "onetool.yaml")])
 
 
+@pytest.mark.long
 def test_what_one_replica_has_stored_another_one_lists_reads_and_deletes(start, tmp_path, database_url):
     one, other = (served_with(start, tmp_path / name, database_url) for name in ("one", "other"))
     handle = stored(one)

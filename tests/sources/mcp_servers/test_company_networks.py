@@ -74,6 +74,7 @@ def test_what_a_block_names_itself_comes_first(harness, monkeypatch):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -94,6 +95,7 @@ def test_a_url_with_credentials_is_not_passed_and_the_error_says_how(harness, mo
     assert seen_by(harness, env={name: f"${{{name}}}"})[name] == "***"  # a secret of the config now
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [

@@ -185,6 +185,7 @@ def test_as_it_was_before_it_is_trusted_again(harness, shop):
         assert seen(app) == ((), False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pin", [True, False])
 def test_somebody_approves_in_another_process(harness, shop, pin):
     first_use(harness, shop(pin=pin))

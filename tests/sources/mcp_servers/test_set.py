@@ -156,6 +156,7 @@ def test_many_servers_with_many_tools(harness, live_tools):
         assert len(harness.started()) == SERVERS  # nobody was started for that
 
 
+@pytest.mark.long
 def test_all_start_at_once(harness):
     gate = harness.folder / "gate"
     with harness.app({f"slow{n}": harness.nasty("starts_slowly", gate) for n in range(20)}) as app:

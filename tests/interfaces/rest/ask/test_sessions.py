@@ -324,6 +324,7 @@ def test_every_user_of_a_web_app_can_call_in_a_new_session(harness):
 # With a database
 
 
+@pytest.mark.long
 def test_a_conversation_goes_on_at_another_replica(tmp_path, database_url):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

@@ -6,6 +6,7 @@ from sources.bundles.files.things import an_id, built_in, bundle, tool, with_too
 from onetool.sources.bundles.errors import UnavailableError
 
 
+@pytest.mark.long
 def test_reads_go_on_and_changes_are_refused_at_once(postgres, replica, wait_until):
     mine = built_in()
     store, other = replica(mine), replica(mine)
