@@ -24,7 +24,7 @@ BUILT_IN_PACKS = {"ot", *(name.partition(".")[0] for name in BUILT_IN_TOOLS)}
 
 def examples(many):
     """Of so many examples for hypothesis those that `make test` tries: each time others. `make fuzz` tries all."""
-    return many if os.environ.get("ONETOOL_FUZZ") == "full" else max(many // 3, 10)
+    return many if os.environ.get("ONETOOL_FUZZ") == "full" else max(many // 5, 10)
 
 
 def definition(name="weather", **changes):

@@ -78,6 +78,7 @@ def test_both_commands_run_what_was_installed(commands, command, tmp_path):
     assert Path(where).is_relative_to(commands.parent)
 
 
+@pytest.mark.long
 def test_the_command_with_the_name_of_the_distribution_serves(commands, tmp_path):
     with subprocess.Popen(
         [commands / NAME, "serve", "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True

@@ -77,6 +77,7 @@ def test_all_replicas_write_one_log_and_none_keeps_its_own(opened, database):
     assert not (one.config.home / "state.db").exists()
 
 
+@pytest.mark.long
 def test_where_it_is_required_a_call_waits_for_its_row_and_is_refused_while_the_database_is_away(
     opened, database, postgres
 ):

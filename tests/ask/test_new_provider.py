@@ -41,6 +41,7 @@ def env(model, tmp_path_factory):
     return {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+@pytest.mark.long
 def test_its_key_is_kept_and_sent_to_it(tmp_path, env, model):
     done = cli("auth", "set", "acme", cwd=tmp_path, stdin=KEY, env=env)
     assert (done.returncode, "ACME_API_KEY is kept in" in done.stderr) == (0, True), done.stderr
@@ -67,6 +68,7 @@ def test_its_key_is_for_no_server_of_a_project(tmp_path, env):
     assert "the secret OTHER_KEY is not set" not in told.stdout + told.stderr
 
 
+@pytest.mark.long
 def test_the_command_line_knows_it(tmp_path, env):
     assert "acme" in cli("ask", "--help", cwd=tmp_path, env=env).stdout
     assert "acme" in cli("auth", "--help", cwd=tmp_path, env=env).stdout
@@ -85,6 +87,7 @@ def test_the_config_takes_it(tmp_path, env):
     assert cli("--config", "onetool.yaml", "check", cwd=tmp_path).returncode != 0  # without that file
 
 
+@pytest.mark.long
 def test_rest_takes_and_describes_it(tmp_path, env, model):
     api = Api(real=tmp_path, env=env | {"ACME_API_KEY": KEY})
     try:

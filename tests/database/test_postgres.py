@@ -92,6 +92,7 @@ def test_more_threads_than_connections_wait_for_one(database, database_url, monk
     database.close()
 
 
+@pytest.mark.long
 def test_calls_that_wait_for_a_connection_fail_when_it_goes_away(postgres, database):
     count(database)
     failed, until_away = [], threading.Event()

@@ -55,6 +55,7 @@ def test_the_same_on_an_event_loop(replicas):
     assert [wait is None for wait in asyncio.run(ask())].count(True) == 5
 
 
+@pytest.mark.long
 def test_while_the_database_is_away_each_counts_its_share(postgres, database):
     rates = SharedRates(SharedWindows(database, lambda: 2))
     assert rates.check(caller(10)) is None

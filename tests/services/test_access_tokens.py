@@ -131,6 +131,7 @@ def test_stores_that_add_at_once_lose_nothing(two):
     until(lambda: all(len(store.list()) == 20 for store in two))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("places", ["postgres"], indirect=True)
 def test_while_the_database_is_away_what_was_known_counts(two, postgres):
     store, late = two

@@ -282,6 +282,7 @@ def many(count):
         yield definition(name, handler="x", description=" ".join(chance.choices(WORDS, k=60)).capitalize() + ".")
 
 
+@pytest.mark.long
 def test_help_over_2000_tools_is_short(tmp_path):
     tools = list(many(2000))
     aliases = {f"web_fetch_{number}": tool["name"] for number, tool in enumerate(tools[:60])}

@@ -20,6 +20,7 @@ def own_config(home, **keys):
     return file
 
 
+@pytest.mark.long
 def test_a_module_of_a_strangers_folder_is_not_the_persons_server(tmp_path, own_home, monkeypatch):
     own_config(own_home, servers={"clock": {"command": sys.executable, "args": ["-m", "mcp_server_time"]}})
     flag = tmp_path / "flag"

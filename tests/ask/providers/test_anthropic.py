@@ -54,13 +54,11 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     sdk.Message.model_validate(load(name), strict=True)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", STREAMS)
 def test_the_official_client_reads_the_streams(name: str, sdk: Any) -> None:
     from pydantic import TypeAdapter
@@ -71,7 +69,6 @@ def test_the_official_client_reads_the_streams(name: str, sdk: Any) -> None:
             one.validate_json(json.dumps(event), strict=True)
 
 
-@pytest.mark.long
 def test_the_official_client_reads_errors_and_models(sdk: Any) -> None:
     from anthropic.types.shared import ErrorType
 

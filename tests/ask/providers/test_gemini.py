@@ -46,7 +46,6 @@ def takes(sdk: Any) -> Any:
 # The fixtures
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", [*WHOLE, *STREAMS])
 def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
     for answer in events(name) if name.endswith(".sse") else [load(name)]:
@@ -56,7 +55,6 @@ def test_the_official_client_reads_the_answers(name: str, sdk: Any) -> None:
             assert all(reason in sdk.FinishReason.__members__.values() for reason in reasons)
 
 
-@pytest.mark.long
 def test_the_official_client_reads_errors_and_models(sdk: Any) -> None:
     from google.genai.errors import APIError
 

@@ -108,7 +108,6 @@ HISTORY = (
 
 
 class TestRequest:
-    @pytest.mark.long
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("may_call", [False, True])
     @pytest.mark.parametrize("model", ["gpt-5.4-mini", "gpt-6-luna", "qwen3", "mistral-small-latest"])
@@ -249,14 +248,12 @@ TWO_CALLS = (
 
 
 class TestFixtures:
-    @pytest.mark.long
     @pytest.mark.parametrize(
         "name", sorted(path.stem for path in DATA.glob("*.json") if path.stem not in ("models", "refusals"))
     )
     def test_wholes_are_what_they_say(self, name: str, official: dict[str, Any]) -> None:
         official["answer"](whole(name))
 
-    @pytest.mark.long
     @pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.sse")))
     def test_chunks_are_what_they_say(self, name: str, official: dict[str, Any]) -> None:
         for event in events(name):

@@ -1,5 +1,6 @@
 """Whatever stands in the records of a session: they are read, and what is added is read back."""
 
+import pytest
 from ask.sessions.things import paired
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ def without_results(messages):
     return [one for one in messages if isinstance(one, User | Assistant)]
 
 
+@pytest.mark.long
 @given(st.lists(MESSAGES, min_size=1, max_size=6), st.data())
 def test_whatever_was_said_is_read_up_to_the_cut(said, data):
     lines = [record_line(one) if isinstance(one, TurnEnded) else message_line(one, 1.0)[0] for one in said]

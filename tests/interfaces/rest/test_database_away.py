@@ -20,6 +20,7 @@ ADA = {"Authorization": "Bearer ada-sesame"}
 EXAMPLES = {"examples": [{"name": "hi", "args": {}}]}
 
 
+@pytest.mark.long
 def test_own_examples_of_replicas_and_while_the_database_is_away(start, tmp_path, database_url, postgres):
     config = {
         "database": database_url,

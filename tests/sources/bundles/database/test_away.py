@@ -40,6 +40,7 @@ def test_reads_go_on_and_changes_are_refused_at_once(postgres, replica, wait_unt
     assert other.usage([kept.id])[kept.id][0] == 200
 
 
+@pytest.mark.long
 def test_a_process_that_starts_meanwhile_has_what_the_last_one_knew(postgres, replica, tmp_path, wait_until):
     mine, state = built_in(), tmp_path / "state"
     first = replica(mine, state=state)
