@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from onetool.app.access import KnownTokens, TokenTable
     from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
-    from onetool.services.access_tokens import TokenMemory
+    from onetool.services.access_tokens import TokenMemory, TokenView
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
+MAX_ADMITTED = 10_000  # callers that are remembered
 NOBODY = Principal(role="edit")
 _SESSION = PREFIX.encode()
 
@@ -64,6 +65,7 @@ class Credentials:
         self._admin = _admin(http.token) if http.token else NOBODY
         self._is_capped = calls_only
         self._is_closed = is_reachable or needs_credential(http, None)  # whatever is stored
+        self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # for what was stored then
 
     @property
     def memory(self) -> "TokenMemory | None":
@@ -76,14 +78,28 @@ class Credentials:
         return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
     def identify(self, authorization: bytes | None) -> Principal:
-        """Who a request comes from, by its header Authorization. Raises HttpError (401)."""
-        shown = None if authorization is None else bearer(authorization)
-        found = None if shown is None else self.find(shown)
-        if found is not None:
-            return found
-        if self.needed:
-            raise self._away_error() or unauthorized_error(authorization, self._http)
-        return self.capped(NOBODY)
+        """Return who a request comes from, by its header Authorization. Raises HttpError (401, 503).
+
+        Holders of tokens are remembered by the hash of the header, until the stored tokens change or theirs expires.
+        Sessions and JWTs are looked at each time: a session may have been ended, the issuer's keys may have changed.
+        """
+        stored = None if self._tokens is None else self._tokens.store.view()
+        if stored is not self._admitted[0]:
+            self._admitted = stored, {}  # both at once: other threads read them
+        admitted, key = self._admitted[1], sha256(authorization or b"").digest()
+        if (principal := admitted.get(key)) and (principal.expires is None or principal.expires > time()):
+            return principal
+        shown = bearer(authorization)
+        principal = None if shown is None else self._find(shown, self._table(stored))
+        if principal is None:
+            if self.needed:
+                raise self._away_error() or unauthorized_error(authorization, self._http)
+            principal = self.capped(NOBODY)
+        if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
+            if len(admitted) >= MAX_ADMITTED:
+                del admitted[next(iter(admitted))]
+            admitted[key] = principal
+        return principal
 
     def _away_error(self) -> HttpError | None:
         """If nobody knows which tokens there are: a refusal that does not blame the caller's."""
@@ -93,11 +109,11 @@ class Credentials:
         return HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])  # the log says why
 
     async def verify(self, authorization: bytes | None) -> Principal | None:
-        """Whose JWT this is, whether it was seen before or not; None if it is none. Raises JwtError, HttpError."""
+        """Return whose JWT this is, which `identify` did not know; None if it isn't one. Raises JwtError, HttpError."""
         shown = bearer(authorization)
         if self.jwt is None or shown is None or not looks_like_jwt(shown):
             return None
-        return self.find(shown) or self.capped(await self.jwt.verify(shown))
+        return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
         """Who a principal is now whom another replica has let in. Raises HttpError (401) for who counts no more."""
@@ -111,13 +127,15 @@ class Credentials:
             raise unauthorized_error(None, self._http)
         return self.capped(principal)
 
-    def find(self, shown: bytes) -> Principal | None:
-        """Whose token or session this is. Raises HttpError (401) for one that counts no more."""
+    def _find(self, shown: bytes, table: "TokenTable | None") -> Principal | None:
+        """Return whose token or session this is. Raises HttpError (401) for one that counts no more."""
         if shown.startswith(_SESSION):
-            return self._of_session(shown)
+            session = self._read_session(shown, table)
+            digest = None if session is None else self._digest_named(session.name, table)
+            return None if digest is None else self._of_digest(digest, table)
         if self.jwt is not None and looks_like_jwt(shown) and (principal := self.jwt.known(shown)):
             return self.capped(principal)
-        return self.find_token(shown)
+        return self._of_digest(_digest(shown), table)
 
     def find_token(self, shown: bytes) -> Principal | None:
         """Whose token this is. A JWT is none: nobody signs in with one, as it ends soon."""
@@ -137,14 +155,8 @@ class Credentials:
         if self.sessions is not None and self._own is not None and self._own != new._own:
             self.sessions.replace_token(self._own)
 
-    def _table(self) -> "TokenTable | None":
-        return None if self._tokens is None else self._tokens.table()
-
-    def _of_session(self, shown: bytes) -> Principal | None:
-        table = self._table()
-        session = self._read_session(shown, table)
-        digest = None if session is None else self._digest_named(session.name, table)
-        return None if digest is None else self._of_digest(digest, table)
+    def _table(self, stored: "TokenView | None" = None) -> "TokenTable | None":
+        return None if self._tokens is None else self._tokens.table(stored)
 
     def _read_session(self, shown: bytes, table: "TokenTable | None") -> LoginSession | None:
         if self.sessions is None:

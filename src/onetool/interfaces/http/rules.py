@@ -174,13 +174,16 @@ class AccessRules:
         return self.credentials.needed
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
-        """Who a request comes from. A JWT that was not seen before is verified. Raises HttpError (401, 403, 503)."""
-        if self.credentials.jwt is not None and (found := await self.verify(authorization, scope)) is not None:
+        """Return who a request comes from. A JWT that was not seen before is verified. Raises HttpError."""
+        try:
+            return self.identify(authorization, scope)
+        except HttpError:
+            if (found := await self.verify(authorization, scope)) is None:
+                raise
             return found
-        return self.identify(authorization, scope)
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
-        """Whose JWT this is; None if it is none. `identify` knows it then. Raises HttpError (401, 403, 503)."""
+        """Return whose JWT this is; None if it isn't one. `identify` knows it then. Raises HttpError."""
         try:
             return await self.credentials.verify(authorization)
         except JwtError as error:
