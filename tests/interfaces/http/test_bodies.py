@@ -13,7 +13,7 @@ from interfaces.http.conftest import TOKEN, Served
 from interfaces.http.test_mount import served
 
 from onetool import App
-from onetool.interfaces.http.bodies import FULL_SHARES, MAX_PER_ADDRESS, MAX_PER_CALLER, MIB, BodyMemory
+from onetool.interfaces.http.exchange import FULL_SHARES, MAX_PER_ADDRESS, MAX_PER_CALLER, MIB, BodyMemory
 
 pytestmark = pytest.mark.attack("other callers")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from onetool.http.asgi import MAX_HEAD, HttpError
-from onetool.interfaces.http.bodies import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
+from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more

@@ -19,12 +19,13 @@ from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.app.access import needs_credential
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import Principal
-from onetool.http.asgi import HttpError
+from onetool.core.principal import Principal, current_address, current_principal, is_admitted
+from onetool.http.asgi import HttpError, Scope
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 
@@ -237,22 +238,19 @@ def _digest(token: bytes) -> bytes:
 CHECK_EVERY_S = 0.4  # between two looks: the calls of a revoked token end within half a second
 
 
-class Admission:
+class Admission(msgspec.Struct, eq=False):
     """One request. `identify` says who it would come from if it came now."""
 
-    __slots__ = ("_identify", "_principal", "is_over", "since", "task")
-
-    def __init__(
-        self, identify: Callable[[], Principal], principal: Principal, task: "asyncio.Task[Any] | None", since: float
-    ) -> None:
-        self._identify, self._principal = identify, principal
-        self.task, self.since = task, since
-        self.is_over = False
+    identify: Callable[[], Principal]
+    principal: Principal
+    task: "asyncio.Task[Any] | None"
+    since: float
+    is_over: bool = False
 
     def is_valid(self) -> bool:
         """Whether the caller would still be let in, and may what it might when the request began."""
         try:
-            return self._identify() == self._principal
+            return self.identify() == self.principal
         except HttpError:
             return False
 
@@ -264,13 +262,17 @@ class Admissions:
         self._open: set[Admission] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, identify: Callable[[], Principal], principal: Principal) -> Admission:
+    def begin(self, scope: Scope, principal: Principal, address: str, identify: Callable[[], Principal]) -> None:
+        """Set who it is for all that the request does. `identify` says who it would be if it came now."""
         loop = asyncio.get_running_loop()
         admission = Admission(identify, principal, asyncio.current_task(loop), loop.time())
+        scope["principal"], scope["admission"], scope["is_admitted"] = principal, admission, admission.is_valid
+        current_principal.set(principal)
+        current_address.set(address)
+        is_admitted.set(admission.is_valid)
         self._open.add(admission)
         if self._timer is None:
             self._timer = loop.call_later(CHECK_EVERY_S, self._look)
-        return admission
 
     def end(self, admission: Admission) -> None:
         self._open.discard(admission)

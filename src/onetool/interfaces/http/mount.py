@@ -21,11 +21,11 @@ from urllib.parse import quote, unquote
 
 from onetool.app.allow_lists import allow_lists
 from onetool.core.principal import Principal
-from onetool.http.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
+from onetool.http.asgi import BARE_PREFIX, CLOSE, DUPLICATE, HttpError, Message, Receive, Scope, Send, respond
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.rules import DUPLICATE, AccessRules, read_authority
+from onetool.interfaces.http.rules import AccessRules, read_authority
 from onetool.interfaces.http.serve import build_app, credentials_for
 from onetool.interfaces.mcp.http import McpHttpApp
 

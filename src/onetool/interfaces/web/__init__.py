@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from onetool.http.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, read_headers, respond, response_start
+from onetool.http.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, read_headers, respond
 
 # The files in memory
 
@@ -179,5 +179,4 @@ async def _redirect_to_slash(scope: Scope, send: Send) -> None:
     """Links of the page are relative: without the slash they would lead beside the mount."""
     query = scope.get("query_string", b"")
     where = b"/?" + query if query else b"/"  # the mount puts its prefix before it
-    await send(response_start(308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)]))
-    await send({"type": "http.response.body", "body": b""})
+    await respond(send, 308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)])
