@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.app.describe import call_description, run_tool, search_description
-from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
 from onetool.core.lenient import wrong_names
 from onetool.core.principal import lasting_owner
@@ -25,8 +25,6 @@ from onetool.core.structured_content import HANDLE, RESULT
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
-    Promise,
-    ReadOn,
     as_json,
     content_blocks,
     from_reply,
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.mcp")
 
 RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
-MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -92,7 +89,7 @@ class Menu(msgspec.Struct, frozen=True):
 
     listing: list[Mapping[str, Any]]
     entries: Mapping[str, MenuEntry]
-    sent_bytes: Callable[[], int]
+    encoded: Callable[[], msgspec.Raw]  # the listing
     full_bytes: Callable[[], int]
 
 
@@ -100,9 +97,9 @@ def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
     """The menu of that kind, over the tools that the app has now."""
     entries = _ENTRIES[kind](app, allowed)
     listing = [entry.listing for entry in entries]
-    sent = cache(lambda: listing_bytes(listing))
-    full = sent if kind == "direct" else cache(lambda: _full_bytes(app, allowed))
-    return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, sent, full)
+    encoded = cache(lambda: msgspec.Raw(encode(listing)))
+    full = cache(lambda: len(bytes(encoded())) if kind == "direct" else _full_bytes(app, allowed))
+    return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, encoded, full)
 
 
 # The menu `run`
@@ -221,23 +218,14 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await _from_result(app, result, caller, _read_on_by_call)
+        is_whole = caller.wants_whole and caller.channel is not None  # the results of tasks are kept in memory
+        return await from_result(result, app.runtime, is_whole, _read_on_by_call)
 
     return MenuEntry(listing=listing, call=call)
 
 
 def _read_on_by_call(handle: str, offset: int) -> str:
     return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
-
-
-async def _from_result(
-    app: "App", result: ToolResult, caller: ClientCaller, read_on: ReadOn, promise: Promise = None
-) -> dict[str, Any]:
-    inline_bytes = app.config.results.inline_bytes
-    if caller.wants_whole and caller.channel is not None:  # the results of tasks are kept in memory
-        inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
-    runtime = app.runtime
-    return await from_result(result, inline_bytes, runtime.store_result, runtime.read_result, read_on, promise)
 
 
 # The menu `direct`
@@ -302,9 +290,10 @@ def _direct_entry(
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
-        if (error := protocol_error(result)) is not None:
+        if isinstance(result, ServerResult) and (error := protocol_error(result)) is not None:
             raise error
-        return await _from_result(app, result, caller, _read_on_by_tool, promise)
+        is_whole = caller.wants_whole and caller.channel is not None
+        return await from_result(result, app.runtime, is_whole, _read_on_by_tool, promise)
 
     return MenuEntry(
         listing=listing,
@@ -342,7 +331,7 @@ def _record(app: "App", menu: "Menu", client: str, owner: str) -> None:
 
     def measure() -> None:
         try:
-            stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
+            stats.record_menu(client, "mcp", menu.full_bytes(), len(bytes(menu.encoded())), owner)
         except Exception:
             log.exception("the size of a menu could not be measured; only the stats need it")
 

@@ -134,7 +134,8 @@ class Service:
 
     def menu(self, client: RemoteClient) -> Menu:
         """What this client is shown. Made once per catalogue."""
-        kind, catalogue = self.menu_kind(client), self.app.catalog.registry.snapshot()
+        kind = client.menu or self._menu or self.app.config.menu
+        catalogue = self.app.catalog.registry.snapshot()
         key = kind, client.principal.tools
         made = self._menus.get(key)
         if made is None or made[0] is not catalogue:
