@@ -25,6 +25,7 @@ CLOSE = (b"connection", b"close")
 MAX_HEAD = 64 * 1024  # bytes of the head of a request
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
 BODY_DECODED = "onetool.body_decoded"  # in the scope of a large body: a function that a route calls once it is decoded
+SEND_WHOLE = "onetool.send_whole"  # in the scope: a function that sends start and body of a response in one piece
 HEAD = "onetool.head"  # in the scope: the headers by name, as `read_head` gives them
 DUPLICATE = b"\0"  # what stands for a header that came twice: no header can have this value
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was

@@ -12,7 +12,7 @@ costs nothing, so it isn't counted.
 import asyncio
 from asyncio import Lock
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -25,6 +25,7 @@ from onetool.http.asgi import (
     DUPLICATE,
     HEAD,
     JSON,
+    SEND_WHOLE,
     Asgi,
     HttpError,
     Message,
@@ -45,6 +46,7 @@ TURN_TIMEOUT_S = 30.0  # a large body waits that long for its turn; a client has
 RETRY_AFTER_S = 5
 LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
 LINGER_BYTES = 32 * MIB  # … and what it may send meanwhile
+SendWhole = Callable[[Message, Message], Awaitable[None]]
 DISCONNECT: Message = {"type": "http.disconnect"}
 
 
@@ -148,6 +150,8 @@ class Exchange:
     ) -> None:
         self._memory, self._limit = memory, limit
         self._scope, self._receive, self._send = scope, receive, send
+        self._send_whole: SendWhole | None = scope.pop(SEND_WHOLE, None)
+        self._start: Message | None = None  # of a response whose body was not sent yet
         self._size = 0
         self._turn: Lock | None = None
         self._is_read = self._is_refused = False
@@ -214,14 +218,22 @@ class Exchange:
             add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
             if add:
                 message = {**message, "headers": [*message.get("headers", ()), *add]}
+            if self._send_whole is not None and b"content-length" in dict(message.get("headers", ())):
+                self._start = message  # the body follows at once
+                return
         else:
             self.bytes += len(message.get("body", b""))
+            if (start := self._start) is not None and self._send_whole is not None:
+                self._start = None
+                await self._send_whole(start, message)
+                return
         await self._send(message)
 
     async def refuse(self, error: HttpError) -> None:
         """Answer with an error, in the words of the route; not if an answer has begun: the server below ends that."""
-        if self.status:
+        if self.status and self._start is None:
             return
+        self._start = None
         body, kind = self.route.write_error(error), self.route.error_type
         if not isinstance(error, RequestBodyError):
             await respond(self.send, error.status, body, kind, error.headers)

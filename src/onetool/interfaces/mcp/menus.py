@@ -18,7 +18,6 @@ from onetool.app.describe import call_description, run_tool, search_description
 from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
 from onetool.core.lenient import wrong_names
-from onetool.core.principal import lasting_owner
 from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
@@ -318,25 +317,35 @@ _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]
 # How large menus are, for the stats
 
 
-def record_listing(app: "App", menu: "Menu", client: str) -> None:
-    """Record in the stats, a moment later, that a client was sent a menu."""
-    if app.config.stats.enabled:
-        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client, lasting_owner())
+class ListingRecorder:
+    """Records in the stats, a moment later, which clients were sent which menus.
 
+    A thread measures and records all of one moment together: one for each list would keep the event loop waiting.
+    """
 
-def _record(app: "App", menu: "Menu", client: str, owner: str) -> None:
-    stats = app.runtime.stats
-    if stats is None:
-        return
+    def __init__(self, app: "App") -> None:
+        self._app = app
+        self._sent: list[tuple[Menu, str, str]] = []  # with the client's name and the caller
 
-    def measure() -> None:
+    def add(self, menu: Menu, client: str, owner: str) -> None:
+        if self._app.config.stats.enabled:
+            self._sent.append((menu, client, owner))
+            if len(self._sent) == 1:
+                asyncio.get_running_loop().call_later(RECORD_AFTER_S, self._record_soon)
+
+    def _record_soon(self) -> None:
+        sent, self._sent = self._sent, []
+        with suppress(RuntimeError):  # the server stops
+            asyncio.get_running_loop().run_in_executor(None, self._record, sent)
+
+    def _record(self, sent: list[tuple[Menu, str, str]]) -> None:
+        if (stats := self._app.runtime.stats) is None:
+            return
         try:
-            stats.record_menu(client, "mcp", menu.full_bytes(), len(bytes(menu.encoded())), owner)
+            for menu, client, owner in sent:
+                stats.record_menu(client, "mcp", menu.full_bytes(), len(bytes(menu.encoded())), owner)
         except Exception:
             log.exception("the size of a menu could not be measured; only the stats need it")
-
-    with suppress(RuntimeError):  # the server stops
-        asyncio.get_running_loop().run_in_executor(None, measure)
 
 
 def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:

@@ -27,7 +27,7 @@ from onetool.core.mcp_protocol import (
 from onetool.interfaces.mcp import notifications, offers
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
 from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
-from onetool.interfaces.mcp.menus import MenuEntry, record_listing
+from onetool.interfaces.mcp.menus import MenuEntry
 from onetool.interfaces.mcp.pending_calls import (
     PendingCall,
     can_pause,
@@ -145,7 +145,7 @@ async def list_tools(service: Service, request: McpRequest) -> dict[str, Any]:
     menu = service.menu(request.client)
     if request.params.get("cursor") is not None:
         return page("tools", menu.listing, request)
-    record_listing(service.app, menu, request.client.name)
+    service.listings.add(menu, request.client.name, request.client.principal.lasting_owner)
     return {"tools": menu.encoded()} if len(menu.listing) <= PAGE_SIZE else page("tools", menu.listing, request)
 
 
