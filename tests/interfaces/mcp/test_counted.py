@@ -124,5 +124,5 @@ def test_a_peer_knows_when_it_was_silent():
 def test_a_menu_is_weighed_once():
     with App.open(CONFIG) as app:
         small, full = menu("run", app), menu("direct", app)
-        assert small.full_bytes() == len(bytes(full.encoded())) == full.full_bytes()
+        assert small.full_bytes() == full.sent_bytes() == full.full_bytes()
         assert small.full_bytes() == len(json.dumps(full.listing, separators=(",", ":"), ensure_ascii=False).encode())

@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 
 import pytest
 from helpers import until
 from interfaces.http.matrix import exchange, served
 from interfaces.mcp.peers import META, NEW, HttpPeer
+from interfaces.mcp.servers import environment
 from interfaces.mcp.test_counted import kept
 
 from onetool import App
@@ -94,3 +96,36 @@ def test_lists_take_no_thread_each(serve):
         assert pending.answer()["result"]["tools"]
     until(lambda: kept(server.folder, "SELECT count(*) FROM stats_menus") == [(41,)])
     assert len(os.listdir(tasks)) < before + 20
+
+
+def test_a_stdio_server_loads_nothing_of_http_rest_the_page_or_the_cluster(tmp_path):
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "run", "arguments": {"code": "1 + 1"}},
+    }
+    code = (
+        "import atexit, sys; atexit.register(lambda: print('modules:', *sys.modules, file=sys.stderr)); "
+        "from onetool.interfaces.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "mcp"],
+        input="".join(f"{json.dumps(one)}\n" for one in (hello, call)),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        timeout=60,
+    )
+    assert json.loads(done.stdout.splitlines()[-1])["id"] == 2, done.stderr
+    (loaded,) = [line for line in done.stderr.splitlines() if line.startswith("modules:")]
+    unwanted = (
+        "onetool.interfaces.http",
+        "onetool.interfaces.rest",
+        "onetool.interfaces.web",
+        "onetool.cluster",
+        "uvicorn",
+    )
+    assert not [name for name in loaded.split() if name.startswith(unwanted)]

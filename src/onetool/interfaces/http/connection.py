@@ -21,6 +21,7 @@ from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, B
 from onetool.interfaces.http.request_log import write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
+MAX_JOINED = 64 * 1024  # bytes of a body that is written together with its head: a copy of a larger one costs more
 MOST_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
 
 
@@ -53,7 +54,7 @@ async def send_whole(cycle: RequestResponseCycle, start: Any, body: Any) -> None
         pieces.clear()
         transport.close()
 
-    if not cycle.flow.write_paused:  # else it waits in between
+    if not cycle.flow.write_paused and len(body.get("body", b"")) <= MAX_JOINED:  # else it waits in between
         cycle.transport = SimpleNamespace(write=pieces.append, close=close)  # pyright: ignore[reportAttributeAccessIssue]
     try:
         await cycle.send(start)
@@ -179,7 +180,7 @@ class HttpConnection(HttpToolsProtocol):
         self._idle.pop(self, None)
         if self._timer is not None:
             self._cancel_timer()
-        if self._is_busy():
+        if self.cycle is not None and not self.cycle.response_complete:
             self._pending_cycles.append(self.cycle)
         elif self._pending_cycles:
             self._pending_cycles.clear()

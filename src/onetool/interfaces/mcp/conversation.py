@@ -103,7 +103,7 @@ class Conversation:
                 id=id,
                 method=method,
                 params=params,
-                client=self._client(method, params.get("_meta")),
+                client=self._client_of(method, params),
                 channel=ConversationChannel(self, send),
                 watched=self.watched,
             )
@@ -129,13 +129,13 @@ class Conversation:
         finally:
             self._cancelled_ids.discard(id)
 
-    def _client(self, method: str, meta: Any) -> RemoteClient:
+    def _client_of(self, method: str, params: Mapping[str, Any]) -> RemoteClient:
         """Return who a request comes from: the client of this conversation, or one that introduces itself in `_meta`.
 
         Raises JsonRpcError for requests that come too early or too late.
         """
-        if method == "server/discover" or is_stateless_message(meta):
-            client = client_from_meta(meta, self.client)
+        if method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"])):
+            client = client_from_meta(params.get("_meta"), self.client)
             client.gap_timer = self.client.gap_timer
             return client
         if not self._is_initialized and method not in BEFORE_INITIALIZE:
@@ -146,7 +146,7 @@ class Conversation:
         return self.client
 
     async def _changed(self, request: McpRequest) -> None:
-        if request.method == "initialize":
+        if request.method == "initialize" and not self._is_initialized:
             self.take_up()
         if self._on_change is not None:
             await self._on_change(request.method, request.params)

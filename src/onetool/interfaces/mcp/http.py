@@ -35,11 +35,11 @@ from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
     METHOD,
     NAME,
+    RESPONSE_TYPES,
     SESSION,
     VERSION,
     Head,
     as_json_rpc,
-    check_accepted,
     check_arguments,
     check_method,
     check_name,
@@ -132,7 +132,10 @@ class McpHttpApp:
             if DUPLICATE in head.values():
                 check_single(head)
             if scope["method"] == "POST":
-                check_accepted(head.get(b"accept", b"*/*"))
+                accepted = head.get(b"accept", b"*/*")
+                if not any(kind in accepted for kind in RESPONSE_TYPES):
+                    text = "an answer is application/json or text/event-stream, which the header accept does not allow"
+                    raise HttpError(406, "not_acceptable", text)
                 posted = await receive()  # the whole body: `Exchange` reads it
                 if posted["type"] == "http.disconnect":
                     raise JsonRpcError(PARSE_ERROR, "the client went away in the middle of its message")
@@ -174,7 +177,7 @@ class McpHttpApp:
             scope["log"]["mcp"] = method[:100]
             if isinstance(name := params.get("name"), str):
                 scope["log"]["name"] = name[:100]
-            is_alone = method == "server/discover" or is_stateless_message(params.get("_meta"))
+            is_alone = method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"]))
         else:
             is_alone = False
         if is_alone or version in STATELESS_REVISIONS:

@@ -89,6 +89,7 @@ class Menu(msgspec.Struct, frozen=True):
     listing: list[Mapping[str, Any]]
     entries: Mapping[str, MenuEntry]
     encoded: Callable[[], msgspec.Raw]  # the listing
+    sent_bytes: Callable[[], int]
     full_bytes: Callable[[], int]
 
 
@@ -97,8 +98,10 @@ def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
     entries = _ENTRIES[kind](app, allowed)
     listing = [entry.listing for entry in entries]
     encoded = cache(lambda: msgspec.Raw(encode(listing)))
-    full = cache(lambda: len(bytes(encoded())) if kind == "direct" else _full_bytes(app, allowed))
-    return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, encoded, full)
+    sent = cache(lambda: listing_bytes(listing))
+    full = sent if kind == "direct" else cache(lambda: _full_bytes(app, allowed))
+    by_name = {name: entry for entry in entries for name in (*entry.also, entry.name)}
+    return Menu(listing, by_name, encoded, sent, full)
 
 
 # The menu `run`
@@ -343,7 +346,7 @@ class ListingRecorder:
             return
         try:
             for menu, client, owner in sent:
-                stats.record_menu(client, "mcp", menu.full_bytes(), len(bytes(menu.encoded())), owner)
+                stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
         except Exception:
             log.exception("the size of a menu could not be measured; only the stats need it")
 

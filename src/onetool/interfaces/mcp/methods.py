@@ -160,11 +160,14 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
         # Clients from before there were tasks have only one way to have it: to wait.
         if entry.needs_task and client.is_stateless and not client.can(TASKS):
             raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
-        work = partial(_call_entry, entry, request.param("arguments", dict, None) or {}, _wants_whole(request))
+        whole, token = client.wants_whole and client.principal.whole, None
+        if "_meta" in params:
+            whole, token = _wants_whole(request), request.progress_token
+        work = partial(_call_entry, entry, request.param("arguments", dict, None) or {}, whole)
         if client.is_stateless and can_pause(request, entry.task_after):
             result = await run_pausing(request, work, service.pending_calls, entry.task_after)
         else:
-            result = await work(ClientCaller(client, request.channel, request.progress_token))
+            result = await work(ClientCaller(client, request.channel, token))
         is_answer = result.get("resultType") not in UNFINISHED
     except UnknownToolError as error:
         is_answer, untrusted = True, service.app.untrusted
