@@ -139,15 +139,16 @@ class McpHttpApp:
                 posted = await receive()  # the whole body: `Exchange` reads it
                 if posted["type"] == "http.disconnect":
                     raise JsonRpcError(PARSE_ERROR, "the client went away in the middle of its message")
-                message, problem = decode_message(posted["body"])
+                body = posted.get("body", b"")
+                message, problem = decode_message(body)
                 if BODY_DECODED in scope:
                     scope[BODY_DECODED]()
                 if problem is not None:
                     raise problem
-                if self._shared is not None:
-                    again = replayed(posted["body"], receive)
-                    if await self._shared.is_answered(message, scope, again, send):
-                        return
+                if self._shared is not None and await self._shared.is_answered(
+                    message, scope, replayed(body, receive), send
+                ):
+                    return
                 await self._post(scope, head, message, receive, send)
             elif scope["method"] == "GET":
                 if SESSION not in head:
@@ -197,7 +198,7 @@ class McpHttpApp:
         if self._shared is not None:
             here = await self._shared.relay(session, message if is_batch else [message])
             message = here if is_batch or not here else message
-        if message and (is_batch or (method and "id" in message)):
+        if message and (is_batch or ("method" in message and "id" in message)):
             await session.answer(message, send)
             return
         if message:
