@@ -5,7 +5,7 @@ other origin without asking, with whatever JSON in them; JSON it can't. `encode`
 """
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import ContextVar
 from ipaddress import IPv6Address, ip_address
 from math import isfinite
@@ -87,13 +87,10 @@ def read_head(headers: Headers) -> dict[bytes, bytes]:
     return found
 
 
-def read_headers(scope: Scope, names: Collection[bytes]) -> dict[bytes, bytes]:
-    """Those of these names. Duplicates are joined with a comma."""
-    found: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in names:
-            found[name] = found[name] + b", " + value if name in found else value
-    return found
+def head_of(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name, which `HttpApp` has read already if it is before this route."""
+    found = scope.get(HEAD)
+    return read_head(scope["headers"]) if found is None else found
 
 
 def client_network(scope: Scope) -> str:
