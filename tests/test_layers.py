@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ASGI = ("app/app.py", "onetool.interfaces.http.mount")  # `App.asgi` loads it by its name
+ASGI = ("__init__.py", "onetool.interfaces.http.mount")  # the home of `onetool.asgi`
 
 
 @pytest.mark.parametrize(("folder", "package"), [("src", "onetool"), (".", "bench")])

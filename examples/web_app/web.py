@@ -2,7 +2,7 @@
 
     uvicorn --app-dir examples/web_app web:web
 
-FastAPI takes it in the same way: `FastAPI(lifespan=lifespan).mount("/tools", tools.asgi(auth="user"))`.
+FastAPI takes it in the same way: `FastAPI(lifespan=lifespan).mount("/tools", asgi(tools, auth="user"))`.
 """
 
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 
-from onetool import App
+from onetool import App, asgi
 
 KEYS = {"key-of-ada": "ada", "key-of-bob": "bob"}  # a real app asks its own store of users
 
@@ -49,7 +49,7 @@ async def home(request: Request) -> PlainTextResponse:
 
 
 web = Starlette(
-    routes=[Route("/", home), Mount("/tools", tools.asgi(auth="user"))],
+    routes=[Route("/", home), Mount("/tools", asgi(tools, auth="user"))],
     middleware=[Middleware(AuthenticationMiddleware, backend=ApiKeys(), on_error=refused)],
     lifespan=lifespan,
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec as ToolSpec
     from onetool.formats import ProviderNames as ProviderNames
     from onetool.formats import provider_tools as provider_tools
+    from onetool.interfaces.http.mount import asgi as asgi
     from onetool.services.search import SearchIndex as SearchIndex
     from onetool.sources.packs import Registry as Registry
 
@@ -29,6 +30,7 @@ _HOMES = {
     "ToolResult": "onetool.core.call",
     "ToolSpec": "onetool.core.spec",
     "__version__": "onetool._version",
+    "asgi": "onetool.interfaces.http.mount",
     "provider_tools": "onetool.formats",
 }
 

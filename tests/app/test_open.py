@@ -57,7 +57,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
     (tmp_path / "onetool.yaml").write_text("")
     with App.open(tmp_path / "onetool.yaml") as app:
         members = {name for name in dir(app) if not name.startswith("_")}
-    actions = {"open", "call", "run", "run_sync", "ask", "reload", "connect", "on_change", "asgi", "close"}
+    actions = {"open", "call", "run", "run_sync", "ask", "reload", "connect", "on_change", "close"}
     facts = {"tools", "search", "info", "health", "mistakes", "untrusted", "servers", "bundles", "sessions", "config"}
     assert actions | facts <= members
     for_interfaces = {

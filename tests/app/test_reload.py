@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import CHECKPOINTS, Checkpoint, until
 
+import onetool
 from onetool.app import App
 from onetool.app.reload import Reloader
 from onetool.core.errors import ConfigError
@@ -470,7 +471,7 @@ def test_nobody_watches_for_who_does_not_stay(place, quick):
 
 def test_who_serves_keeps_its_database_and_its_cluster(place):
     """Sessions, members and rates stay with the database that they began with: half of it would move."""
-    place.app.asgi()
+    onetool.asgi(place.app)
     before = place.state()
     key = "k" * 32
     place.write(f"database: postgresql://localhost/x\ncluster: {{address: 'a:1', key: {key}}}\n{TOOL}")

@@ -49,6 +49,23 @@ def waits(monkeypatch):
     return found
 
 
+def test_commits_of_others_cost_a_look_at_the_version_alone(tmp_path, monkeypatch):
+    file = tmp_path / "state.db"
+    mine, theirs = SqliteDatabase(file), SqliteDatabase(file)
+    documents, others = Documents(mine, "things", None, "at once"), Documents(theirs, "things", None, "at once")
+    others.write("a", b"1")
+    version = documents.load("a").version
+    assert documents.load("b").version is None
+    monkeypatch.setattr(mine, "read", None)  # it would be a transaction
+    for number in range(3):
+        others.write("c", b"%d" % number)
+        assert (documents.version("a"), documents.version("b")) == (version, None)
+    monkeypatch.undo()
+    others.write("b", b"2")
+    others.delete("a")
+    assert (documents.version("a"), documents.read("b")) == (None, b"2")
+
+
 def test_what_is_written_is_read_by_all(two):
     one, other = two
     assert (one.read("a"), one.version("a"), other.keys()) == (None, None, [])

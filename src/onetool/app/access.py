@@ -75,9 +75,9 @@ class KnownTokens:
         """The token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
         return self.table().find(digest)
 
-    def table(self) -> TokenTable:
-        """All of them now. It is made anew only if the file has changed."""
-        view, table = self.store.view(), self._table
+    def table(self, view: TokenView | None = None) -> TokenTable:
+        """Return all of them now, or as the store showed them. It is made anew only if the store has changed."""
+        view, table = view or self.store.view(), self._table
         if table is None or table.made_of is not view:
             table = self._table = self._made(view)  # all at once: other threads read it
         return table

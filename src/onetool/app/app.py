@@ -308,27 +308,6 @@ class App:
         self._on_call.append(callback)
         return lambda: self._on_call.remove(callback)
 
-    def asgi(
-        self,
-        *,
-        auth: "str | Callable[[Any], Any] | None" = None,
-        hosts: Collection[str] = (),
-        menu: str | None = None,
-        allowed: Collection[str] | None = None,
-    ) -> "Callable[..., Any]":
-        """MCP, REST and the pages as an ASGI app to mount in a web app: `web.mount("/tools", app.asgi())`.
-
-        Without `auth` the rules of `onetool serve` hold: the config's token, and without one this machine alone.
-        `auth` says that the web app authenticates: "user" takes `scope["user"]`, as Starlette's middleware sets it;
-        a function gets the scope and gives the user's name, or None for 401. Stored results are their user's
-        alone. `hosts` are the names that the web app is reached by. Close the App in its lifespan.
-        """
-        from importlib import import_module
-
-        # By its name: an interface imports the app, and an import here would close the circle.
-        mount = import_module("onetool.interfaces.http.mount")
-        return mount.mounted_app(self, auth=auth, hosts=hosts, menu=menu, allowed=allowed)
-
     def on_close(self, tell: Callable[[], None]) -> None:
         """Call `tell` when the app is closed, in the thread that closes it; at once if it is closed already."""
         self._on_close.append(tell)

@@ -12,7 +12,7 @@ from onetool.core.mcp_protocol import INTERNAL_ERROR, JsonRpcError, error_respon
 from onetool.core.signed import verify
 from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 
-LAST_EVENT = "last-event-id"
+LAST_EVENT = b"last-event-id"
 _EVENTS = b"text/event-stream"
 
 
@@ -42,14 +42,14 @@ class SharedRequests(SharedSessions):
         return True
 
     async def is_streamed(
-        self, session: MemorySession, headers: Mapping[str, str], scope: Scope, receive: Receive, send: Send
-    ) -> Mapping[str, str] | None:
+        self, session: MemorySession, headers: Mapping[bytes, bytes], scope: Scope, receive: Receive, send: Send
+    ) -> Mapping[bytes, bytes] | None:
         """Return the headers of a GET to be answered here; None if another replica has served the stream.
 
         Notifications of a replica that is gone, or soon will be, continue here. Nobody knows which ones the client has
         missed, so it is told that all lists may have changed.
         """
-        owner = stream_owner(headers.get(LAST_EVENT, ""))
+        owner = stream_owner(headers.get(LAST_EVENT, b"").decode("latin-1"))
         if owner is None or owner[0] == self._cluster.id or FORWARDED in scope:
             return headers
         replica, is_news = owner

@@ -7,11 +7,11 @@ alone, and carries in `_meta` what a session used to know.
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Literal, Required, TypedDict, cast
 
 import msgspec
 
-from onetool.core.json_data import JsonTooCostlyError, check_json, finite, no_constant
+from onetool.core.json_data import MOST_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
 
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
@@ -56,6 +56,18 @@ Id = str | int
 _decoder = msgspec.json.Decoder()
 
 
+class _TypedMessage(TypedDict, total=False):
+    jsonrpc: Required[Literal["2.0"]]
+    id: str | int
+    method: str
+    params: dict[str, Any]
+    result: Any
+    error: Any
+
+
+_message_decoder = msgspec.json.Decoder(_TypedMessage)
+
+
 class JsonRpcError(Exception):
     """An error that is sent to the client as a JSON-RPC error."""
 
@@ -72,6 +84,26 @@ class JsonRpcError(Exception):
 def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcError:
     data = {"supported": list(supported), "requested": requested}
     return JsonRpcError(UNSUPPORTED_VERSION, f"protocol version {requested:.40} is not supported here", data)
+
+
+def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
+    """Decode a message and check it in one go. Return it, or a batch of unchecked ones; and what is wrong with it."""
+    try:
+        if len(data) > MOST_DIGITS:
+            check_json(data)
+        found = cast(Message, _message_decoder.decode(data))
+        if "method" in found or ("id" in found and ("result" in found or "error" in found)):
+            return found, None
+    except (ValueError, RecursionError):  # what the second look finds out, in words
+        pass
+    message: Any = None
+    try:
+        message = decode(data)
+        if not isinstance(cast(object, message), list):
+            check_message(message)
+        return message, None
+    except JsonRpcError as error:
+        return message, error
 
 
 def decode(data: bytes) -> Any:

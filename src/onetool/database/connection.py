@@ -99,6 +99,10 @@ class Database(Protocol):
         """
         ...
 
+    def peek(self, sql: str, params: Params = ()) -> list[Row]:
+        """Return the rows of one SELECT with the parameters `?1`, `?2` …; only where there are stamps."""
+        ...
+
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         """Call a function, in a thread, with the detail of each `notify` of that topic; and with "" when something may
         have changed without a notification, at most once a second. Return a function that ends this.

@@ -47,6 +47,7 @@ DocumentId = tuple[str, str]  # kind and key
 
 # By a random step: so no version stands for two bodies, also after another file, or a backup, took the place of one.
 _NEXT_VERSION = "UPDATE counters SET value = value + %s WHERE name = 'documents' RETURNING value"
+_VERSION = "SELECT version FROM documents WHERE kind = ?1 AND key = ?2"
 _UPSERT = """INSERT INTO documents (kind, key, body, version, modified_at) VALUES (%s, %s, %s, %s, {clock})
 ON CONFLICT (kind, key) DO UPDATE
 SET body = excluded.body, version = excluded.version, modified_at = excluded.modified_at"""
@@ -124,7 +125,8 @@ class Documents:
         """Return the version, without waiting for PostgreSQL: that of an unknown document equals no other."""
         if self._follow == "never":
             return self._row(key).version
-        return self._follower.version((self._kind, key))
+        found = self._follower.current((self._kind, key))
+        return Unknown() if found is None or found.error else found.document.version
 
     def load(self, key: str) -> StoredDocument:
         """Return a document; if the database is away, as it was last known."""
@@ -274,19 +276,38 @@ class DocumentFollower:
         self._lock = threading.Lock()
         self._is_listening = False
 
-    def version(self, id: DocumentId) -> Version:
-        found = self._known.get(id)
-        database = self._database()
-        if found is not None and not self._is_current(found):
-            found = None if database is None or database.is_shared else self._read(id, found)
-        return Unknown() if found is None or found.error else found.document.version
+    def current(self, id: DocumentId) -> KnownDocument | None:
+        """Return a document as it is now, if it was read before; None if PostgreSQL would have to be asked.
+
+        Logs and statistics are in the same file as the documents, so that stamps change all the time. Then a look at
+        the version tells whether the document has changed; it costs a tenth of a transaction.
+        """
+        found, database = self._known.get(id), self._database()
+        if found is None or database is None:
+            return None
+        try:
+            stamp = database.stamp()
+            if stamp is None:
+                return found if self._is_listening or monotonic() - found.at < FRESH_S else None
+            if stamp == found.stamp:
+                return found
+            version = found.document.version
+            if found.error or database.peek(_VERSION, id) != ([] if version is None else [(version,)]):
+                return self._read(id, found)
+        except DatabaseError:
+            return None if database.is_shared else self._read(id, found)
+        now = found._replace(stamp=stamp)
+        with self._lock:
+            if self._known.get(id) is found:
+                self._known[id] = now
+        return now
 
     def load(self, id: DocumentId, at_once: bool) -> StoredDocument:
         """Return a known document, or read it. Raises DatabaseError if it could never be read."""
-        found = self._known.get(id)
-        if found is None or not self._is_current(found):
-            is_new, found = found is None, self._read(id, found)
-            if found.stamp is None and (at_once or not is_new):
+        found, before = self.current(id), self._known.get(id)
+        if found is None:
+            found = self._read(id, before)
+            if found.stamp is None and (at_once or before is not None):
                 self._listen()
         if found.error is not None:
             raise found.error
@@ -301,16 +322,6 @@ class DocumentFollower:
             if not isinstance(new, int) or not isinstance(old, int) or new > old:
                 # Without the stamp after the change: where there are stamps, the document is read again once.
                 self._known[id] = KnownDocument(document, None, monotonic(), None)
-
-    def _is_current(self, found: KnownDocument) -> bool:
-        database = self._database()
-        try:
-            stamp = None if database is None else database.stamp()
-        except DatabaseError:
-            return False
-        if stamp is not None:
-            return stamp == found.stamp
-        return self._is_listening or monotonic() - found.at < FRESH_S
 
     def _read(self, id: DocumentId, before: KnownDocument | None) -> KnownDocument:
         database = self._database()

@@ -123,6 +123,9 @@ class Postgres:
     def stamp(self) -> None:
         return None
 
+    def peek(self, sql: str, params: Params = ()) -> list[Row]:
+        raise NotImplementedError("there are no stamps")
+
     def describe(self) -> str:
         return "the database"
 

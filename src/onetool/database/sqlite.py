@@ -144,19 +144,36 @@ class SqliteDatabase:
 
     def stamp(self) -> Hashable:
         """Never waits for other processes: event loops ask for this."""
-        if self._is_absent():
-            return None, 0
-        with self._lock, self._translated():
-            self._close_replaced()
-            if self._watching is None:
-                self._watching = self._open()
-                self._watches += 1
+        try:
+            rows = self.peek("PRAGMA data_version")
+        except DatabaseAwayError as error:
+            cause = error.__cause__
+            if self._watching is None or not isinstance(cause, sqlite3.OperationalError) or not _is_busy(cause):
+                raise
+            return self._seen  # while another process locks it, nothing changes
+        self._seen = (self._watches, rows[0][0]) if rows else (None, 0)
+        return self._seen
+
+    def peek(self, sql: str, params: Params = ()) -> list[Row]:
+        """Return the rows of one SELECT, on the connection that watches for changes; none where there is no file.
+
+        Never waits for other processes, and costs no transaction: event loops ask for this.
+        """
+        if self._files is None and not os.path.lexists(self.file):
+            return []
+        with self._lock:
             try:
-                self._seen = self._watches, self._watching.execute("PRAGMA data_version").fetchone()[0]
-            except sqlite3.OperationalError as error:
-                if not _is_busy(error):  # while another process locks it, nothing changes
-                    raise
-            return self._seen
+                if (found := FileIds.of(self.file)) != self._files:
+                    self._close_replaced(found)
+                if self._watching is None:
+                    self._watching = self._open()
+                    self._watches += 1
+                return self._watching.execute(sql, params).fetchall()
+            except DatabaseError as error:
+                hide_folder(error, self.file)
+                raise
+            except (sqlite3.Error, OSError) as error:
+                raise self._translated(error) from error
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         return self._listeners.add(topic, call)
@@ -217,7 +234,7 @@ class SqliteDatabase:
 
     def shrink(self) -> None:
         if not self._is_absent():
-            with self._translated(), self._connection(READ_S) as connection:
+            with self._translating(), self._connection(READ_S) as connection:
                 before = None
                 while (free := connection.execute("PRAGMA freelist_count").fetchone()[0]) and free != before:
                     before = free
@@ -244,7 +261,7 @@ class SqliteDatabase:
     # Connections
 
     def _run(self, job: Callable[[Transaction], T], begin: str, durable: bool, max_wait: float) -> T:
-        with self._translated(), self._connection(max_wait) as connection:
+        with self._translating(), self._connection(max_wait) as connection:
             work = SqliteTransaction(connection)
             connection.execute(f"PRAGMA busy_timeout = {max_wait * 1000:.0f}")
             connection.execute(FULL_SYNC if durable else USUAL_SYNC)
@@ -287,7 +304,8 @@ class SqliteDatabase:
         while True:
             try:
                 with self._lock:
-                    self._close_replaced()
+                    if (found := FileIds.of(self.file)) != self._files:
+                        self._close_replaced(found)
                     connection = self._idle.pop() if self._idle else self._open()
                     self._taken += 1
                     return connection
@@ -296,14 +314,13 @@ class SqliteDatabase:
                     raise
             time.sleep(RETRY_S)
 
-    def _close_replaced(self) -> None:
-        """Close all connections if the file or its log is another one than they have open, or has another owner or
-        mode: it is checked when it is opened again. Replace a lost file.
+    def _close_replaced(self, found: FileIds | None) -> None:
+        """Close all connections, if any: the file or its log is another one than they have open, or has another owner
+        or mode, which is checked when it is opened again. Replace a lost file.
 
         Raises ReplacedDatabaseError while some connections are still in use, and what `_set_aside` raises.
         """
-        found = FileIds.of(self.file)
-        if self._files is None or found == self._files:
+        if self._files is None:
             return
         if self._taken:
             raise ReplacedDatabaseError(message=f"{self.file} or its log was replaced")
@@ -392,17 +409,20 @@ class SqliteDatabase:
         return self._files is None and not os.path.lexists(self.file)
 
     @contextmanager
-    def _translated(self) -> Generator[None]:
-        """Raise what SQLite or the system says as a DatabaseError that callers may read."""
+    def _translating(self) -> Generator[None]:
         try:
             yield
         except DatabaseError as error:
             hide_folder(error, self.file)
             raise
         except (sqlite3.Error, OSError) as error:
-            found = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
-            hide_folder(found, self.file)
-            raise found from error
+            raise self._translated(error) from error
+
+    def _translated(self, error: sqlite3.Error | OSError) -> DatabaseError:
+        """Return what SQLite or the system says as a DatabaseError that callers may read."""
+        found = self._damaged(str(error)) if is_damage(error) else as_database_error(error, self.file)
+        hide_folder(found, self.file)
+        return found
 
     def _damaged(self, why: str) -> DatabaseError:
         """Set a damaged file aside, and return the error that says so."""

@@ -5,7 +5,7 @@ other origin without asking, with whatever JSON in them; JSON it can't. `encode`
 """
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import ContextVar
 from ipaddress import IPv6Address, ip_address
 from math import isfinite
@@ -24,7 +24,10 @@ JSON = b"application/json"
 CLOSE = (b"connection", b"close")
 MAX_HEAD = 64 * 1024  # bytes of the head of a request
 AUDIT = "onetool.audit"  # in the scope: kind and name of what the audit log says when the request has ended
-BODY_DECODED = "onetool.body_decoded"  # in the scope: a function that a route calls once the body is decoded
+BODY_DECODED = "onetool.body_decoded"  # in the scope of a large body: a function that a route calls once it is decoded
+SEND_WHOLE = "onetool.send_whole"  # in the scope: a function that sends start and body of a response in one piece
+HEAD = "onetool.head"  # in the scope: the headers by name, as `read_head` gives them
+DUPLICATE = b"\0"  # what stands for a header that came twice: no header can have this value
 FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was sent on, where it was
 FORWARD_ID = "onetool.forward_id"  # in the scope of a request that one replica forwards to another: its audit id
 FORWARDED_HEADER = b"onetool-forwarded"
@@ -63,13 +66,31 @@ class HttpError(Exception):
         return msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
 
 
-def read_headers(scope: Scope, names: Collection[bytes]) -> dict[bytes, bytes]:
-    """Those of these names. Duplicates are joined with a comma."""
-    found: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in names:
-            found[name] = found[name] + b", " + value if name in found else value
+_IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization", FORWARDED_HEADER)
+_SINGLE_HEADERS = frozenset((*_IDENTITY_HEADERS, b"content-type", b"content-length", b"transfer-encoding"))
+
+
+def read_head(headers: Headers) -> dict[bytes, bytes]:
+    """Return the headers by name. DUPLICATE stands for one that may be there once and came twice; others are joined."""
+    pairs = list(headers)
+    found = dict(pairs)
+    if len(found) == len(pairs):  # in most requests
+        return found
+    found.clear()
+    for name, value in pairs:
+        if name not in found:
+            found[name] = value
+        elif name in _SINGLE_HEADERS or name.startswith(b"mcp-"):
+            found[name] = DUPLICATE
+        else:
+            found[name] += b", " + value
     return found
+
+
+def head_of(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers by name, which `HttpApp` has read already if it is before this route."""
+    found = scope.get(HEAD)
+    return read_head(scope["headers"]) if found is None else found
 
 
 def client_network(scope: Scope) -> str:
@@ -112,15 +133,13 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-async def respond(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
-    """A whole answer."""
-    await send(response_start(status, body, kind, headers))
-    await send({"type": "http.response.body", "body": body})
-
-
-def response_start(status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> Message:
+async def respond(
+    send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = (), *, is_last: bool = True
+) -> None:
+    """Send a response; unless this `is_last`, its end is still to be sent."""
     own = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"x-content-type-options", b"nosniff")]
-    return {"type": "http.response.start", "status": status, "headers": [*own, *headers]}
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
 
 def encode(message: Any) -> bytes:
@@ -133,6 +152,8 @@ def encode(message: Any) -> bytes:
 
 def _with_json_numbers(value: Any) -> Any:
     """The same data with null for NaN and infinity, and hexadecimal text for huge integers."""
+    if isinstance(value, msgspec.Raw):
+        return json.loads(bytes(value))
     if isinstance(value, dict):
         return {key: _with_json_numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -83,7 +83,7 @@ class ResponseStream:
         self._cancel_timer()
         if self._sender is None:
             self._ended = True
-            await send_json(self._send, status, reply)
+            await respond(self._send, status, encode(reply))
             return
         self.push(reply)
         await self.end()

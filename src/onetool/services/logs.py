@@ -143,20 +143,17 @@ class NonBlockingHandler(logging.Handler):
             self.flush()
             self._shorten()
         elif self._timer is None:
-            self._flush_soon()
+            from asyncio import get_running_loop  # callers have imported it, as a rule
+
+            try:
+                self._timer = get_running_loop().call_later(TOGETHER_S, self.flush)
+            except RuntimeError:  # there is no loop
+                self.flush()
 
     def _shorten(self) -> None:
         if len(self._lines) > MOST_LINES:
             del self._lines[1]  # the first may be half written
             self._lost += 1
-
-    def _flush_soon(self) -> None:
-        from asyncio import get_running_loop  # whoever is here has imported it, as a rule
-
-        try:
-            self._timer = get_running_loop().call_later(TOGETHER_S, self.flush)
-        except RuntimeError:  # there is no loop
-            self.flush()
 
     def flush(self) -> None:
         """Write as many lines as the descriptor takes without blocking."""

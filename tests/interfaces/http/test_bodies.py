@@ -12,8 +12,9 @@ from helpers import until
 from interfaces.http.conftest import TOKEN, Served
 from interfaces.http.test_mount import served
 
+import onetool
 from onetool import App
-from onetool.interfaces.http.bodies import FULL_SHARES, MAX_PER_ADDRESS, MAX_PER_CALLER, MIB, BodyMemory
+from onetool.interfaces.http.exchange import FULL_SHARES, MAX_PER_ADDRESS, MAX_PER_CALLER, MIB, BodyMemory
 
 pytestmark = pytest.mark.attack("other callers")
 
@@ -55,7 +56,7 @@ def mounted(tmp_path):
     """The port of a web app of somebody else, and how many bytes of bodies OneTool holds there."""
     (tmp_path / "onetool.yaml").write_text(json.dumps(config()))
     with App.open(tmp_path / "onetool.yaml") as app:
-        asgi = app.asgi()
+        asgi = onetool.asgi(app)
         with served(asgi) as url:
             yield httpx.URL(url).port, lambda: asgi._site.bodies.total
 

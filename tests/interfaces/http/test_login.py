@@ -16,6 +16,7 @@ from helpers import cli
 from interfaces.http.conftest import TOKEN
 from interfaces.http.test_mount import served
 
+import onetool
 from onetool import App
 from onetool.http.asgi import HttpError, client_network
 from onetool.interfaces.http.login import LoginRequest, WrongTokens
@@ -340,7 +341,7 @@ def test_a_server_that_does_not_tell_the_address():
 
 def test_in_a_web_app_with_its_own_users_there_is_no_login(tmp_path):
     (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
-    with App.open(tmp_path / "onetool.yaml") as app, served(app.asgi(auth=lambda _scope: "ada")) as url:
+    with App.open(tmp_path / "onetool.yaml") as app, served(onetool.asgi(app, auth=lambda _scope: "ada")) as url:
         assert httpx.get(f"{url}/login").json()["needed"] is False
         assert httpx.post(f"{url}/login", json={"token": TOKEN}).json() == {"session": None, "needed": False}
         assert httpx.delete(f"{url}/login").status_code == 204
@@ -350,7 +351,7 @@ def test_in_a_web_app_with_its_own_users_there_is_no_login(tmp_path):
 
 def test_in_a_web_app_without_users_of_its_own_it_is_the_same_login(tmp_path):
     (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
-    with App.open(tmp_path / "onetool.yaml") as app, served(app.asgi()) as url:
+    with App.open(tmp_path / "onetool.yaml") as app, served(onetool.asgi(app)) as url:
         assert httpx.get(f"{url}/login").json() == {"needed": True, "signedIn": False}
         assert httpx.get(f"{url}/tools/bundles").status_code == 401
         session = httpx.post(f"{url}/login", json={"token": TOKEN}).json()["session"]
@@ -363,9 +364,9 @@ def test_in_a_web_app_without_users_of_its_own_it_is_the_same_login(tmp_path):
 def test_a_session_of_the_token_is_none_of_a_web_app_with_its_own_users(tmp_path):
     (tmp_path / "onetool.yaml").write_text(json.dumps(CONFIG))
     with App.open(tmp_path / "onetool.yaml") as app:
-        with served(app.asgi()) as url:
+        with served(onetool.asgi(app)) as url:
             session = httpx.post(f"{url}/login", json={"token": TOKEN}).json()["session"]
-        with served(app.asgi(auth=lambda _scope: None)) as url:
+        with served(onetool.asgi(app, auth=lambda _scope: None)) as url:
             headers = {"Authorization": f"Bearer {session}"}
             assert httpx.get(f"{url}/tools/bundles", headers=headers).status_code == 401
 

@@ -1,4 +1,4 @@
-"""`App.asgi()` in somebody's Starlette, served by uvicorn: prefixes, their lifespan, their authentication."""
+"""`onetool.asgi(app)` in somebody's Starlette, served by uvicorn: prefixes, their lifespan, their authentication."""
 
 import asyncio
 import json
@@ -18,6 +18,7 @@ from starlette.routing import Mount, Route
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as websocket
 
+import onetool
 from onetool import App
 from onetool.interfaces.http.mount import below_prefix
 
@@ -81,7 +82,7 @@ def run_over_mcp(url, code, **options):
 
 @pytest.mark.parametrize("prefix", ["/tools", "/a/b", "/with space", "/tools/mcp", ""])
 def test_it_works_below_any_prefix(app, prefix):
-    with served(starlette((prefix, app.asgi())) if prefix else app.asgi()) as server:
+    with served(starlette((prefix, onetool.asgi(app))) if prefix else onetool.asgi(app)) as server:
         url = server + prefix.replace(" ", "%20")
         assert "Hello you" in run_over_mcp(f"{url}/mcp", 'pack.hello(name="you")')
         put = httpx.put(f"{url}/tools/bundles/{ID}", json={"slug": "mine", "displayName": "Mine"})
@@ -96,7 +97,7 @@ def test_it_works_below_any_prefix(app, prefix):
 
 
 def test_what_is_not_there(app):
-    with served(starlette(("/tools", app.asgi()))) as url:
+    with served(starlette(("/tools", onetool.asgi(app)))) as url:
         nowhere = httpx.get(f"{url}/tools/nowhere")
         assert (nowhere.status_code, nowhere.json()["error"]["code"]) == (404, "not_found")
         assert "'/nowhere'" in nowhere.text
@@ -106,7 +107,9 @@ def test_what_is_not_there(app):
 
 
 def test_two_mounts_with_what_each_may_do(app):
-    web = starlette(("/all", app.asgi(menu="direct")), ("/few", app.asgi(menu="direct", allowed=["pack.hello"])))
+    web = starlette(
+        ("/all", onetool.asgi(app, menu="direct")), ("/few", onetool.asgi(app, menu="direct", allowed=["pack.hello"]))
+    )
 
     async def listed(url):
         async with asyncio.timeout(30), Client(url) as client:
@@ -124,7 +127,7 @@ def test_two_apps_in_one_web_app(app, tmp_path):
     code = 'pack.hello(name="you")'
     with (
         App.open(tmp_path / "other.yaml") as other,
-        served(starlette(("/one", app.asgi()), ("/other", other.asgi()))) as url,
+        served(starlette(("/one", onetool.asgi(app)), ("/other", onetool.asgi(other)))) as url,
     ):
         assert "Hello you" in run_over_mcp(f"{url}/one/mcp", code)
         assert "Hello you" not in run_over_mcp(f"{url}/other/mcp", code)
@@ -147,7 +150,7 @@ def test_a_body_without_any_length_is_counted(tmp_path, method):
         sent.append(message)
 
     with App.open(tmp_path / "onetool.yaml") as app:
-        asyncio.run(app.asgi()(scope, receive, send))
+        asyncio.run(onetool.asgi(app)(scope, receive, send))
     assert sent[0]["status"] == 413
     assert b"http.max_body_mb" in sent[1]["body"]
 
@@ -173,7 +176,7 @@ def open_stream(url):
 
 
 def test_closing_ends_streams_and_refuses_what_comes_later(app):
-    with served(starlette(("/tools", app.asgi()))) as url:
+    with served(starlette(("/tools", onetool.asgi(app)))) as url:
         client, response = open_stream(f"{url}/tools/mcp")
         threading.Timer(0.2, app.close).start()
         list(response.iter_raw())  # ends
@@ -192,7 +195,7 @@ def test_their_lifespan_closes_it_while_a_stream_is_open(app):
             yield
 
     app.on_close(lambda: states.append("closed"))
-    with served(starlette(("/tools", app.asgi()), lifespan=lifespan)) as url:
+    with served(starlette(("/tools", onetool.asgi(app)), lifespan=lifespan)) as url:
         assert "Hello you" in run_over_mcp(f"{url}/tools/mcp", 'pack.hello(name="you")')
         client, _ = open_stream(f"{url}/tools/mcp")
     assert states == ["closed"]
@@ -223,7 +226,7 @@ def named(scope):
 
 @pytest.fixture
 def shared(app):
-    with served(TheirUsers(starlette(("/tools", app.asgi(auth=named))))) as url:
+    with served(TheirUsers(starlette(("/tools", onetool.asgi(app, auth=named))))) as url:
         yield url
 
 
@@ -287,7 +290,7 @@ def test_sessions_of_ask_are_their_users_alone(shared):
 
 def test_without_a_word_about_authentication_the_rules_of_serve_hold(app):
     async def answers(client=("127.0.0.1", 1), host="localhost:1", **headers):
-        transport = httpx.ASGITransport(starlette(("/tools", app.asgi())), client=client)
+        transport = httpx.ASGITransport(starlette(("/tools", onetool.asgi(app))), client=client)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as there:
             return (await there.get("/tools/openapi.json", headers=headers)).status_code
 
@@ -302,7 +305,7 @@ def test_without_a_word_about_authentication_the_rules_of_serve_hold(app):
 
 @pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"])
 def test_what_a_proxy_on_this_machine_passes_on_is_not_from_here(app, header):
-    with served(starlette(("/tools", app.asgi()))) as url:
+    with served(starlette(("/tools", onetool.asgi(app)))) as url:
         assert httpx.get(f"{url}/tools/openapi.json").status_code == 200
         refused = httpx.get(f"{url}/tools/openapi.json", headers={header: "127.0.0.1"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "no_authentication")
@@ -310,7 +313,7 @@ def test_what_a_proxy_on_this_machine_passes_on_is_not_from_here(app, header):
 
 def test_a_token_of_the_config_is_asked_for(tmp_path):
     (tmp_path / "onetool.yaml").write_text("http: {token: sesame-token-0123456789}\n")
-    with App.open(tmp_path / "onetool.yaml") as app, served(starlette(("/tools", app.asgi()))) as url:
+    with App.open(tmp_path / "onetool.yaml") as app, served(starlette(("/tools", onetool.asgi(app)))) as url:
         assert httpx.get(f"{url}/tools/openapi.json").status_code == 401
         headers = {"authorization": "Bearer sesame-token-0123456789"}
         assert httpx.get(f"{url}/tools/openapi.json", headers=headers).status_code == 200
@@ -328,7 +331,7 @@ def test_a_token_of_the_config_is_asked_for(tmp_path):
 )
 def test_hosts_and_origins_are_theirs_to_name(app, hosts, host, status):
     async def answer(**headers):
-        transport = httpx.ASGITransport(app.asgi(auth=lambda _: "ada", hosts=hosts), client=("192.0.2.7", 1))
+        transport = httpx.ASGITransport(onetool.asgi(app, auth=lambda _: "ada", hosts=hosts), client=("192.0.2.7", 1))
         async with httpx.AsyncClient(transport=transport, base_url=f"https://{host}") as there:
             return (await there.get("/openapi.json", headers=headers)).status_code
 
@@ -342,10 +345,10 @@ def test_any_host_needs_somebody_who_authenticates(tmp_path):
     file.write_text("packs: []\n")
     with App.open(file) as app:
         with pytest.raises(ValueError, match=r"auth=.*http\.token"):
-            app.asgi(hosts=["*"])
+            onetool.asgi(app, hosts=["*"])
         file.write_text("http: {token: sesame-token-0123456789}\n")
         app.reload()
-        mounted = app.asgi(hosts=["*"])
+        mounted = onetool.asgi(app, hosts=["*"])
 
         async def answer():
             transport = httpx.ASGITransport(mounted, client=("127.0.0.1", 1))
@@ -361,7 +364,7 @@ def test_any_host_needs_somebody_who_authenticates(tmp_path):
 @pytest.mark.parametrize("options", [{"auth": "nobody"}, {"auth": 1}, {"hosts": "a.b"}, {"allowed": "pack.hello"}])
 def test_what_can_not_be_meant(app, options):
     with pytest.raises(ValueError, match=r"expected None|lists of names"):
-        app.asgi(**options)
+        onetool.asgi(app, **options)
 
 
 async def asked_later(_):
@@ -371,7 +374,7 @@ async def asked_later(_):
 @pytest.mark.parametrize(("auth", "status"), [(asked_later, 200), (lambda _: "", None), (lambda _: 7, None)])
 def test_the_function_may_be_async_and_has_to_give_a_name(app, auth, status):
     async def answer():
-        transport = httpx.ASGITransport(app.asgi(auth=auth))
+        transport = httpx.ASGITransport(onetool.asgi(app, auth=auth))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as there:
             return (await there.get("/openapi.json")).status_code
 
@@ -383,7 +386,7 @@ def test_the_function_may_be_async_and_has_to_give_a_name(app, auth, status):
 
 
 def test_a_websocket_is_refused_politely(app):
-    with served(starlette(("/tools", app.asgi()))) as url:
+    with served(starlette(("/tools", onetool.asgi(app)))) as url:
         with pytest.raises(InvalidStatus) as refused:
             websocket(f"{url.replace('http', 'ws')}/tools/mcp")
         assert refused.value.response.status_code == 403

@@ -9,6 +9,7 @@ from document_places import stored_tokens
 from interfaces.http.issuer import AUDIENCE, Issuer
 from interfaces.http.matrix import ADDRESS, served, status_of
 
+import onetool
 from onetool import App
 from onetool.app.access import KnownTokens
 from onetool.app.allow_lists import AllowLists
@@ -130,7 +131,7 @@ def test_the_table_of_tokens_is_made_anew_only_if_the_file_has_changed(tmp_path)
 def test_all_routes_share_the_lists_of_what_may_be_called(tmp_path, counted):
     (tmp_path / "onetool.yaml").write_text("{}")
     with App.open(tmp_path / "onetool.yaml") as app:
-        site = app.asgi()  # /mcp has them, too
+        site = onetool.asgi(app)  # /mcp has them, too
         for path in ("/tools/tools", "/status", "/ask/sessions"):
             assert status_of(site, path, "GET")[0] == 200
     assert counted["__init__"] == 1

@@ -13,6 +13,7 @@ from flit_core import wheel
 from interfaces.http.test_app import ask, site
 from interfaces.http.test_mount import served, starlette
 
+import onetool
 from onetool import App
 from onetool.interfaces.http.app import READ, Route
 from onetool.interfaces.web import FOLDER, PageApp
@@ -245,12 +246,12 @@ def test_a_prefix_without_a_slash_leads_to_the_one_with_it(tmp_path):
 
     (tmp_path / "onetool.yaml").write_text("{}")
     with App.open(tmp_path / "onetool.yaml") as app:
-        mounted = app.asgi()
+        mounted = onetool.asgi(app)
         with served(bare) as url:
             reply = httpx.get(f"{url}/my%20tools?a=b", headers={"Accept": "text/html"})
             assert (reply.status_code, reply.headers["location"]) == (308, "/my%20tools/?a=b")
             assert httpx.get(f"{url}/my%20tools").headers["location"] == "/my%20tools/"
             assert httpx.get(f"{url}/my%20tools/", headers={"Accept": "text/html"}).status_code == 200
-        with served(starlette(("/tools", app.asgi()))) as url:
+        with served(starlette(("/tools", onetool.asgi(app)))) as url:
             reply = httpx.get(f"{url}/tools", headers={"Accept": "text/html"}, follow_redirects=True)
             assert (reply.url.path, reply.status_code) == ("/tools/", 200)

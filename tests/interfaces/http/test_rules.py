@@ -6,9 +6,9 @@ import pytest
 
 from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal
-from onetool.http.asgi import HttpError
+from onetool.http.asgi import HttpError, read_head
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.rules import AccessRules, read_authority, relevant_headers
+from onetool.interfaces.http.rules import AccessRules, read_authority
 from onetool.services.secrets import Secret
 
 TOKEN = "sesame-token-0123456789"
@@ -55,9 +55,9 @@ def test_names_that_are_not_ours(host):
 
 def test_a_host_that_is_missing_or_comes_twice_is_no_host():
     assert passes(rules().check_host, None) == 421
-    twice = relevant_headers([(b"host", b"localhost"), (b"host", b"localhost")])
+    twice = read_head([(b"host", b"localhost"), (b"host", b"localhost")])
     assert passes(rules().check_host, twice[b"host"]) == 421
-    thrice = relevant_headers([(b"host", b"localhost")] * 3)
+    thrice = read_head([(b"host", b"localhost")] * 3)
     assert passes(rules().check_host, thrice[b"host"]) == 421
 
 
@@ -203,7 +203,7 @@ def test_a_wrong_token(header):
 
 
 def test_two_tokens_are_no_token():
-    head = relevant_headers([(b"authorization", b"Bearer " + TOKEN.encode())] * 2)
+    head = read_head([(b"authorization", b"Bearer " + TOKEN.encode())] * 2)
     assert passes(rules(token=Secret(TOKEN)).identify, head[b"authorization"], {}) == 401
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,7 +29,9 @@ def given_to_client(value, inline=100, promise=None, stored=None):
             raise ToolFailure("the disk is full")
         return stored
 
-    return asyncio.run(from_result(value, inline, store, no_media, "read {} from {}".format, promise))
+    config = SimpleNamespace(results=SimpleNamespace(inline_bytes=inline))
+    runtime = SimpleNamespace(config=config, store_result=store, read_result=no_media)
+    return asyncio.run(from_result(value, runtime, False, "read {} from {}".format, promise))
 
 
 @pytest.mark.parametrize("block", EVERY, ids=lambda block: block["type"])

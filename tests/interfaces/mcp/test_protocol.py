@@ -10,6 +10,7 @@ from onetool.core.mcp_protocol import (
     JsonRpcError,
     check_message,
     decode,
+    decode_message,
     error_response,
     id_of,
     is_id,
@@ -119,6 +120,32 @@ def test_what_would_take_too_long_to_read_is_refused(value, words):
 
 
 # Messages
+
+
+def in_one_go(message):
+    """What is wrong with a message, as `decode_message` says it."""
+    found, problem = decode_message(json.dumps(message).encode())
+    assert found == message
+    return None if problem is None else (problem.code, str(problem))
+
+
+@given(JSON)
+def test_decoding_in_one_go_finds_what_checking_finds(value):
+    request = {"jsonrpc": "2.0", "id": 1, "method": "x"}
+    for message in ({**request, "method": value}, {**request, "id": value}, {**request, "params": value}, value):
+        try:
+            words = check_message(message) and None if not isinstance(message, list) else None
+        except JsonRpcError as error:
+            words = (error.code, str(error))
+        assert in_one_go(message) == words
+
+
+def test_what_is_nested_too_deep_is_refused_wherever_it_is():
+    deep = b"[" * 100_000 + b"]" * 100_000
+    for member in (b"params", b"more"):
+        _, problem = decode_message(b'{"jsonrpc": "2.0", "id": 1, "method": "x", "%s": %s}' % (member, deep))
+        assert problem is not None
+        assert problem.code == -32700
 
 
 @given(JSON)

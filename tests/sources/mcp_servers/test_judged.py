@@ -7,6 +7,8 @@ import httpx
 import pytest
 from sources.mcp_servers.harness import call, ran
 
+import onetool
+
 ACCEPTED = [
     ("write_note", {"title": "t", "content": "c", "folder": "f"}, {"title": "t", "content": "c", "folder": "f"}),
     ("tavily_extract", {"urls": "https://a.b"}, {"urls": ["https://a.b"]}),
@@ -31,7 +33,7 @@ def over_rest(app, tool, args):
     """Call it as a tool of the read-only bundle, and by its name, where the body is the arguments."""
 
     async def post():
-        transport = httpx.ASGITransport(app.asgi())
+        transport = httpx.ASGITransport(onetool.asgi(app))
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
             bundles = (await client.get("/tools/bundles", params={"pageSize": 100})).json()["bundles"]

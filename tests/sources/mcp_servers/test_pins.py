@@ -9,6 +9,7 @@ from document_places import in_home
 from helpers import until
 from sources.mcp_servers.harness import call, ran, settle
 
+import onetool
 from onetool import provider_tools
 from onetool.database import DatabaseError
 from onetool.sources.mcp_servers.upstream import ServerListing
@@ -113,7 +114,7 @@ def test_what_changes_while_it_is_approved_is_not_approved(harness, shop, monkey
             return found
 
         async def approve():
-            transport = httpx.ASGITransport(app.asgi())
+            transport = httpx.ASGITransport(onetool.asgi(app))
             headers = {"Authorization": f"Bearer {token}"}
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
                 return await client.post("/tools/servers/shop/approve", json={})

@@ -5,7 +5,7 @@ listen          resolves the host, binds the sockets, and says how to connect a 
 server          uvicorn, signals and a clean stop
 connection      limits for one client's connection: time, size, number
 app             the ASGI app: checks, access log, then the route
-bodies          limits for bodies: size, memory, and one large one of a caller at a time
+exchange        one request and its response; limits for bodies: size, memory, one large one of a caller at a time
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
 credentials     who a request comes from, and whether it is still let in
 jwt_token       JWTs: what they must say; jwt_verifier: who they belong to, by the keys of their issuer

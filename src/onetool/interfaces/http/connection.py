@@ -10,15 +10,18 @@ and where there are too many connections, the one that has been silent longest m
 
 import asyncio
 from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from onetool.http.asgi import MAX_HEAD, HttpError
-from onetool.interfaces.http.bodies import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
+from onetool.http.asgi import MAX_HEAD, SEND_WHOLE, HttpError
+from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
+MAX_JOINED = 64 * 1024  # bytes of a body that is written together with its head: a copy of a larger one costs more
 MOST_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
 
 
@@ -40,6 +43,26 @@ class IdleConnections(dict["HttpConnection", None]):
 RECENT_S = 2.0  # a client that was answered, or has connected, in that time may be about to ask
 
 NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arriving
+
+
+async def send_whole(cycle: RequestResponseCycle, start: Any, body: Any) -> None:
+    """Send a response to the transport in one piece: uvicorn would write its head and its body one after the other."""
+    transport, pieces = cycle.transport, list[bytes]()
+
+    def close() -> None:
+        transport.write(b"".join(pieces))
+        pieces.clear()
+        transport.close()
+
+    if not cycle.flow.write_paused and len(body.get("body", b"")) <= MAX_JOINED:  # else it waits in between
+        cycle.transport = SimpleNamespace(write=pieces.append, close=close)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        await cycle.send(start)
+        await cycle.send(body)
+    finally:
+        cycle.transport = transport
+        if pieces:
+            transport.write(b"".join(pieces))
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -157,11 +180,12 @@ class HttpConnection(HttpToolsProtocol):
         self._idle.pop(self, None)
         if self._timer is not None:
             self._cancel_timer()
-        if self._is_busy():
+        if self.cycle is not None and not self.cycle.response_complete:
             self._pending_cycles.append(self.cycle)
         elif self._pending_cycles:
             self._pending_cycles.clear()
         super().on_headers_complete()
+        self.cycle.scope[SEND_WHOLE] = partial(send_whole, self.cycle)  # pyright: ignore[reportGeneralTypeIssues]
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

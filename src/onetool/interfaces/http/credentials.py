@@ -19,12 +19,13 @@ from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onetool.app.access import needs_credential
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import Principal
-from onetool.http.asgi import HttpError
+from onetool.core.principal import Principal, current_address, current_principal, is_admitted
+from onetool.http.asgi import HttpError, Scope
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
+MAX_ADMITTED = 10_000  # callers that are remembered
 NOBODY = Principal(role="edit")
 _SESSION = PREFIX.encode()
 
@@ -64,6 +66,7 @@ class Credentials:
         self._admin = _admin(http.token) if http.token else NOBODY
         self._is_capped = calls_only
         self._is_closed = is_reachable or needs_credential(http, None)  # whatever is stored
+        self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # for what was stored then
 
     @property
     def memory(self) -> "TokenMemory | None":
@@ -76,14 +79,28 @@ class Credentials:
         return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
     def identify(self, authorization: bytes | None) -> Principal:
-        """Who a request comes from, by its header Authorization. Raises HttpError (401)."""
-        shown = None if authorization is None else bearer(authorization)
-        found = None if shown is None else self.find(shown)
-        if found is not None:
-            return found
-        if self.needed:
-            raise self._away_error() or unauthorized_error(authorization, self._http)
-        return self.capped(NOBODY)
+        """Return who a request comes from, by its header Authorization. Raises HttpError (401, 503).
+
+        Holders of tokens are remembered by the hash of the header, until the stored tokens change or theirs expires.
+        Sessions and JWTs are looked at each time: a session may have been ended, the issuer's keys may have changed.
+        """
+        stored = None if self._tokens is None else self._tokens.store.view()
+        if stored is not self._admitted[0]:
+            self._admitted = stored, {}  # both at once: other threads read them
+        admitted, key = self._admitted[1], sha256(authorization or b"").digest()
+        if (principal := admitted.get(key)) and (principal.expires is None or principal.expires > time()):
+            return principal
+        shown = bearer(authorization)
+        principal = None if shown is None else self._find(shown, self._table(stored))
+        if principal is None:
+            if self.needed:
+                raise self._away_error() or unauthorized_error(authorization, self._http)
+            principal = self.capped(NOBODY)
+        if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
+            if len(admitted) >= MAX_ADMITTED:
+                del admitted[next(iter(admitted))]
+            admitted[key] = principal
+        return principal
 
     def stored_tokens(self) -> "TokenView | None":
         return None if self._tokens is None else self._tokens.store.view()
@@ -96,11 +113,11 @@ class Credentials:
         return HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])  # the log says why
 
     async def verify(self, authorization: bytes | None) -> Principal | None:
-        """Whose JWT this is, whether it was seen before or not; None if it is none. Raises JwtError, HttpError."""
+        """Return whose JWT this is, which `identify` did not know; None if it isn't one. Raises JwtError, HttpError."""
         shown = bearer(authorization)
         if self.jwt is None or shown is None or not looks_like_jwt(shown):
             return None
-        return self.find(shown) or self.capped(await self.jwt.verify(shown))
+        return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
         """Who a principal is now whom another replica has let in. Raises HttpError (401) for who counts no more."""
@@ -114,13 +131,15 @@ class Credentials:
             raise unauthorized_error(None, self._http)
         return self.capped(principal)
 
-    def find(self, shown: bytes) -> Principal | None:
-        """Whose token or session this is. Raises HttpError (401) for one that counts no more."""
+    def _find(self, shown: bytes, table: "TokenTable | None") -> Principal | None:
+        """Return whose token or session this is. Raises HttpError (401) for one that counts no more."""
         if shown.startswith(_SESSION):
-            return self._of_session(shown)
+            session = self._read_session(shown, table)
+            digest = None if session is None else self._digest_named(session.name, table)
+            return None if digest is None else self._of_digest(digest, table)
         if self.jwt is not None and looks_like_jwt(shown) and (principal := self.jwt.known(shown)):
             return self.capped(principal)
-        return self.find_token(shown)
+        return self._of_digest(_digest(shown), table)
 
     def find_token(self, shown: bytes) -> Principal | None:
         """Whose token this is. A JWT is none: nobody signs in with one, as it ends soon."""
@@ -140,14 +159,8 @@ class Credentials:
         if self.sessions is not None and self._own is not None and self._own != new._own:
             self.sessions.replace_token(self._own)
 
-    def _table(self) -> "TokenTable | None":
-        return None if self._tokens is None else self._tokens.table()
-
-    def _of_session(self, shown: bytes) -> Principal | None:
-        table = self._table()
-        session = self._read_session(shown, table)
-        digest = None if session is None else self._digest_named(session.name, table)
-        return None if digest is None else self._of_digest(digest, table)
+    def _table(self, stored: "TokenView | None" = None) -> "TokenTable | None":
+        return None if self._tokens is None else self._tokens.table(stored)
 
     def _read_session(self, shown: bytes, table: "TokenTable | None") -> LoginSession | None:
         if self.sessions is None:
@@ -228,22 +241,19 @@ def _digest(token: bytes) -> bytes:
 CHECK_EVERY_S = 0.4  # between two looks: the calls of a revoked token end within half a second
 
 
-class Admission:
+class Admission(msgspec.Struct, eq=False):
     """One request. `identify` says who it would come from if it came now."""
 
-    __slots__ = ("_identify", "_principal", "is_over", "since", "task")
-
-    def __init__(
-        self, identify: Callable[[], Principal], principal: Principal, task: "asyncio.Task[Any] | None", since: float
-    ) -> None:
-        self._identify, self._principal = identify, principal
-        self.task, self.since = task, since
-        self.is_over = False
+    identify: Callable[[], Principal]
+    principal: Principal
+    task: "asyncio.Task[Any] | None"
+    since: float
+    is_over: bool = False
 
     def is_valid(self) -> bool:
         """Whether the caller would still be let in, and may what it might when the request began."""
         try:
-            return self._identify() == self._principal
+            return self.identify() == self.principal
         except HttpError:
             return False
 
@@ -255,13 +265,17 @@ class Admissions:
         self._open: set[Admission] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, identify: Callable[[], Principal], principal: Principal) -> Admission:
+    def begin(self, scope: Scope, principal: Principal, address: str, identify: Callable[[], Principal]) -> None:
+        """Set who it is for all that the request does. `identify` says who it would be if it came now."""
         loop = asyncio.get_running_loop()
         admission = Admission(identify, principal, asyncio.current_task(loop), loop.time())
+        scope["principal"], scope["admission"], scope["is_admitted"] = principal, admission, admission.is_valid
+        current_principal.set(principal)
+        current_address.set(address)
+        is_admitted.set(admission.is_valid)
         self._open.add(admission)
         if self._timer is None:
             self._timer = loop.call_later(CHECK_EVERY_S, self._look)
-        return admission
 
     def end(self, admission: Admission) -> None:
         self._open.discard(admission)

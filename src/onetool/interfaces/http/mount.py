@@ -1,4 +1,4 @@
-"""`App.asgi()`: the same routes as `onetool serve`, as an ASGI app to mount in somebody's web app, below any prefix.
+"""`onetool.asgi(app)`: the routes of `onetool serve` as an ASGI app to mount in somebody's web app, below any prefix.
 
 The web app has its own server, its own lifespan and its own authentication. This app needs none of `lifespan`'s
 messages: it begins with the first request, and ends when the `App` is closed. Whoever mounts it says who authenticates:
@@ -21,11 +21,11 @@ from urllib.parse import quote, unquote
 
 from onetool.app.allow_lists import allow_lists
 from onetool.core.principal import Principal
-from onetool.http.asgi import BARE_PREFIX, CLOSE, HttpError, Message, Receive, Scope, Send, respond
+from onetool.http.asgi import BARE_PREFIX, CLOSE, DUPLICATE, HttpError, Message, Receive, Scope, Send, respond
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.rules import DUPLICATE, AccessRules, read_authority
+from onetool.interfaces.http.rules import AccessRules, read_authority
 from onetool.interfaces.http.serve import build_app, credentials_for
 from onetool.interfaces.mcp.http import McpHttpApp
 
@@ -44,7 +44,7 @@ PROXY_HEADERS = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host"
 NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
 
 
-def mounted_app(
+def asgi(
     app: "App",
     *,
     auth: str | Authenticate | None = None,
@@ -52,7 +52,13 @@ def mounted_app(
     menu: str | None = None,
     allowed: Collection[str] | None = None,
 ) -> "MountedApp":
-    """See `App.asgi`."""
+    """Return MCP, REST and the pages as an ASGI app to mount in a web app: `web.mount("/tools", onetool.asgi(app))`.
+
+    Without `auth` the rules of `onetool serve` hold: the config's token, and without one this machine alone. `auth`
+    says that the web app authenticates: "user" takes `scope["user"]`, as Starlette's middleware sets it; a function
+    gets the scope and gives the user's name, or None for 401. Stored results are their user's alone. `hosts` are the
+    names that the web app is reached by. Close the App in its lifespan.
+    """
     if auth is not None and auth != USER and not callable(auth):
         raise ValueError(f"auth={auth!r}: expected None, {USER!r}, or a function of the scope that names the user")
     if isinstance(hosts, str) or isinstance(allowed, str):

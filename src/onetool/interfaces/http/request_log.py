@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.access")
 root_log = logging.getLogger("onetool")
 
-LONGEST_TEXT = 200  # characters of a text from outside
+MAX_TEXT = 200  # characters of a text from outside
 CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -67,7 +67,7 @@ def enable_access_log(on: bool) -> None:
 
 
 def log_request(
-    scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str], route: str | None = None
+    scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str], route: str = ""
 ) -> None:
     """Log one request. `scope["log"]` holds the fields that its route adds.
 
@@ -94,7 +94,8 @@ def write_entry(
 ) -> None:
     if not log.isEnabledFor(logging.INFO):
         return
-    path = clean(path)
+    if not path.isprintable() or len(path) > MAX_TEXT:
+        path = clean(path)
     fields: dict[str, Any] = {
         "method": method,
         "path": path,
@@ -106,7 +107,9 @@ def write_entry(
     if (share := worker_share()).workers > 1:
         fields["worker"] = share.number
     for key, value in more.items():
-        fields.setdefault(key, clean(value) if isinstance(value, str) else value)
+        if isinstance(value, str) and (not value.isprintable() or len(value) > MAX_TEXT):
+            value = clean(value)
+        fields.setdefault(key, value)
     message = f"{method} {path}"
     for handler in root_log.handlers:
         if take := getattr(handler, "take", None):  # it has no need of a record, which costs as much as all the rest
@@ -118,8 +121,8 @@ def write_entry(
 
 def clean(text: str) -> str:
     """Text from a client, shortened, on one line and without control characters."""
-    if len(text) > LONGEST_TEXT:
-        text = text[:LONGEST_TEXT] + "…"
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + "…"
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
@@ -134,20 +137,21 @@ class AccessFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if not isinstance(record, AccessRecord):
             return self._other.format(record)
-        return self.line(record.msg, record.fields, record.created)
+        return self.line(record.msg, record.fields, record.created).decode()
 
-    def line(self, message: str, fields: dict[str, Any], now: float) -> str:
-        return self.line_bytes(message, fields, now).decode()
-
-    def line_bytes(self, message: str, fields: dict[str, Any], now: float) -> bytes:
-        entry = {"time": self._time(now), "level": "info", "logger": log.name, "message": message, **fields}
-        return _on_one_line(entry)
-
-    def _time(self, now: float) -> str:
+    def line(self, message: str, fields: dict[str, Any], now: float) -> bytes:
         second = int(now)
         if second != self._second[0]:
             self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
-        return f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
+        moment = f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
+        entry = {"time": moment, "level": "info", "logger": log.name, "message": message, **fields}
+        try:
+            line = _encode(entry)
+        except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
+            return json.dumps(entry, default=str).encode()
+        # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some
+        # readers.
+        return line if line.isascii() or line.decode().isprintable() else json.dumps(json.loads(line)).encode()
 
 
 class AccessHandler(NonBlockingHandler):
@@ -156,20 +160,11 @@ class AccessHandler(NonBlockingHandler):
     def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
         lines = AccessFormatter(formatter or logging.Formatter())
         super().__init__(fd, lines)
-        self._line = lines.line_bytes
+        self._line = lines.line
 
     def take(self, message: str, fields: dict[str, Any]) -> None:
         self._lines.append(self._line(message, fields, time()) + b"\n")
         self._write_soon()
-
-
-def _on_one_line(entry: dict[str, Any]) -> bytes:
-    try:
-        line = _encode(entry)
-    except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
-        return json.dumps(entry, default=str).encode()
-    # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some readers.
-    return line if line.isascii() or line.decode().isprintable() else json.dumps(json.loads(line)).encode()
 
 
 # What the audit log says of requests

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from onetool.core.principal import Principal
-from onetool.http.asgi import FORWARDED_HEADER, Headers, HttpError, Scope, Send
+from onetool.http.asgi import DUPLICATE, HttpError, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.jwt_token import JwtError, challenge, refusal
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
@@ -111,20 +111,6 @@ def _header_values(scope: Scope, wanted: bytes) -> list[bytes]:
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-DUPLICATE = b"\0"  # what stands for a header that came twice: no header can have this value
-
-_IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization", FORWARDED_HEADER)
-_BODY_HEADERS = (b"content-type", b"content-length", b"transfer-encoding")
-_RELEVANT_HEADERS = frozenset(_IDENTITY_HEADERS + _BODY_HEADERS)
-
-
-def relevant_headers(headers: Headers) -> dict[bytes, bytes]:
-    """The headers that the checks need, read in one pass."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in _RELEVANT_HEADERS:
-            found[name] = DUPLICATE if name in found else value
-    return found
 
 
 class AccessRules:
@@ -174,13 +160,16 @@ class AccessRules:
         return self.credentials.needed
 
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
-        """Who a request comes from. A JWT that was not seen before is verified. Raises HttpError (401, 403, 503)."""
-        if self.credentials.jwt is not None and (found := await self.verify(authorization, scope)) is not None:
+        """Return who a request comes from. A JWT that was not seen before is verified. Raises HttpError."""
+        try:
+            return self.identify(authorization, scope)
+        except HttpError:
+            if (found := await self.verify(authorization, scope)) is None:
+                raise
             return found
-        return self.identify(authorization, scope)
 
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
-        """Whose JWT this is; None if it is none. `identify` knows it then. Raises HttpError (401, 403, 503)."""
+        """Return whose JWT this is; None if it isn't one. `identify` knows it then. Raises HttpError."""
         try:
             return await self.credentials.verify(authorization)
         except JwtError as error:

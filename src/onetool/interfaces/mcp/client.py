@@ -65,16 +65,13 @@ class RemoteClient(msgspec.Struct, kw_only=True):
     name: str = ""
     menu: str | None = None  # the one it chose, if it did
     wants_whole: bool = False  # large results whole, and no handles
+    is_stateless: bool = False  # each of its requests stands alone (2026-07-28)
     gap_timer: CallGapTimer = msgspec.field(default_factory=CallGapTimer)
 
     @property
     def owner(self) -> str:
         """The owner of what is stored for it."""
         return self.principal.owner
-
-    @property
-    def is_stateless(self) -> bool:
-        return self.revision in STATELESS_REVISIONS
 
     def can(self, what: str) -> bool:
         """Whether it has declared a capability, or an extension by its id."""
@@ -143,6 +140,7 @@ def client_from_meta(meta: Any, known: RemoteClient) -> RemoteClient:
         name=client_name(meta.get(CLIENT_INFO)),
         menu=known.menu,
         wants_whole=known.wants_whole,
+        is_stateless=True,
     )
 
 
@@ -221,21 +219,18 @@ class ReplyChannel(Protocol):
         ...
 
 
-class ClientCaller:
+class ClientCaller(msgspec.Struct, eq=False, weakref=True):
     """The client as one call sees it. Thread-safe: tools in threads use it, too."""
 
-    def __init__(
-        self, client: RemoteClient, channel: ReplyChannel, progress_token: Any, ask: AskClient | None = None
-    ) -> None:
-        self.client = client
-        self.channel: ReplyChannel | None = channel  # None while no client waits for the call
-        self.progress_token = progress_token
-        self.wants_whole = False
-        self.lacking: CannotAsk | None = None
-        self._ask_client = ask
-        self._loop = asyncio.get_running_loop()
-        self._thread = get_ident()
-        self._last: float | None = None
+    client: RemoteClient
+    channel: ReplyChannel | None  # None while no client waits for the call
+    progress_token: Any
+    ask_client: AskClient | None = None  # None: by a request of ours, which clients with a session take
+    wants_whole: bool = False
+    lacking: CannotAsk | None = None
+    _loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
+    _thread: int = msgspec.field(default_factory=get_ident)
+    _last: float | None = None
 
     @property
     def owner(self) -> str:
@@ -270,10 +265,9 @@ class ClientCaller:
 
     async def ask(self, question: Question) -> Any:
         with paused_for_caller():
-            return await (self._by_request(question) if self._ask_client is None else self._ask_client(question))
+            return await (self._by_request(question) if self.ask_client is None else self.ask_client(question))
 
     async def _by_request(self, question: Question) -> Any:
-        """Ask by a request of ours, which clients with a session take."""
         if self.channel is None:
             raise ToolFailure("the call is over, and nobody is there to be asked")
         try:

@@ -25,6 +25,7 @@ from onetool.http.asgi import encode
 from onetool.services.results import is_handle
 
 if TYPE_CHECKING:
+    from onetool.app.runtime import Runtime
     from onetool.script.render import RunReply  # renders values, which listing tools does not need
     from onetool.services.results import StoredResult
 
@@ -145,6 +146,7 @@ def _media_block(item: dict[str, Any], read: Read) -> Block:
 
 
 RESULTS = "ot://results/"
+MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
 NOTES = ("warnings", "rate_limit", "tries")  # of a result's meta; for clients `onetool/warnings` …
 LINKS_SINCE = "2025-06-18"  # the first revision that knows links
 # Codes that are about a client's own connection, or want a page to be opened: not a server's to say behind ours.
@@ -205,33 +207,34 @@ def promise_of(spec: ToolSpec, output_schema: Any) -> Promise:
 
 
 async def from_result(
-    result: ToolResult, inline_bytes: int, store: KeepText, read: Read, read_on: ReadOn, promise: Promise = None
+    result: ToolResult, runtime: "Runtime", is_whole: bool, read_on: ReadOn, promise: Promise = None
 ) -> Result:
-    """What came of one tool. A tool may promise structured content: its value, or a wrapper with that in it."""
-    answer = await _from_result(result, inline_bytes, store, read, read_on, promise)
-    return with_notes(answer, result)
+    """Return what came of one tool. A tool may promise structured content: its value, or a wrapper with that in it.
 
-
-def with_notes(answer: Result, result: ToolResult) -> Result:
-    """The answer, and in its `_meta` what is told of the call beside its value."""
-    meta = result.meta
-    if meta.keys().isdisjoint(NOTES):  # most of them
-        return answer
-    notes = {f"onetool/{key}": meta[key] for key in NOTES if meta.get(key)}
-    return {**answer, "_meta": {**answer.get("_meta", {}), **notes}} if notes else answer
-
-
-async def _from_result(
-    result: ToolResult, inline_bytes: int, store: KeepText, read: Read, read_on: ReadOn, promise: Promise
-) -> Result:
+    What is larger than the client gets at once is stored; with `is_whole` it gets MAX_WHOLE_BYTES.
+    """
+    inline_bytes = runtime.config.results.inline_bytes
+    if is_whole:
+        inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
     if isinstance(result, ServerResult):
-        return await _from_server(result, inline_bytes, store, read_on, promise)
-    if result.error is not None:
-        return error_result(result.error)
-    if (blocks := await content_blocks(result.data, read)) is not None:
+        answer = await _from_server(result, inline_bytes, runtime.store_result, read_on, promise)
+    elif result.error is not None:
+        answer = error_result(result.error)
+    elif (
+        isinstance(result.data, dict | list | tuple)
+        and (blocks := await content_blocks(result.data, runtime.read_result)) is not None
+    ):
         # Clients refuse an answer without the structured content that a listed schema promises.
         promised = {"object": result.data, "wrapper": {RESULT: result.data}}
-        return _with({"content": blocks}, promised.get(promise or ""))
+        answer = _with({"content": blocks}, promised.get(promise or ""))
+    else:
+        answer = await _from_data(result, inline_bytes, runtime.store_result, read_on, promise)
+    return answer if result.meta.keys().isdisjoint(NOTES) else with_notes(answer, result)
+
+
+async def _from_data(
+    result: ToolResult, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
+) -> Result:
     text = _text(result)
     # At most four bytes a character: most values need no closer look.
     if len(text) > inline_bytes // 4 and (page := _shorter(result.data, text, inline_bytes)) is not None:
@@ -245,6 +248,12 @@ async def _from_result(
     elif promise:
         answer["structuredContent"] = {RESULT: result.data}
     return answer
+
+
+def with_notes(answer: Result, result: ToolResult) -> Result:
+    """Return the answer, and in its `_meta` what is told of the call beside its value."""
+    notes = {f"onetool/{key}": result.meta[key] for key in NOTES if result.meta.get(key)}
+    return {**answer, "_meta": {**answer.get("_meta", {}), **notes}} if notes else answer
 
 
 def _with(answer: Result, structured: Any) -> Result:
@@ -263,9 +272,9 @@ async def _from_server(
     return {**answer, "_meta": sent.meta} if sent.meta else answer
 
 
-def protocol_error(result: ToolResult) -> JsonRpcError | None:
+def protocol_error(result: ServerResult) -> JsonRpcError | None:
     """Return the JSON-RPC error that an MCP server answered with, for a client that called its tool by its name."""
-    if not isinstance(result, ServerResult) or result.error is None or (error := result.sent().error) is None:
+    if result.error is None or (error := result.sent().error) is None:
         return None
     if error["code"] in OF_CONNECTION:
         return JsonRpcError(INTERNAL_ERROR, error["message"])

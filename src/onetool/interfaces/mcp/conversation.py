@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from onetool.core.mcp_protocol import (
     BATCH_REVISION,
     INTERNAL_ERROR,
@@ -21,7 +23,6 @@ from onetool.core.mcp_protocol import (
     id_of,
     is_id,
     notification,
-    result_response,
 )
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.methods import handle_request
@@ -37,18 +38,17 @@ CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/u
 BEFORE_INITIALIZE = ("initialize", "ping")  # what a client may say before it has introduced itself
 
 
-class ConversationChannel:
+class ConversationChannel(msgspec.Struct, eq=False):
     """The channel of one request in a conversation: notifications, and requests of ours."""
 
-    def __init__(self, conversation: "Conversation", send: Send) -> None:
-        self._conversation = conversation
-        self._send = send
+    conversation: "Conversation"
+    send: Send
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        self._send(notification(method, params))
+        self.send(notification(method, params))
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
-        return await self._conversation.ask(self._send, method, params)
+        return await self.conversation.ask(self.send, method, params)
 
 
 class Conversation:
@@ -69,14 +69,14 @@ class Conversation:
         self.client = client
         self.watched = self._news.uris
 
-    async def answer(self, message: Any, send: Send) -> Any:
-        """The response to any decoded message, or None."""
-        if isinstance(message, list) and len(message) > MOST_IN_BATCH:
+    async def answer(self, messages: list[Any], send: Send) -> Any:
+        """Return the responses to a batch, or None; the error where there are no batches."""
+        if len(messages) > MOST_IN_BATCH:
             return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages"))
-        if isinstance(message, list) and message and self.client.revision == BATCH_REVISION:
-            replies = await asyncio.gather(*(self._answer_one(one, send) for one in message))
-            return [reply for reply in replies if reply is not None] or None
-        return await self._answer_one(message, send)
+        if not messages or self.client.revision != BATCH_REVISION:
+            return await self._answer_one(messages, send)
+        replies = await asyncio.gather(*(self._answer_one(one, send) for one in messages))
+        return [reply for reply in replies if reply is not None] or None
 
     async def _answer_one(self, message: Any, send: Send) -> Message | None:
         try:
@@ -85,68 +85,71 @@ class Conversation:
             return error_response(id_of(message), error)
 
     async def respond(self, message: Message, send: Send) -> Message | None:
-        """The response to a checked message; None for notifications, responses and cancelled requests."""
+        """Return the response to a checked message; None for notifications, responses and cancelled requests.
+
+        A request is handled in the current task, which can be cancelled by the request's id.
+        """
         if "method" not in message:
             self._take(message)
             return None
         if "id" not in message:
             self._notified(message)
             return None
-        id: Id = message["id"]
+        id, method, params = message["id"], message["method"], message.get("params", {})
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - messages are answered in a task
         try:
-            return result_response(id, await self._result(message, send))
+            request = McpRequest(
+                id=id,
+                method=method,
+                params=params,
+                client=self._client_of(method, params),
+                channel=ConversationChannel(self, send),
+                watched=self.watched,
+            )
+            if id in self._running:
+                text = f"id {id!r:.100} is that of a request that is still being answered"
+                raise JsonRpcError(INVALID_REQUEST, text)
+            self._running[id] = task
+            try:
+                result = await handle_request(self._service, request)
+            finally:
+                del self._running[id]
+            if method in CHANGES and request.client is self.client:
+                await self._changed(request)
+            return {"jsonrpc": "2.0", "id": id, "result": result}
         except JsonRpcError as error:
             return error_response(id, error)
         except asyncio.CancelledError:
             if id not in self._cancelled_ids:
                 raise
-            _current().uncancel()
-            return (
-                error_response(id, JsonRpcError(INTERNAL_ERROR, "the session has ended")) if self._is_closed else None
-            )
+            task.uncancel()
+            ended = JsonRpcError(INTERNAL_ERROR, "the session has ended")
+            return error_response(id, ended) if self._is_closed else None
         finally:
             self._cancelled_ids.discard(id)
 
-    async def _result(self, message: Message, send: Send) -> dict[str, Any]:
-        params = message.get("params", {})
-        meta, method = params.get("_meta"), message["method"]
-        if is_stateless_message(meta) or method == "server/discover":
-            client = client_from_meta(meta, self.client)
-            client.gap_timer = self.client.gap_timer
-        elif not self._is_initialized and method not in BEFORE_INITIALIZE:
-            raise JsonRpcError(
-                INVALID_REQUEST, f"{method:.100} came before initialize, and without a protocol version in _meta"
-            )
-        elif method == "initialize" and self._is_initialized:
-            raise JsonRpcError(INVALID_REQUEST, "initialize came already")
-        else:
-            client = self.client
-        request = McpRequest(
-            id=message["id"],
-            method=method,
-            params=params,
-            client=client,
-            channel=ConversationChannel(self, send),
-            watched=self.watched,
-        )
-        return await self._run_cancellable(request)
+    def _client_of(self, method: str, params: Mapping[str, Any]) -> RemoteClient:
+        """Return who a request comes from: the client of this conversation, or one that introduces itself in `_meta`.
 
-    async def _run_cancellable(self, request: McpRequest) -> dict[str, Any]:
-        """Handle the request in the current task, which can be cancelled by the request's id."""
-        if request.id in self._running:
-            raise JsonRpcError(
-                INVALID_REQUEST, f"id {request.id!r:.100} is that of a request that is still being answered"
-            )
-        self._running[request.id] = _current()
-        try:
-            result = await handle_request(self._service, request)
-        finally:
-            del self._running[request.id]
+        Raises JsonRpcError for requests that come too early or too late.
+        """
+        if method == "server/discover" or ("_meta" in params and is_stateless_message(params["_meta"])):
+            client = client_from_meta(params.get("_meta"), self.client)
+            client.gap_timer = self.client.gap_timer
+            return client
+        if not self._is_initialized and method not in BEFORE_INITIALIZE:
+            text = f"{method:.100} came before initialize, and without a protocol version in _meta"
+            raise JsonRpcError(INVALID_REQUEST, text)
+        if method == "initialize" and self._is_initialized:
+            raise JsonRpcError(INVALID_REQUEST, "initialize came already")
+        return self.client
+
+    async def _changed(self, request: McpRequest) -> None:
         if request.method == "initialize" and not self._is_initialized:
             self.take_up()
-        if self._on_change is not None and request.client is self.client and request.method in CHANGES:
+        if self._on_change is not None:
             await self._on_change(request.method, request.params)
-        return result
 
     def take_up(self) -> None:
         """The client has introduced itself, here or to another replica."""
@@ -223,10 +226,3 @@ class Conversation:
 
 def _closed_error() -> JsonRpcError:
     return JsonRpcError(INTERNAL_ERROR, "it has closed its end")
-
-
-def _current() -> "asyncio.Task[Any]":
-    task = asyncio.current_task()
-    if task is None:
-        raise RuntimeError("messages are answered in a task")
-    return task

@@ -1,4 +1,4 @@
-"""The HTTP side of an MCP message: headers that must agree with the body, the body, and HTTP errors as JSON-RPC."""
+"""The HTTP side of an MCP message: headers that must agree with the body, and HTTP errors as JSON-RPC."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -17,14 +17,15 @@ from onetool.core.mcp_protocol import (
     Message,
     error_response,
 )
-from onetool.http.asgi import HttpError, Receive, check_content_type, encode, read_body
+from onetool.http.asgi import DUPLICATE, HttpError, Receive, encode
 from onetool.interfaces.mcp.menus import MenuEntry
 
-VERSION = "mcp-protocol-version"
-METHOD = "mcp-method"
-NAME = "mcp-name"
-SESSION = "mcp-session-id"
+VERSION = b"mcp-protocol-version"
+METHOD = b"mcp-method"
+NAME = b"mcp-name"
+SESSION = b"mcp-session-id"
 PARAM = "mcp-param-"
+LAST_EVENT = b"last-event-id"
 
 # Which member of params a method's Mcp-Name repeats.
 _NAMES = {
@@ -37,77 +38,73 @@ _NAMES = {
 }
 _BEGIN, _END = "=?base64?", "?="
 
-_OTHERS = frozenset({b"content-type", b"accept", b"last-event-id"})
-
-Headers = Mapping[str, str]
-
-
-def headers_of(scope: Mapping[str, Any]) -> Headers:
-    """The headers that MCP uses, by lower-case names. A duplicate MCP header is refused."""
-    found: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
-        if raw_name in _OTHERS:
-            found[raw_name.decode()] = raw_value.decode("latin-1")
-        elif raw_name.startswith(b"mcp-"):
-            name = raw_name.decode("latin-1")
-            if name in found:
-                raise JsonRpcError(HEADER_MISMATCH, f"the header {name} came twice")
-            found[name] = raw_value.decode("latin-1").strip(" \t")
-    return found
+Head = Mapping[bytes, bytes]
+"""The headers of a request by name, as `read_head` gives them."""
 
 
-def check_method(headers: Headers, message: Message) -> None:
-    _same(headers, METHOD, message["method"], "the body's method")
+def header(head: Head, name: bytes) -> str:
+    """Return the value of a header; "" if there is none."""
+    return head.get(name, b"").decode("latin-1").strip(" \t")
 
 
-def check_version(headers: Headers, version: Any) -> None:
+def check_single(head: Head) -> None:
+    """Raise JsonRpcError if a header of MCP came twice."""
+    for name, value in head.items():
+        if value is DUPLICATE and name.startswith(b"mcp-"):
+            raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} came twice")
+
+
+def check_method(head: Head, message: Message) -> None:
+    _same(head, METHOD, message["method"], "the body's method")
+
+
+def check_version(head: Head, version: Any) -> None:
     """Against what the body's _meta says."""
-    if VERSION not in headers:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION} is missing")
-    if headers[VERSION] != version:
-        raise JsonRpcError(
-            HEADER_MISMATCH, f"the header {VERSION} says {headers[VERSION]:.40}, the body {version!s:.40}"
-        )
+    if VERSION not in head:
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} is missing")
+    if (told := header(head, VERSION)) != version:
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} says {told:.40}, the body {version!s:.40}")
 
 
-def check_name(headers: Headers, message: Message) -> str:
+def check_name(head: Head, message: Message) -> str:
     """Check Mcp-Name, and return the name of the tool, prompt, resource or task; "" for other methods."""
     member = _NAMES.get(message["method"])
     if member is None:
         return ""
     name = message.get("params", {}).get(member)
-    _same(headers, NAME, name, f"params.{member}")
+    _same(head, NAME, name, f"params.{member}")
     return name
 
 
-def check_present(headers: Headers, message: Any) -> None:
+def check_present(head: Head, message: Any) -> None:
     """Check the headers that are optional for clients with a session."""
-    if isinstance(message, dict) and isinstance(message.get("method"), str):
-        if METHOD in headers:
-            check_method(headers, message)
-        if NAME in headers and isinstance(message.get("params", {}), dict):
-            check_name(headers, message)
+    if isinstance(message, dict) and "method" in message:
+        if METHOD in head:
+            check_method(head, message)
+        if NAME in head:
+            check_name(head, message)
 
 
-def check_arguments(headers: Headers, entry: MenuEntry, args: Any) -> None:
+def check_arguments(head: Head, entry: MenuEntry, args: Any) -> None:
     """Check the arguments that the schema marks with `x-mcp-header` against their headers."""
     for argument, mark in entry.headers.items():
         value = args.get(argument) if isinstance(args, dict) else None
-        name = f"{PARAM}{mark.lower()}"
-        if value is not None or name in headers:
-            _same(headers, name, None if value is None else _written(value), f"arguments.{argument}")
+        name = f"{PARAM}{mark.lower()}".encode("latin-1", "replace")
+        if value is not None or name in head:
+            _same(head, name, None if value is None else _written(value), f"arguments.{argument}")
 
 
-def _same(headers: Headers, name: str, value: Any, what: str) -> None:
-    if name not in headers:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {name} is missing: it must repeat {what}")
-    if headers[name] == value and not value.startswith(_BEGIN):  # most of them
+def _same(head: Head, name: bytes, value: Any, what: str) -> None:
+    if name not in head:
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is missing: it must repeat {what}")
+    told = header(head, name)
+    if told == value and not value.startswith(_BEGIN):  # most of them
         return
-    said = _decoded(headers[name])
+    said = _decoded(told)
     if said is None:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {name} is not valid Base64")
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is not valid Base64")
     if said != value:
-        raise JsonRpcError(HEADER_MISMATCH, f"the header {name} and {what} differ")
+        raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} and {what} differ")
 
 
 def _written(value: Any) -> str:
@@ -134,23 +131,7 @@ HTTP_STATUS = {  # of a response that is an error of JSON-RPC; 200 for all other
     **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
     METHOD_NOT_FOUND: 404,
 }
-_RESPONSE_TYPES = ("application/json", "text/event-stream", "*/*", "application/*")
-
-
-async def read_message(headers: Headers, receive: Receive) -> bytes:
-    """The body. Refuses a wrong type, also of the response that the client accepts."""
-    check_content_type(headers.get("content-type", "").encode("latin-1"))
-    accepted = headers.get("accept", "*/*")
-    if _RESPONSE_TYPES[0] not in accepted and not any(one in accepted for one in _RESPONSE_TYPES):
-        raise HttpError(
-            406,
-            "not_acceptable",
-            "an answer is application/json or text/event-stream, which the header accept does not allow",
-        )
-    body = await read_body(receive)
-    if body is None:
-        raise JsonRpcError(PARSE_ERROR, "the client went away in the middle of its message")
-    return body
+RESPONSE_TYPES = (b"application/json", b"text/event-stream", b"*/*", b"application/*")
 
 
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:

@@ -12,14 +12,16 @@ from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
+
 from onetool.config.model import Menu
 from onetool.core.mcp_protocol import BATCH_REVISION, INVALID_REQUEST, JsonRpcError, Message, notification
 from onetool.core.principal import Principal
-from onetool.http.asgi import HttpError, Receive, Send, encode
-from onetool.http.response_stream import ResponseStream, send_json
+from onetool.http.asgi import HttpError, Receive, Send, encode, respond
+from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
-from onetool.interfaces.mcp.http_headers import Headers, wait_for_disconnect
+from onetool.interfaces.mcp.http_headers import LAST_EVENT, Head, header, wait_for_disconnect
 from onetool.interfaces.mcp.service import KINDS, Service
 
 if TYPE_CHECKING:
@@ -78,6 +80,50 @@ class EventStream:
             self.response = None
 
 
+class RequestStream(msgspec.Struct, eq=False):
+    """What is sent to a client while one of its requests is answered: nothing, as a rule; else a stream that begins
+    with the first message, or when a proxy in between may time out.
+
+    It is a stream of its own: that of notifications may be served by another replica.
+    """
+
+    session: "HttpSession"
+    send: Send
+    stream: EventStream | None = None
+    response: ResponseStream | None = None
+    is_over: bool = False  # the request is answered
+
+    def begin(self) -> EventStream:
+        if self.stream is None:
+            self.stream = self.session.stream()
+            is_primed = self.session.client.revision >= OPENING_EVENT_SINCE
+            self.response = ResponseStream(self.send, self.stream.opening() if is_primed else b"")
+            self.stream.response = self.response
+            self.response.begin()
+        return self.stream
+
+    def push(self, message: Message) -> None:
+        """Send on the request's stream; after its end, on the stream of notifications."""
+        (self.session.news if self.is_over else self.begin()).push(message)
+
+    async def end(self, reply: Message | list[Message] | None) -> None:
+        """Send the reply as the last event."""
+        stream, response = self.begin(), self.response
+        stream.is_over = True
+        for one in reply if isinstance(reply, list) else [reply]:
+            if one is not None:
+                stream.push(one)
+        if response is not None:
+            await response.end()
+        if stream.response is not None and stream.response is not response:  # the client has come back on another
+            await stream.response.end()
+
+    def drop(self) -> None:
+        if self.stream is not None and self.response is not None:
+            self.stream.is_over = True
+            self.response.drop()
+
+
 class HttpSession:
     """The session of one client. `news` is the stream of notifications that belong to no request."""
 
@@ -100,9 +146,28 @@ class HttpSession:
     def principal(self) -> Principal:
         return self.client.principal
 
-    @property
-    def primes(self) -> bool:
-        return self.client.revision >= OPENING_EVENT_SINCE
+    async def answer(self, message: Message | list[Any], send: Send) -> None:
+        """Answer a request, or a batch. It continues when the connection breaks: the client may resume the stream."""
+        talk = self.conversation
+        replying = RequestStream(self, send)
+        idle = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, replying.begin)
+        try:
+            if isinstance(message, list):
+                reply = await talk.answer(message, replying.push)
+            else:
+                reply = await talk.respond(message, replying.push)
+        except BaseException:
+            replying.drop()
+            raise
+        finally:
+            idle.cancel()
+            replying.is_over = True
+        if replying.response is not None:
+            await replying.end(reply)
+        elif reply is None:
+            await send_json(send, 202, None)  # cancelled: whoever did that waits for nothing
+        else:
+            await respond(send, 200, encode(reply))
 
     def stream(self) -> EventStream:
         """A new one, for the answer to a request."""
@@ -120,10 +185,6 @@ class HttpSession:
         id, _, number = event_id.partition("-")
         stream = self._streams.get(id)
         return (stream, int(number)) if stream and number.isdecimal() and len(number) < 10 else None
-
-    def forget(self, stream: EventStream) -> None:
-        """Forget a stream without events."""
-        self._streams.pop(stream.id, None)
 
     def is_running(self, id: Any) -> bool:
         return self.conversation.is_running(id)
@@ -201,7 +262,7 @@ class HttpSessions:
     def get(self, id: str, principal: Principal) -> HttpSession | None:
         """The session, if it is this principal's. What that may do can have changed since it began."""
         session = self._sessions.get(id)
-        if session is None or session.client.owner != principal.owner:
+        if session is None or session.client.principal.owner != principal.owner:
             return None
         session.client.principal = principal
         session.used = self._now()
@@ -249,52 +310,6 @@ async def end_all(responses: Iterable[ResponseStream | None]) -> None:
 # Requests and streams of a session
 
 
-async def answer_in_session(session: HttpSession, message: Message, send: Send) -> None:
-    """Answer a request of a session."""
-    await _answer(session, partial(session.conversation.respond, message), send)
-
-
-Respond = Callable[[Callable[[Message], None]], Awaitable[Message | list[Message] | None]]
-
-
-async def _answer(session: HttpSession, respond: Respond, send: Send) -> None:
-    """Answer what was posted. It continues when the connection breaks: the client may resume the stream.
-
-    What is said meanwhile goes on its own stream: that of notifications may be served by another replica.
-    """
-    stream = session.stream()
-    response = stream.response = ResponseStream(send, stream.opening() if session.primes else b"")
-    response.begin_when_idle()
-
-    def push(message: Message) -> None:
-        """Send on the request's stream; after its end, on the stream of notifications."""
-        (session.news if stream.is_over else stream).push(message)
-
-    try:
-        reply = await respond(push)
-    except BaseException:
-        response.drop()
-        raise
-    finally:
-        stream.is_over = True
-    if response.is_stream:
-        for one in reply if isinstance(reply, list) else [reply]:
-            if one is not None:
-                stream.push(one)
-        await response.end()
-        if (
-            stream.response is not None and stream.response is not response
-        ):  # the client has come back on another connection
-            await stream.response.end()
-        return
-    session.forget(stream)
-    if reply is None:
-        response.drop()
-        await send_json(send, 202, None)  # cancelled: whoever did that waits for nothing
-    else:
-        await response.finish(reply)
-
-
 def check_batch(session: HttpSession, messages: list[Any]) -> None:
     """Raises JsonRpcError for a batch where there are none, or for one that is too long."""
     if session.client.revision != BATCH_REVISION or not messages:
@@ -303,17 +318,14 @@ def check_batch(session: HttpSession, messages: list[Any]) -> None:
         raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages")
 
 
-async def answer_batch(session: HttpSession, messages: list[Any], send: Send) -> None:
-    await _answer(session, partial(session.conversation.answer, messages), send)
-
-
-async def serve_stream(session: HttpSession, headers: Headers, receive: Receive, send: Send) -> None:
+async def serve_stream(session: HttpSession, head: Head, receive: Receive, send: Send) -> None:
     """Serve the session's stream of notifications, or the rest of a broken stream (Last-Event-ID)."""
-    accepted = headers.get("accept", "*/*")
-    if "text/event-stream" not in accepted and "*/*" not in accepted:
+    accepted = head.get(b"accept", b"*/*")
+    if b"text/event-stream" not in accepted and b"*/*" not in accepted:
         raise HttpError(406, "not_acceptable", "a stream is text/event-stream, which the header accept does not allow")
     found, after = session.news, None
-    if (last := headers.get("last-event-id")) is not None:
+    if LAST_EVENT in head:
+        last = header(head, LAST_EVENT)
         known = session.find_stream(last)
         if known is None:
             raise HttpError(404, "no_such_event", f"last-event-id: there is no event {last:.40} in this session")

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.app.describe import call_description, run_tool, search_description
-from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
 from onetool.core.lenient import wrong_names
-from onetool.core.principal import lasting_owner
 from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
-    Promise,
-    ReadOn,
     as_json,
     content_blocks,
     from_reply,
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.mcp")
 
 RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
-MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -92,6 +88,7 @@ class Menu(msgspec.Struct, frozen=True):
 
     listing: list[Mapping[str, Any]]
     entries: Mapping[str, MenuEntry]
+    encoded: Callable[[], msgspec.Raw]  # the listing
     sent_bytes: Callable[[], int]
     full_bytes: Callable[[], int]
 
@@ -100,9 +97,11 @@ def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
     """The menu of that kind, over the tools that the app has now."""
     entries = _ENTRIES[kind](app, allowed)
     listing = [entry.listing for entry in entries]
+    encoded = cache(lambda: msgspec.Raw(encode(listing)))
     sent = cache(lambda: listing_bytes(listing))
     full = sent if kind == "direct" else cache(lambda: _full_bytes(app, allowed))
-    return Menu(listing, {name: entry for entry in entries for name in (*entry.also, entry.name)}, sent, full)
+    by_name = {name: entry for entry in entries for name in (*entry.also, entry.name)}
+    return Menu(listing, by_name, encoded, sent, full)
 
 
 # The menu `run`
@@ -221,23 +220,14 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
-        return await _from_result(app, result, caller, _read_on_by_call)
+        is_whole = caller.wants_whole and caller.channel is not None  # the results of tasks are kept in memory
+        return await from_result(result, app.runtime, is_whole, _read_on_by_call)
 
     return MenuEntry(listing=listing, call=call)
 
 
 def _read_on_by_call(handle: str, offset: int) -> str:
     return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
-
-
-async def _from_result(
-    app: "App", result: ToolResult, caller: ClientCaller, read_on: ReadOn, promise: Promise = None
-) -> dict[str, Any]:
-    inline_bytes = app.config.results.inline_bytes
-    if caller.wants_whole and caller.channel is not None:  # the results of tasks are kept in memory
-        inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
-    runtime = app.runtime
-    return await from_result(result, inline_bytes, runtime.store_result, runtime.read_result, read_on, promise)
 
 
 # The menu `direct`
@@ -302,9 +292,10 @@ def _direct_entry(
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
-        if (error := protocol_error(result)) is not None:
+        if isinstance(result, ServerResult) and (error := protocol_error(result)) is not None:
             raise error
-        return await _from_result(app, result, caller, _read_on_by_tool, promise)
+        is_whole = caller.wants_whole and caller.channel is not None
+        return await from_result(result, app.runtime, is_whole, _read_on_by_tool, promise)
 
     return MenuEntry(
         listing=listing,
@@ -329,25 +320,35 @@ _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]
 # How large menus are, for the stats
 
 
-def record_listing(app: "App", menu: "Menu", client: str) -> None:
-    """Record in the stats, a moment later, that a client was sent a menu."""
-    if app.config.stats.enabled:
-        asyncio.get_running_loop().call_later(RECORD_AFTER_S, _record, app, menu, client, lasting_owner())
+class ListingRecorder:
+    """Records in the stats, a moment later, which clients were sent which menus.
 
+    A thread measures and records all of one moment together: one for each list would keep the event loop waiting.
+    """
 
-def _record(app: "App", menu: "Menu", client: str, owner: str) -> None:
-    stats = app.runtime.stats
-    if stats is None:
-        return
+    def __init__(self, app: "App") -> None:
+        self._app = app
+        self._sent: list[tuple[Menu, str, str]] = []  # with the client's name and the caller
 
-    def measure() -> None:
+    def add(self, menu: Menu, client: str, owner: str) -> None:
+        if self._app.config.stats.enabled:
+            self._sent.append((menu, client, owner))
+            if len(self._sent) == 1:
+                asyncio.get_running_loop().call_later(RECORD_AFTER_S, self._record_soon)
+
+    def _record_soon(self) -> None:
+        sent, self._sent = self._sent, []
+        with suppress(RuntimeError):  # the server stops
+            asyncio.get_running_loop().run_in_executor(None, self._record, sent)
+
+    def _record(self, sent: list[tuple[Menu, str, str]]) -> None:
+        if (stats := self._app.runtime.stats) is None:
+            return
         try:
-            stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
+            for menu, client, owner in sent:
+                stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
         except Exception:
             log.exception("the size of a menu could not be measured; only the stats need it")
-
-    with suppress(RuntimeError):  # the server stops
-        asyncio.get_running_loop().run_in_executor(None, measure)
 
 
 def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:

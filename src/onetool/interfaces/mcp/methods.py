@@ -5,9 +5,11 @@ Which methods exist depends on the revision that the client speaks. A call of a 
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from onetool.app.describe import server_instructions, untrusted_note
+from onetool.core.call import current_caller
 from onetool.core.errors import BadArguments
 from onetool.core.mcp_protocol import (
     INTERNAL_ERROR,
@@ -22,13 +24,18 @@ from onetool.core.mcp_protocol import (
     JsonRpcError,
     negotiated_revision,
 )
-from onetool.core.principal import lasting_owner
 from onetool.interfaces.mcp import notifications, offers
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
-from onetool.interfaces.mcp.content import for_revision, text_block
-from onetool.interfaces.mcp.menus import MenuEntry, record_listing
-from onetool.interfaces.mcp.pending_calls import PendingCall, lacking_capability, missing_capability, run_pausable
-from onetool.interfaces.mcp.request import McpRequest, page
+from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
+from onetool.interfaces.mcp.menus import MenuEntry
+from onetool.interfaces.mcp.pending_calls import (
+    PendingCall,
+    can_pause,
+    lacking_capability,
+    missing_capability,
+    run_pausing,
+)
+from onetool.interfaces.mcp.request import PAGE_SIZE, McpRequest, page
 from onetool.interfaces.mcp.service import SERVER, Service
 
 log = logging.getLogger("onetool.mcp")
@@ -136,21 +143,38 @@ async def unsubscribe(service: Service, request: McpRequest) -> dict[str, Any]:
 
 async def list_tools(service: Service, request: McpRequest) -> dict[str, Any]:
     menu = service.menu(request.client)
-    listed = page("tools", menu.listing, request)
-    if request.params.get("cursor") is None:
-        record_listing(service.app, menu, request.client.name)
-    return listed
+    if request.params.get("cursor") is not None:
+        return page("tools", menu.listing, request)
+    service.listings.add(menu, request.client.name, request.client.principal.lasting_owner)
+    return {"tools": menu.encoded()} if len(menu.listing) <= PAGE_SIZE else page("tools", menu.listing, request)
 
 
 async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
-    """tools/call. Also records how long the client took since the last result."""
-    client, is_answer = request.client, False
+    """Call a tool, and record how long the client took since its last result."""
+    client, params, is_answer = request.client, request.params, False
     silent = client.gap_timer.call_started()
-    if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
-        stats.record_gap(client.name, silent, lasting_owner())
+    if silent is not None and "requestState" not in params and (stats := service.app.runtime.stats):
+        stats.record_gap(client.name, silent, client.principal.lasting_owner)
     try:
-        result = await _call(service, request)
+        entry = request.entry or find_entry(service, client, request.param("name"))
+        # Clients from before there were tasks have only one way to have it: to wait.
+        if entry.needs_task and client.is_stateless and not client.can(TASKS):
+            raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
+        whole, token = client.wants_whole and client.principal.whole, None
+        if "_meta" in params:
+            whole, token = _wants_whole(request), request.progress_token
+        work = partial(_call_entry, entry, request.param("arguments", dict, None) or {}, whole)
+        if client.is_stateless and can_pause(request, entry.task_after):
+            result = await run_pausing(request, work, service.pending_calls, entry.task_after)
+        else:
+            result = await work(ClientCaller(client, request.channel, token))
         is_answer = result.get("resultType") not in UNFINISHED
+    except UnknownToolError as error:
+        is_answer, untrusted = True, service.app.untrusted
+        if untrusted is None:
+            raise
+        failure = {"content": [text_block(f"{error}; {untrusted.short}")], "isError": True}  # for the model to read
+        return for_revision(failure, client.revision)
     except JsonRpcError:
         is_answer = True
         raise
@@ -159,35 +183,25 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     return result
 
 
-async def _call(service: Service, request: McpRequest) -> dict[str, Any]:
-    name, untrusted = request.param("name"), service.app.untrusted
+async def _call_entry(
+    entry: MenuEntry, args: Mapping[str, Any], wants_whole: bool, caller: ClientCaller
+) -> dict[str, Any]:
+    """Call an entry of a menu for this caller."""
+    caller.wants_whole = wants_whole
+    token = current_caller.set(caller)
     try:
-        entry = request.entry or find_entry(service, request.client, name)
-    except JsonRpcError as error:
-        if untrusted is None:
-            raise
-        failure = {"content": [text_block(f"{error}; {untrusted.short}")], "isError": True}  # for the model to read
-        return for_revision(failure, request.client.revision)
-    args = request.param("arguments", dict, None) or {}
-    # Clients from before there were tasks have only one way to have it: to wait.
-    if entry.needs_task and request.client.is_stateless and not request.client.can(TASKS):
-        raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")
-    wants_whole = _wants_whole(request)
-
-    async def work(caller: ClientCaller) -> dict[str, Any]:
-        caller.wants_whole = wants_whole
-        try:
-            result = await entry.call(args, caller)
-        except BadArguments as error:
-            words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
-            return {"content": [text_block(words)], "isError": True}
-        except JsonRpcError as error:  # a server's own
-            raise lacking_capability(caller) or error from None
-        if result.get("isError") and (failure := lacking_capability(caller)):
-            raise failure
-        return for_revision(result, request.client.revision)
-
-    return await run_pausable(request, work, service.pending_calls, entry.task_after)
+        result = await entry.call(args, caller)
+    except BadArguments as error:
+        words = "\n".join((str(error), *(f"  {hint}" for hint in error.hints)))
+        return {"content": [text_block(words)], "isError": True}
+    except JsonRpcError as error:  # a server's own
+        raise lacking_capability(caller) or error from None
+    finally:
+        current_caller.reset(token)
+        caller.channel = None
+    if result.get("isError") and (failure := lacking_capability(caller)):
+        raise failure
+    return result if caller.client.revision >= LINKS_SINCE else for_revision(result, caller.client.revision)
 
 
 def _wants_whole(request: McpRequest) -> bool:
@@ -199,6 +213,10 @@ def _wants_whole(request: McpRequest) -> bool:
     return wanted and client.principal.whole
 
 
+class UnknownToolError(JsonRpcError):
+    """A call of a tool that the client's menu doesn't have."""
+
+
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
     """The entry of the client's menu by its name. Raises JsonRpcError."""
     menu = service.menu(client)
@@ -206,7 +224,7 @@ def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
         return menu.entries[name]
     from onetool.core.text import or_rather
 
-    raise JsonRpcError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
+    raise UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 
 # Tasks

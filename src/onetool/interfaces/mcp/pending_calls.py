@@ -11,9 +11,10 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from secrets import token_hex
 from time import monotonic
@@ -372,26 +373,29 @@ def _internal_error() -> dict[str, Any]:
 
 _ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
 
-Work = Callable[[ClientCaller], Awaitable[dict[str, Any]]]
+Work = Callable[[ClientCaller], Coroutine[Any, Any, dict[str, Any]]]
 
 
-def run_pausable(
-    request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None = None
-) -> Awaitable[dict[str, Any]]:
-    """Run the work. Gives its result, its questions, or the task that it became."""
+def can_pause(request: McpRequest, task_after: float | None = None) -> bool:
+    """Return whether a call of a stateless client may ask it something, go on after an answer, or become a task."""
     client = request.client
-    if task_after is not None and not client.can(TASKS):
-        task_after = None
     can_ask = bool(client.capabilities) and any(map(client.can, _ASKING_CAPABILITIES))
-    can_pause = task_after is not None or can_ask or "requestState" in request.params
-    if not can_pause or not client.is_stateless:
-        return _with_caller(ClientCaller(client, request.channel, request.progress_token), work)
-    return _run_pausing(request, work, pending_calls, task_after)
+    return can_ask or "requestState" in request.params or (task_after is not None and client.can(TASKS))
 
 
-async def _run_pausing(
-    request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None
+async def run_pausable(request: McpRequest, work: Work, pending_calls: PendingCalls) -> dict[str, Any]:
+    """Run the work of a prompt or a resource. Gives its result, or its questions."""
+    if request.client.is_stateless and can_pause(request):
+        return await run_pausing(request, partial(_with_caller, work), pending_calls)
+    return await _with_caller(work, ClientCaller(request.client, request.channel, request.progress_token))
+
+
+async def run_pausing(
+    request: McpRequest, work: Work, pending_calls: PendingCalls, task_after: float | None = None
 ) -> dict[str, Any]:
+    """Run the work, which makes itself known as the current caller's. Gives its result, its questions, or its task."""
+    if not request.client.can(TASKS):
+        task_after = None
     client, pending = request.client, _start_or_resume(request, work, pending_calls)
     try:
         if not await pending.wait_for_pause(task_after):
@@ -425,11 +429,11 @@ def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCall
         request.client, request.channel, request.progress_token, lambda question: pending.ask(question)
     )
     pending = PendingCall(caller, binding, answers, pending_calls.replica)
-    pending.start(_with_caller(caller, work))
+    pending.start(work(caller))
     return pending
 
 
-async def _with_caller(caller: ClientCaller, work: Work) -> dict[str, Any]:
+async def _with_caller(work: Work, caller: ClientCaller) -> dict[str, Any]:
     token = current_caller.set(caller)
     try:
         return await work(caller)

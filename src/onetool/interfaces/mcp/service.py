@@ -12,7 +12,7 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.registry import Prompt, Resource, SingleTool, Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.menus import Menu, menu
+from onetool.interfaces.mcp.menus import ListingRecorder, Menu, menu
 from onetool.interfaces.mcp.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class Service:
         self._allow_lists = allow_lists(app, allowed)
         self.changes = ChangeListeners()
         self.pending_calls = PendingCalls(app.config.results.ttl_s, shared)
+        self.listings = ListingRecorder(app)
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}
@@ -134,7 +135,8 @@ class Service:
 
     def menu(self, client: RemoteClient) -> Menu:
         """What this client is shown. Made once per catalogue."""
-        kind, catalogue = self.menu_kind(client), self.app.catalog.registry.snapshot()
+        kind = client.menu or self._menu or self.app.config.menu
+        catalogue = self.app.catalog.registry.snapshot()
         key = kind, client.principal.tools
         made = self._menus.get(key)
         if made is None or made[0] is not catalogue:

@@ -7,8 +7,17 @@ import signal
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from typing import Any
 
-from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_REQUEST, JsonRpcError, decode, error_response, id_of
+from onetool.core.mcp_protocol import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    JsonRpcError,
+    Message,
+    decode_message,
+    error_response,
+    id_of,
+)
 from onetool.core.threads import Threads, run_later
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import RemoteClient
@@ -95,10 +104,9 @@ class StdioConnection:
         await self._writer.close()
 
     def _received(self, line: bytes) -> None:
-        try:
-            message = decode(line)
-        except JsonRpcError as error:
-            self._writer.send(error_response(None, error))
+        message, problem = decode_message(line)
+        if problem is not None:
+            self._writer.send(error_response(id_of(message), problem))
             return
         if len(self._tasks) >= MOST_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
             message_text = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
@@ -106,8 +114,12 @@ class StdioConnection:
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
 
-    async def _answer(self, message: object) -> None:
-        if (reply := await self._conversation.answer(message, self._writer.send)) is not None:
+    async def _answer(self, message: Message | list[Any]) -> None:
+        if isinstance(message, list):
+            reply = await self._conversation.answer(message, self._writer.send)
+        else:
+            reply = await self._conversation.respond(message, self._writer.send)
+        if reply is not None:
             self._writer.send(reply)
 
 

@@ -19,8 +19,8 @@ from onetool.http.asgi import (
     Send,
     check_content_type,
     encode,
+    head_of,
     read_body,
-    read_headers,
     respond,
 )
 from onetool.interfaces.rest import CALL_METHODS, CALL_PATH
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.cluster.members import Members
 
-_RELEVANT_HEADERS = frozenset((b"content-type", b"accept", b"accept-encoding", b"if-match", b"if-none-match"))
-_CALL_HEADERS = frozenset((b"content-type", b"accept"))
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
@@ -90,7 +88,7 @@ class RestApp:
             await self._begin(kind, what)
         query = read_query(scope["query_string"], found.route.query)
         return await found.route.handler(
-            RestRequest(self._context, found.path, query, read_headers(scope, _RELEVANT_HEADERS), scope, receive, send)
+            RestRequest(self._context, found.path, query, head_of(scope), scope, receive, send)
         )
 
     async def _begin(self, kind: AuditKind, what: str) -> None:
@@ -145,8 +143,7 @@ class CallApp(RestApp):
         if scope["method"] == "OPTIONS":
             return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
         read_query(scope["query_string"], ())
-        headers = read_headers(scope, _CALL_HEADERS)
-        request = RestRequest(self._context, (name,), {}, headers, scope, receive, send)
+        request = RestRequest(self._context, (name,), {}, head_of(scope), scope, receive, send)
         start = partial(self._context.call, name)
         return await answer_call(request, await _read_args(request), start, bare_value, args_at="")
 

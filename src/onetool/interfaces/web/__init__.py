@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from onetool.http.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, read_headers, respond, response_start
+from onetool.http.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, head_of, respond
 
 # The files in memory
 
@@ -97,7 +97,6 @@ PAGE_HEADERS = (
 )
 ALWAYS_ASK = (b"cache-control", b"no-cache")  # a copy may be kept, and is asked for again each time
 FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
-_WANTED = (b"accept", b"accept-encoding", b"if-none-match")
 
 
 class PageApp:
@@ -110,7 +109,7 @@ class PageApp:
         self._reading = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = read_headers(scope, _WANTED)
+        headers = head_of(scope)
         if scope.get(BARE_PREFIX):
             await _redirect_to_slash(scope, send)
         elif scope["path"].startswith(ASSETS):
@@ -179,5 +178,4 @@ async def _redirect_to_slash(scope: Scope, send: Send) -> None:
     """Links of the page are relative: without the slash they would lead beside the mount."""
     query = scope.get("query_string", b"")
     where = b"/?" + query if query else b"/"  # the mount puts its prefix before it
-    await send(response_start(308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)]))
-    await send({"type": "http.response.body", "body": b""})
+    await respond(send, 308, b"", TEXT, [*PAGE_HEADERS, (b"location", where)])

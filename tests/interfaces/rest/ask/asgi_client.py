@@ -1,4 +1,4 @@
-"""A client of `App.asgi`, for apps whose model is a stand-in: with users, and streams read as they come."""
+"""A client of `onetool.asgi`, for apps whose model is a stand-in: with users, and streams read as they come."""
 
 import asyncio
 import json
@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from interfaces.rest.served import Event
+
+import onetool
 
 PATIENCE = 60
 
@@ -106,10 +108,10 @@ class Stream:
 def users(app, **options):
     """A client of an app whose web app knows its users."""
     return AsgiClient(
-        app.asgi(auth=lambda scope: dict(scope["headers"])[b"x-user"].decode(), hosts=["localhost"], **options)
+        onetool.asgi(app, auth=lambda scope: dict(scope["headers"])[b"x-user"].decode(), hosts=["localhost"], **options)
     )
 
 
 def person(app, **options):
     """A client of an app that has one user: its sessions are theirs."""
-    return AsgiClient(app.asgi(hosts=["localhost"], **options))
+    return AsgiClient(onetool.asgi(app, hosts=["localhost"], **options))

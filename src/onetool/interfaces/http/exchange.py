@@ -1,0 +1,295 @@
+"""One request and its response: the body that a route may read, and what it sends. A `Route` says what is allowed.
+
+    body                  http.max_body_mb; /login: 4 KiB       413, while it still arrives
+    waiting in memory     64 MiB in all, 16 MiB of a caller,    503 with Retry-After
+                          1 MiB of an address without any
+    above 1 MiB           one of a caller at a time             the others wait
+
+Bytes count from when they are read until their request has been answered. What a client announces and doesn't send
+costs nothing, so it isn't counted.
+"""
+
+import asyncio
+from asyncio import Lock
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from onetool.core.principal import Principal
+from onetool.http.asgi import (
+    ANSWERED_HEADER,
+    BODY_DECODED,
+    CLOSE,
+    CLUSTER_PATH,
+    DUPLICATE,
+    HEAD,
+    JSON,
+    SEND_WHOLE,
+    Asgi,
+    HttpError,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    client_network,
+    respond,
+)
+
+MIB = 1024**2
+MAX_PER_CALLER = 16 * MIB
+MAX_PER_ADDRESS = MIB  # for requests whose caller is not known
+FULL_SHARES = 4  # all callers together have four times the share of one
+LARGE_BYTES = MIB
+UNREAD_BYTES = 320 * 1024  # bytes that a connection holds at most while its body waits: uvicorn's buffer and one read
+TURN_TIMEOUT_S = 30.0  # a large body waits that long for its turn; a client has a minute to send it
+RETRY_AFTER_S = 5
+LINGER_S = 2.0  # for a client that reads nothing before it has sent everything …
+LINGER_BYTES = 32 * MIB  # … and what it may send meanwhile
+SendWhole = Callable[[Message, Message], Awaitable[None]]
+DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+class Route(NamedTuple):
+    """One path, or with `below` all paths below it, too."""
+
+    path: str
+    app: Asgi
+    protected: bool = True
+    methods: tuple[str, ...] = ()  # none: the app has its own answer to each
+    below: bool = False
+    write_error: Callable[[HttpError], bytes] = HttpError.body  # a refusal, as clients of this route read it …
+    error_type: bytes = JSON  # … and what that is
+    is_page: bool = False  # people may come here by a link on any page
+    takes_bare_post: bool = False  # see `check_media_type`
+    check: Callable[[Scope], Collection[bytes]] | None = None  # raises where there is nothing, or not for this method;
+    # else the media types that are taken beside JSON
+    is_public: bool = False  # where JWTs are accepted, pages of all origins may read it: it says where one gets one
+    takes_any_host: bool = False  # balancers ask without a name, or by an address; it tells nothing but a status
+    body_factor: int = 1  # how many times http.max_body_mb its bodies may have: some carry files
+    max_body: int | None = None  # bytes of its bodies, whatever http.max_body_mb is
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is for other replicas only."""
+        return self.path == CLUSTER_PATH or self.path.startswith(f"{CLUSTER_PATH}/")
+
+
+class RequestBodyError(HttpError):
+    """A body that is not read any further."""
+
+
+class BodyTooLargeError(RequestBodyError):
+    """A body that is larger than its route allows."""
+
+    def __init__(self, limit: int) -> None:
+        if limit < MIB:
+            message = f"A request to this address may carry at most {limit / 1024:g} KiB."
+        else:
+            setting = "http.max_body_mb in the config of the server sets this"
+            message = f"A request may carry at most {limit / MIB:g} MiB; {setting}."
+        super().__init__(413, "too_large", message, [CLOSE])
+
+
+class BodiesFullError(RequestBodyError):
+    """A body that memory has no room for."""
+
+    def __init__(self) -> None:
+        message = (
+            f"Too many request bodies are being read here; try again in {RETRY_AFTER_S} s, with fewer at the same time."
+        )
+        super().__init__(503, "too_many_bodies", message, [CLOSE, (b"retry-after", b"%d" % RETRY_AFTER_S)])
+
+
+class BodyMemory:
+    """The bytes of bodies that a server holds, by caller. It belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._held: Counter[str] = Counter()
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+
+    def take(self, caller: str, size: int, limit: int) -> bool:
+        """Count `size` more bytes. Return False if the caller would have more than `limit`, or more than is left for
+        others: there is always room for one more caller.
+        """
+        left = FULL_SHARES * max(limit, MAX_PER_CALLER) - self.total - size
+        if self._held[caller] + size > min(limit, left):
+            return False
+        self._held[caller] += size
+        self.total += size
+        return True
+
+    def give_back(self, caller: str, size: int) -> None:
+        self.total -= size
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
+
+    def turn(self, caller: str) -> Lock:
+        """Return the lock that the caller's large bodies share."""
+        return self._turns.setdefault(caller, Lock())
+
+
+def address_key(scope: Scope) -> str:
+    """Return the key that bodies of unknown callers are counted by: the client's address."""
+    return f"address {client_network(scope)}"
+
+
+class Exchange:
+    """One request and its response. `receive` gives the route the whole body at once, `send` takes its response.
+
+    If the body is refused, this class answers, and the route sees a disconnect, which it has to handle anyway; the
+    route might catch an exception. What the route sends then is dropped. `close` gives back the memory of the body.
+    `add` are headers for the response; `prove` makes one of the status, for another replica, which believes no answer
+    without it. `status` and `bytes` say what was sent.
+    """
+
+    def __init__(
+        self, memory: BodyMemory, route: Route, limit: int, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self._memory, self._limit = memory, limit
+        self._scope, self._receive, self._send = scope, receive, send
+        self._send_whole: SendWhole | None = scope.pop(SEND_WHOLE, None)
+        self._start: Message | None = None  # of a response whose body was not sent yet
+        self._size = 0
+        self._turn: Lock | None = None
+        self._is_read = self._is_refused = False
+        self.route = route
+        self.caller, self.share = "", MAX_PER_ADDRESS
+        self.add: tuple[tuple[bytes, bytes], ...] = ()
+        self.prove: Callable[[int], bytes] | None = None
+        self.status = self.bytes = 0
+
+    def count_for(self, principal: Principal) -> None:
+        """Count the body for this caller, and not for the client's address."""
+        self.caller, self.share = f"caller {principal.owner}", max(MAX_PER_CALLER, self._limit)
+
+    def check_length(self) -> None:
+        """Raise HttpError if an announced length can't be read, or is too large."""
+        length = self._scope[HEAD].get(b"content-length")
+        if length is None:
+            return
+        if length is DUPLICATE or not length.isdigit():
+            raise HttpError(400, "bad_request", "Content-Length must be one whole number.", [CLOSE])
+        if len(length) > 18 or int(length) > self._limit:
+            raise BodyTooLargeError(self._limit)
+
+    async def receive(self) -> Message:
+        if self._is_refused:
+            return DISCONNECT
+        if self._is_read:  # the route has decoded the body, and wants to know whether its client is still there
+            if self._turn is not None:
+                self.end_turn()
+            return await self._receive()
+        self._is_read = True
+        is_unknown = not self.caller
+        self.caller = self.caller or address_key(self._scope)
+        if int(self._scope[HEAD].get(b"content-length", b"0")) > LARGE_BYTES and not await self._take_turn():
+            return await self._refuse_body(BodiesFullError())
+        body = bytearray()
+        while True:
+            message = await self._receive()
+            piece = message.get("body", b"")
+            size = self._size + len(piece)
+            if size > self._limit:
+                return await self._refuse_body(BodyTooLargeError(self._limit), body)
+            # At one address there are many clients: each leaves room for one more.
+            share = self.share - size if is_unknown else self.share
+            if piece and not self._memory.take(self.caller, len(piece), share):
+                return await self._refuse_body(BodiesFullError(), body)
+            self._size = size
+            is_last = not message.get("more_body")
+            if is_last and (not body or message["type"] != "http.request"):
+                return message
+            body += piece
+            if is_last:
+                return {"type": "http.request", "body": bytes(body), "more_body": False}
+            if size > LARGE_BYTES and self._turn is None and not await self._take_turn():
+                return await self._refuse_body(BodiesFullError(), body)
+
+    async def send(self, message: Message) -> None:
+        if self._turn is not None:
+            self.end_turn()
+        if self._is_refused:
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            add = self.add if self.prove is None else (*self.add, (ANSWERED_HEADER, self.prove(self.status)))
+            if add:
+                message = {**message, "headers": [*message.get("headers", ()), *add]}
+            if self._send_whole is not None and b"content-length" in dict(message.get("headers", ())):
+                self._start = message  # the body follows at once
+                return
+        else:
+            self.bytes += len(message.get("body", b""))
+            if (start := self._start) is not None and self._send_whole is not None:
+                self._start = None
+                await self._send_whole(start, message)
+                return
+        await self._send(message)
+
+    async def refuse(self, error: HttpError) -> None:
+        """Answer with an error, in the words of the route; not if an answer has begun: the server below ends that."""
+        if self.status and self._start is None:
+            return
+        self._start = None
+        body, kind = self.route.write_error(error), self.route.error_type
+        if not isinstance(error, RequestBodyError):
+            await respond(self.send, error.status, body, kind, error.headers)
+            return
+        # Closing with bytes unread would reset the connection, and most clients send all they have before they read:
+        # they would never see the answer. So it is sent at once, and then the rest is read for a moment.
+        await respond(self.send, error.status, body, kind, error.headers, is_last=False)
+        left = LINGER_BYTES
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while left > 0:
+                    message = await self._receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body"):
+                        break
+        except TimeoutError:
+            pass
+        await self.send({"type": "http.response.body", "body": b""})
+
+    def end_turn(self) -> None:
+        """Let the next large body of this caller be read."""
+        if self._turn is not None:
+            self._scope.pop(BODY_DECODED, None)  # which holds the scope, and all that the request has made
+            self._turn.release()
+            self._turn = None
+
+    def close(self) -> None:
+        """Give back what the body has taken."""
+        if self._turn is not None:
+            self.end_turn()
+        if self._size:
+            self._memory.give_back(self.caller, self._size)
+            self._size = 0
+
+    async def _refuse_body(self, error: RequestBodyError, body: bytearray | None = None) -> Message:
+        if body is not None:
+            body.clear()  # what has come of it is not needed any more
+        self.close()
+        self._scope["log"]["error"] = error.code
+        await self.refuse(error)
+        self._is_refused = True
+        return DISCONNECT
+
+    async def _take_turn(self) -> bool:
+        """Wait until no other large body of this caller is read. False if it takes too long, or too many wait."""
+        turn = self._memory.turn(self.caller)
+        unread = UNREAD_BYTES if turn.locked() else 0
+        if unread and not self._memory.take(self.caller, unread, self.share // 2):  # the other half is for its turn
+            return False
+        try:
+            async with asyncio.timeout(TURN_TIMEOUT_S):
+                await turn.acquire()
+        except TimeoutError:
+            return False
+        finally:
+            self._memory.give_back(self.caller, unread)
+        self._turn = turn
+        self._scope[BODY_DECODED] = self.end_turn
+        return True

@@ -1,0 +1,150 @@
+"""Who was let in before is let in without a closer look, as long as nothing has changed; not one request longer."""
+
+import json
+import time
+import tracemalloc
+from http.client import HTTPConnection
+
+import pytest
+from document_places import stored_tokens
+from helpers import cli, until
+from interfaces.http.issuer import AUDIENCE, Issuer
+from interfaces.http.matrix import served, status_of
+
+from onetool.http.asgi import HttpError
+from onetool.interfaces.http import credentials as of_credentials
+from onetool.interfaces.http.credentials import Credentials
+
+TOKEN = "sesame-token-0123456789"
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "one", "version": "1"}}
+
+
+class McpSession:
+    """One connection with a session of MCP."""
+
+    def __init__(self, server, token):
+        self._connection = HTTPConnection(server.host, server.port, timeout=60)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        hello = self.ask("initialize", **HELLO)
+        assert hello.status == 200
+        self._headers["Mcp-Session-Id"] = hello.headers["Mcp-Session-Id"]
+
+    def ask(self, method, **params):
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        self._connection.request("POST", "/mcp", json.dumps(message), self._headers)
+        response = self._connection.getresponse()
+        response.read()
+        return response
+
+    def call(self):
+        return self.ask("tools/call", name="run", arguments={"code": "1 + 1"}).status
+
+    def close(self):
+        self._connection.close()
+
+
+@pytest.fixture
+def server(serve):
+    return serve(real=True, config={})
+
+
+@pytest.fixture
+def begin(server):
+    """Begin a session with a token."""
+    made = []
+
+    def begin(token):
+        made.append(McpSession(server, token))
+        return made[-1]
+
+    yield begin
+    for session in made:
+        session.close()
+
+
+def tokens(server, *args):
+    env = {"ONETOOL_HOME": str(server.folder / "home")}
+    done = cli("--config", str(server.folder / "onetool.yaml"), "tokens", *args, cwd=server.folder, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_token_that_another_process_revokes_in_mid_session(server, begin):
+    session, other = begin(tokens(server, "add", "ci")), begin(tokens(server, "add", "other"))
+    assert [session.call() for _ in range(3)] == [200] * 3  # each writes lines into the file that the tokens are in
+    tokens(server, "revoke", "ci")
+    assert (session.call(), other.call()) == (401, 200)
+
+
+def test_a_token_that_expires_in_mid_session(server, begin):
+    store = stored_tokens(server.folder / "home")
+    session = begin(store.add("ci", expires=time.time() + 5))
+    until(lambda: session.call() == 401)
+
+
+def test_wrong_tokens_leave_nothing_behind(tmp_path):
+    app, site = served(tmp_path / "it", {"http": {"token": TOKEN}})
+    assert status_of(site, "/nothing", "GET", [("Authorization", f"Bearer {TOKEN}")])[0] == 404
+    assert refuses(site.rules.credentials, b"Bearer first")
+    tracemalloc.start()
+    try:
+        assert all(refuses(site.rules.credentials, b"Bearer %d" % number) for number in range(3000))
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+        app.close()
+
+
+def refuses(credentials, authorization):
+    try:
+        credentials.identify(authorization)
+    except HttpError:
+        return True
+    return False
+
+
+def test_where_anything_is_let_in_a_bounded_number_is_remembered(tmp_path, monkeypatch):
+    monkeypatch.setattr(of_credentials, "MAX_ADMITTED", 5)
+    looked_at = []
+    find = Credentials._find
+    monkeypatch.setattr(
+        Credentials, "_find", lambda self, shown, table: looked_at.append(shown) or find(self, shown, table)
+    )
+    app, site = served(tmp_path / "it", {})
+    for _ in range(2):
+        for number in range(6):
+            assert site.rules.credentials.identify(b"Bearer %d" % number).role == "edit"
+    assert len(looked_at) == 12  # the sixth pushes out the first, and so on
+    site.rules.credentials.identify(b"Bearer 5")
+    assert len(looked_at) == 12
+    app.close()
+
+
+def test_who_is_known_is_known_until_the_stored_tokens_change(tmp_path, monkeypatch):
+    app, site = served(tmp_path / "it", {"http": {"tokens": []}})
+    store = stored_tokens(app.config.home)
+    shown = f"Bearer {store.add('anna')}".encode()
+    found = site.rules.credentials.identify(shown)
+    monkeypatch.setattr(Credentials, "_find", None)
+    assert site.rules.credentials.identify(shown) is found
+    monkeypatch.undo()
+    store.revoke("anna")
+    assert refuses(site.rules.credentials, shown)
+    app.close()
+
+
+def test_a_jwt_whose_key_its_issuer_takes_back(tmp_path):
+    with Issuer() as issuer:
+        jwt = {
+            "issuer": issuer.url,
+            "jwks": issuer.jwks,
+            "audience": AUDIENCE,
+            "scopes": {"tools:call": {"role": "call"}},
+        }
+        app, site = served(tmp_path / "it", {"http": {"jwt": jwt}})
+        shown = [("Authorization", f"Bearer {issuer.token().decode()}")]
+        assert [status_of(site, "/nothing", "GET", shown)[0] for _ in range(2)] == [404, 404]
+        site.rules.credentials.jwt._jwks.keys = ()
+        site.rules.credentials.jwt._jwks.on_fetched()
+        assert status_of(site, "/nothing", "GET", shown)[0] == 401
+        app.close()
