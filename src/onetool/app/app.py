@@ -22,9 +22,10 @@ from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.config.load import add_servers
+from onetool.core.call import ToolVersion
 from onetool.core.errors import Mistake
 from onetool.core.limits import worker_share
-from onetool.core.registry import Catalogue
+from onetool.core.registry import Catalogue, SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
 from onetool.sources.catalogues import Offered
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
+    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder, ToolLookup
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
     from onetool.database import Database
@@ -86,6 +87,7 @@ class App:
             recorders=self._recorders,
             audit=self.audit,
             databases=self._database,
+            call=self.call,
         )
         self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
@@ -172,16 +174,43 @@ class App:
         call: "ToolCall",
         allowed: Collection[str] | None = None,
         progress: "Progress | None" = None,
+        *,
+        tools: "ToolLookup | None" = None,
         gate: "Gate | None" = None,
+        for_tool: bool = False,
+        runtime: Runtime | None = None,
     ) -> "ToolResult":
-        """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
-        if not self._bundles.is_unchanged():
-            await self.catalog.refresh()
-        if call.name not in self.catalog.registry:
-            await self.catalog.wait_for_tool(call.name)
-            call = replace(call, name=self.catalog.real_name(call.name))
-        result = await self.runtime.executor.execute(call, allowed, progress, gate=gate)
-        return result if result.error is None else self.catalog.explain_call(result, call.name)
+        """Run one tool: the only way in, for interfaces, for code, for `ask`, and for tools that call others.
+
+        `tools` are those that the caller has found already: the catalogue of a run, or a single one. A call that is all
+        right has to pass the `gate`. `for_tool`: a function of a pack calls, and gets values that are not masked.
+        `runtime`: what the call or run around this one began with. Of a tool that is not there because it was refused,
+        the result says why. A `version` that can't be called raises a BundleError.
+        """
+        if isinstance(call.version, ToolVersion):
+            tools = await self._find_version(call.version)
+            call = replace(call, name=tools.spec.name)
+        is_by_name = tools is None and runtime is None
+        if is_by_name:
+            if not self._bundles.is_unchanged():
+                await self.catalog.refresh()
+            if call.name not in self.catalog.registry:
+                await self.catalog.wait_for_tool(call.name)
+                call = replace(call, name=self.catalog.real_name(call.name))
+        executor = (runtime or self.runtime).executor
+        result = await executor.execute(call, allowed, progress, tools=tools, gate=gate, for_tool=for_tool)
+        return self.catalog.explain_call(result, call.name) if result.error is not None and is_by_name else result
+
+    async def _find_version(self, version: ToolVersion) -> SingleTool:
+        """Find a version of a bundle's tool. Raises a BundleError if it is not there or switched off."""
+        service = self.bundles  # before the refresh, which looks after bundles that are open
+        await self.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
+        found = service.ready(version)
+        if found is None:
+            from asyncio import to_thread
+
+            found = await to_thread(service.make_ready, version)
+        return found
 
     async def run(
         self,
@@ -462,9 +491,9 @@ class App:
             functions,
             offered,
             runtime=lambda: self.runtime,
+            call=self.call,
             run=self.run,
             catalog=self.catalog,
-            bundles=lambda: self.bundles,
         )
 
     def _apply(self, config: Config, read: Read) -> None:
@@ -482,6 +511,7 @@ class App:
                 self._recorders,
                 self.audit,
                 databases=self._database,
+                call=self.call,
             )
             self.audit.set_config(config)
             self._bundles.set_config(config)

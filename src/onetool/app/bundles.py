@@ -186,7 +186,9 @@ class AppBundles:
             hint = f": {spec.off}" if spec.off else ""
             raise ForbiddenError(f"{spec.name} is switched off{hint}", "disabled")
         if spec.kept_as is not None:
-            self.service.refuse_limited(result)
+            from onetool.sources.bundles.rate_limits import refuse_limited
+
+            refuse_limited(result)
 
     def set_config(self, config: "Config") -> None:
         """Use another config: its bundles may be in another folder, or in a database."""

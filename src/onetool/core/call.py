@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from itertools import count
 from os import urandom  # not `secrets`, which takes longer to load than most of us
 from time import monotonic
-from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Protocol, Self, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -23,10 +23,18 @@ from onetool.core.json_data import ServerAnswer
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
+class ToolVersion(NamedTuple):
+    """A version of a tool of a bundle, which may have no name in code."""
+
+    bundle_id: str
+    slug: str
+    version: str
+
+
 class ToolCall(msgspec.Struct, frozen=True):
     """A request to run a tool. `source` is the interface that the call came through.
 
-    As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set.
+    As JSON it has `id`, `name`, `args` and `source`: `timeout` and `version` are left out unless they are set.
     """
 
     id: str
@@ -34,10 +42,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     args: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     source: str = "python"
     timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
-
-    @property
-    def own_timeout(self) -> float | None:
-        return None if self.timeout is msgspec.UNSET else self.timeout
+    version: ToolVersion | msgspec.UnsetType = msgspec.UNSET  # of a bundle's tool: `App.call` finds its name
 
 
 def is_seconds(value: Any) -> bool:
