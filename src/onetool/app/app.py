@@ -22,7 +22,6 @@ from onetool.app.runtime import Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.config.load import add_servers
-from onetool.core.call import ToolVersion
 from onetool.core.errors import Mistake
 from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue, SingleTool
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from onetool.ask.sessions import SessionStore
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
-    from onetool.core.call import ToolCall, ToolResult
+    from onetool.core.call import ToolCall, ToolResult, ToolVersion
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder, ToolLookup
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
@@ -187,7 +186,7 @@ class App:
         `runtime`: what the call or run around this one began with. Of a tool that is not there because it was refused,
         the result says why. A `version` that can't be called raises a BundleError.
         """
-        if isinstance(call.version, ToolVersion):
+        if isinstance(call.version, tuple):
             tools = await self._find_version(call.version)
             call = replace(call, name=tools.spec.name)
         is_by_name = tools is None and runtime is None
@@ -201,7 +200,7 @@ class App:
         result = await executor.execute(call, allowed, progress, tools=tools, gate=gate, for_tool=for_tool)
         return self.catalog.explain_call(result, call.name) if result.error is not None and is_by_name else result
 
-    async def _find_version(self, version: ToolVersion) -> SingleTool:
+    async def _find_version(self, version: "ToolVersion") -> SingleTool:
         """Find a version of a bundle's tool. Raises a BundleError if it is not there or switched off."""
         service = self.bundles  # before the refresh, which looks after bundles that are open
         await self.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more

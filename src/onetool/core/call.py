@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from itertools import count
 from os import urandom  # not `secrets`, which takes longer to load than most of us
 from time import monotonic
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Protocol, Self, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -23,12 +23,8 @@ from onetool.core.json_data import ServerAnswer
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
-class ToolVersion(NamedTuple):
-    """A version of a tool of a bundle, which may have no name in code."""
-
-    bundle_id: str
-    slug: str
-    version: str
+ToolVersion = tuple[str, str, str]
+"""The ID of a bundle, the slug of a tool in it, and a version. It may have no name in code."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):

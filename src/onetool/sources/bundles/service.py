@@ -313,8 +313,8 @@ class BundleService:
         """
         if not isinstance(args, Mapping):
             raise InvalidError("/args: expected an object", "/args")
-        place = ToolVersion(bundle_id, slug, version)
-        result = await self._call(ToolCall(new_id(), "", args, source, version=place), allowed, progress)
+        call = ToolCall(new_id(), "", args, source, version=(bundle_id, slug, version))
+        result = await self._call(call, allowed, progress)
         if result.error is not None:
             refuse_limited(result)
         return result
@@ -327,7 +327,7 @@ class BundleService:
     def make_ready(self, version: ToolVersion) -> SingleTool:
         """Find a version that may be called. Raises NotFoundError, and ForbiddenError for one that is switched off."""
         load = self.loading.count  # from before: what is loaded meanwhile is looked for again
-        tool, bundle = self._tool(*version), self._bundle(version.bundle_id)
+        tool, bundle = self._tool(*version), self._bundle(version[0])
         self._refuse_disabled(bundle, tool)
         spec = self._spec(bundle, tool)
         spec.compile()  # here, in a thread: a large one takes a second
