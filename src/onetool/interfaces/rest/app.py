@@ -31,6 +31,7 @@ from onetool.interfaces.rest.problem import (
     database_problem,
     error_from_store,
     problem_body,
+    rate_limit_headers,
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
@@ -39,6 +40,7 @@ from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.rate_limits import NOTE
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -180,4 +182,5 @@ def bare_value(result: ToolResult) -> bytes:
     if error is None:
         return encode(result.data)
     refuse_unrun(error, "")
-    raise RestError(424, error.code, error.message, reason=error.reason, hints=error.hints)
+    headers = rate_limit_headers(result.meta.get(NOTE), refused=True)
+    raise RestError(424, error.code, error.message, reason=error.reason, hints=error.hints, headers=headers)

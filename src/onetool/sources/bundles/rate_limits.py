@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from onetool.core.call import ToolResult
-from onetool.core.context import note_call
+from onetool.core.context import current_call, note_call
 from onetool.core.errors import ToolFailure
 from onetool.sources.bundles.errors import RateLimitError
 
@@ -39,10 +39,16 @@ class RateLimiter:
         _admit(await self._windows().take_async(f"calls of {tool}", per_minute, WINDOW_S), per_minute)
 
 
+def is_counted() -> bool:
+    """Return whether the running call has been counted: it may be tried several times, and is one call."""
+    context = current_call.get()
+    return context is not None and NOTE in context.notes
+
+
 def refuse_limited(result: ToolResult) -> None:
     """Raise RateLimitError, with the time to wait, where a failed call was one too many."""
     if result.error is not None and result.error.reason == LIMITED and (left := result.meta.get(NOTE)):
-        raise RateLimitError(result.error.message, left=left)
+        raise RateLimitError(result.error.message, left)
 
 
 def _own_windows() -> "SharedWindows":
