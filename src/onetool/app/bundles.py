@@ -80,8 +80,9 @@ class AppBundles:
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
         service = self._service
-        is_known = self._are_none(at_once) if service is None else service.loading.is_unchanged(at_once)
-        return is_known or monotonic() < self._retry_at
+        if service is not None:
+            return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
+        return self._are_none(at_once) or monotonic() < self._retry_at
 
     def is_current(self, at_once: bool = False, hurried: bool = False) -> bool:
         """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""

@@ -104,9 +104,9 @@ class Runtime:
 
     # Parts
 
-    @property
+    @cached_property
     def executor(self) -> "Executor":
-        return self._made.get("executor") or self._part("executor", self._new_executor)
+        return self._part("executor", self._new_executor)
 
     @property
     def engine(self) -> "Engine":
@@ -164,7 +164,7 @@ class Runtime:
 
         return SecretRules(self.config, self.tokens)
 
-    @property
+    @cached_property
     def http_context(self) -> "HttpContext":
         return self._part("http_context", self._new_http_context)
 
@@ -327,7 +327,7 @@ class Runtime:
             retries=defaults.retries,
             environment=self,
             recorders=recorders,
-            redact=self.redact,
+            redact=self.config.secrets.redact_data,
             journal=None if self._audit is None else self._audit.before_call,
         )
 

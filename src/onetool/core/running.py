@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -91,12 +92,8 @@ class HandlerRunner:
         loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage] - the public one raises, which is slow
         inside = copy_context()
         inside.run(current_call.set, context)
-        if context.spec.is_async:
-            try:
-                value, error = handler(**args), None
-            except BaseException as raised:  # noqa: BLE001 - such as arguments that the function does not take
-                return None, raised
-        else:
+        start = partial(handler, **args)
+        if not context.spec.is_async:
             job = {"handler": handler, "args": args}
             if loop is None:
                 value, error = self._threads.outcome_blocking(inside, plain_value, job, context.left)
@@ -106,12 +103,12 @@ class HandlerRunner:
                 return _too_late(context)
             if error is not None or not isawaitable(value):
                 return value, error
-        if loop is None:
-            return _on_the_loop(self._in_task(value, context, inside), context)
-        return await self._in_task(value, context, inside)
+            start = partial(_returned, value)
+        awaited = self._in_task(start, context, inside)
+        return _on_the_loop(awaited, context) if loop is None else await awaited
 
-    async def _in_task(self, work: Awaitable[Any], context: CallContext, inside: Context) -> Outcome:
-        """Await what an async handler gave in a task of its own: its deadline ends that, and nothing else.
+    async def _in_task(self, start: Callable[[], Awaitable[Any]], context: CallContext, inside: Context) -> Outcome:
+        """Await an async handler in a task of its own: its deadline ends that, and nothing else.
 
         On Python 3.12 and later the task begins at once. If it never waits, it needs no timer and no turn of the loop.
         """
@@ -119,7 +116,7 @@ class HandlerRunner:
         if loop.get_task_factory() is None:
             loop.set_task_factory(_contained_task)
         ended: asyncio.Future[Outcome] = loop.create_future()
-        task = asyncio.Task(_report(work, ended), loop=loop, context=inside, **_TASK_OPTIONS)
+        task = asyncio.Task(_report(start, ended), loop=loop, context=inside, **_TASK_OPTIONS)
         if ended.done():
             return ended.result()
         deadline = Deadline(loop, context, lambda: None if ended.done() else ended.set_result(_too_late(context)))
@@ -145,10 +142,14 @@ def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
     return value if isawaitable(value) else plain(value)
 
 
-async def _report(work: Awaitable[Any], ended: "asyncio.Future[Outcome]") -> None:
+def _returned(value: Any) -> Any:
+    return value
+
+
+async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Outcome]") -> None:
     """Await a handler and catch everything that it raises, SystemExit and KeyboardInterrupt included."""
     try:
-        outcome = plain(await work), None
+        outcome = plain(await start()), None
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome
         if not ended.done():
             ended.set_result((None, error))

@@ -90,7 +90,8 @@ class RestApp:
             raise role_error(principal, role, scope["method"])
         if kind is not None:
             await self._begin(kind, what)
-        query = read_query(scope["query_string"], found.route.query)
+        raw, known = scope["query_string"], found.route.query
+        query = read_query(raw, known) if raw or known else {}
         return await found.route.handler(
             RestRequest(self._context, found.path, query, read_headers(scope, _RELEVANT_HEADERS), scope, receive, send)
         )

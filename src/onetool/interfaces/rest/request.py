@@ -35,6 +35,7 @@ from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
+from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class RestContext:
     @property
     def allowed(self) -> Collection[str] | None:
         """The tools that it may call; None is all."""
-        return self._allow_lists.current()
+        return self._allow_lists.of(current_principal.get())
 
     def allowed_of(self, principal: Principal) -> Collection[str] | None:
         """The same, of somebody else."""
@@ -267,9 +268,15 @@ class RestContext:
         return self.principal.may("edit")
 
     async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
-        """Call the tool at this path (bundle, tool, version)."""
+        """Call the tool at this path (bundle, tool, version). One over its limit raises a BundleError, as does one
+        that is not there or switched off.
+        """
         bundle_id, slug, version = path
-        return await self._app.bundles.invoke(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
+        call = ToolCall(new_id(), "", args, SOURCE, version=(bundle_id, slug, version))
+        result = await self._app.call(call, self.allowed, progress)
+        if result.error is not None:
+            refuse_limited(result)
+        return result
 
     async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
         """Call the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
