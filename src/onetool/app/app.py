@@ -7,7 +7,7 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,7 +24,7 @@ from onetool.config import Config, Found, find, load_config
 from onetool.config.load import add_servers
 from onetool.core.errors import Mistake
 from onetool.core.limits import worker_share
-from onetool.core.registry import Catalogue, SingleTool
+from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
 from onetool.sources.catalogues import Offered
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onetool.ask.sessions import SessionStore
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
-    from onetool.core.call import ToolCall, ToolResult, ToolVersion
+    from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder, ToolLookup
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
@@ -77,17 +77,11 @@ class App:
         registry = Registry(internals=handlers)
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
-        self._recorders = (self._bundles.count, self._count_call)
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.state)
-        self.runtime = Runtime(
-            config,
-            registry,
-            recorders=self._recorders,
-            audit=self.audit,
-            databases=self._database,
-            call=self.call,
-        )
+        recorders, databases = (self._bundles.count, self._count_call), self._database
+        self._new_runtime = partial(Runtime, recorders=recorders, audit=self.audit, databases=databases, call=self.call)
+        self.runtime = self._new_runtime(config, registry)
         self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
@@ -179,15 +173,14 @@ class App:
         for_tool: bool = False,
         runtime: Runtime | None = None,
     ) -> "ToolResult":
-        """Run one tool: the only way in, for interfaces, for code, for `ask`, and for tools that call others.
+        """Run one tool, past the `gate`: the only way in, for interfaces, for code, for `ask` and for other tools.
 
-        `tools` are those that the caller has found already: the catalogue of a run, or a single one. A call that is all
-        right has to pass the `gate`. `for_tool`: a function of a pack calls, and gets values that are not masked.
-        `runtime`: what the call or run around this one began with. Of a tool that is not there because it was refused,
-        the result says why. A `version` that can't be called raises a BundleError.
+        `tools` are those that the caller has found already, `runtime` is what the call or run around this one began
+        with. `for_tool`: a function of a pack calls, and gets values that aren't masked. Of a tool that is not there
+        because it was refused, the result says why. A `version` that can't be called raises a BundleError.
         """
         if isinstance(call.version, tuple):
-            tools = await self._find_version(call.version)
+            tools = await self.catalog.find_version(call.version)
             call = replace(call, name=tools.spec.name)
         is_by_name = tools is None and runtime is None
         if is_by_name:
@@ -199,17 +192,6 @@ class App:
         executor = (runtime or self.runtime).executor
         result = await executor.execute(call, allowed, progress, tools=tools, gate=gate, for_tool=for_tool)
         return self.catalog.explain_call(result, call.name) if result.error is not None and is_by_name else result
-
-    async def _find_version(self, version: "ToolVersion") -> SingleTool:
-        """Find a version of a bundle's tool. Raises a BundleError if it is not there or switched off."""
-        service = self.bundles  # before the refresh, which looks after bundles that are open
-        await self.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
-        found = service.ready(version)
-        if found is None:
-            from asyncio import to_thread
-
-            found = await to_thread(service.make_ready, version)
-        return found
 
     async def run(
         self,
@@ -503,15 +485,7 @@ class App:
         if config is not before.config:  # a reload
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
             self._database.set_config(config)
-            self.runtime = Runtime(
-                config,
-                self.catalog.registry,
-                before,
-                self._recorders,
-                self.audit,
-                databases=self._database,
-                call=self.call,
-            )
+            self.runtime = self._new_runtime(config, self.catalog.registry, before)
             self.audit.set_config(config)
             self._bundles.set_config(config)
         try:

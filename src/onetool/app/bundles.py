@@ -55,6 +55,7 @@ class AppBundles:
     def __init__(self, config: "Config", open_service: OpenService, refresh: Callable[[], None]) -> None:
         """`refresh` is called when files may have changed, in the background."""
         self._config = config
+        self._folder = config.home / FOLDER
         self._open_service = open_service
         self._refresh = refresh
         self._lock = RLock()
@@ -194,6 +195,7 @@ class AppBundles:
     def set_config(self, config: "Config") -> None:
         """Use another config: its bundles may be in another folder, or in a database."""
         before, self._config = self._config, config
+        self._folder = config.home / FOLDER
         if (before.home, before.bundles, before.database) != (config.home, config.bundles, config.database):
             self._close_service()
 
@@ -215,10 +217,6 @@ class AppBundles:
         if self._poller is not None:
             self._poller.close()
         self._close_service()
-
-    @property
-    def _folder(self) -> Path:
-        return self._config.home / FOLDER
 
     def _are_there(self) -> bool:
         """Whether there may be bundles."""

@@ -347,10 +347,16 @@ class WorkerLoop:
         position, gate = question.position, self._context.gate
         if (watch := self._context.watch) is not None:
             watch.began(call)
-        work = self._execute(call, gate)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._call_later(question, work)
-        return self._call_now(question, call) if gate is None else self._wait_for(question, work)
+            return self._call_later(question, self._execute(call, gate))
+        catalogue = self._tools.names.catalogue
+        called = catalogue.get(call.name)  # ot.call names another tool
+        if gate is not None or self._may_interrupt or (called is not None and called.is_async):
+            self._pending.begin(question.call_id, self._execute(call, gate))
+            return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
+        with self._waiting():  # nothing that has to run on the loop
+            result = run_blocking(self._call_tool(call, tools=catalogue))
+        return self._answer(call, result)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
@@ -379,20 +385,7 @@ class WorkerLoop:
         except TooLargeError:
             raise too_large(most_bytes, "the result") from None
 
-    def _call_now(self, question: FunctionCall, call: ToolCall) -> Answer:
-        catalogue = self._tools.names.catalogue
-        spec = catalogue.get(call.name)
-        if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
-            with self._waiting():
-                result = run_blocking(self._call_tool(call, tools=catalogue))
-            return self._answer(call, result)
-        return self._wait_for(question, self._execute(call))
-
-    def _wait_for(self, question: FunctionCall, work: Work) -> Answer:
-        self._pending.begin(question.call_id, work)
-        return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
-
-    def _execute(self, call: ToolCall, gate: Gate | None = None) -> Work:
+    def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
         """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
         catalogue = self._tools.names.catalogue
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.allow_lists import Offered
 from onetool.core.call import ToolResult
 from onetool.core.errors import OneToolError
+from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     AUDIT,
     HttpError,
@@ -83,7 +84,7 @@ class RestApp:
             return RestResponse(204, headers=((b"allow", takes.encode()),))
         if not found.route.for_tools:
             refuse_tools(scope)
-        principal = self._context.principal
+        principal = current_principal.get()
         role = found.route.needed_role(principal)
         kind, what = scope[AUDIT] = audited(scope["method"], found, principal, role)
         if not principal.may(role):

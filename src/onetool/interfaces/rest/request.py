@@ -35,7 +35,6 @@ from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
-from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
@@ -268,15 +267,9 @@ class RestContext:
         return self.principal.may("edit")
 
     async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
-        """Call the tool at this path (bundle, tool, version). One over its limit raises a BundleError, as does one
-        that is not there or switched off.
-        """
+        """Call the tool at this path (bundle, tool, version)."""
         bundle_id, slug, version = path
-        call = ToolCall(new_id(), "", args, SOURCE, version=(bundle_id, slug, version))
-        result = await self._app.call(call, self.allowed, progress)
-        if result.error is not None:
-            refuse_limited(result)
-        return result
+        return await self._app.bundles.invoke(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
 
     async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
         """Call the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
