@@ -234,7 +234,8 @@ class Executor:
     async def _prepared(self, context: CallContext) -> CallContext:
         """Return the context with the arguments that the tool's pre-processors make, within the call's own deadline."""
         call, spec = context.call, context.spec
-        if problems := spec.arguments.long_names(call.args):
+        is_named = isinstance(call.args, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
+        if is_named and (problems := spec.arguments.long_names(call.args)):
             raise _invalid(spec, problems)
         value, raised = await self._runner.run(
             replace(context, spec=spec.prepare, call=replace(call, args={"args": call.args}))
