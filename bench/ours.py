@@ -2,11 +2,13 @@
 
 import tempfile
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from bench.workload import LARGE, Codes, Run
 from onetool import ToolSpec
 from onetool.app import App
+from onetool.sandbox.messages import FunctionCall, Returned
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 QUERY = {
@@ -45,7 +47,19 @@ class OneTool:
             app.catalog.registry.register(
                 ToolSpec(name=name, description="One of many.", input_schema=schema, handler=handler)
             )
+        self._app = app
         return app.run
+
+    def exchanges(self, count: int = 500) -> list[float]:
+        """Return the seconds of one exchange with a worker whose call is answered at once: what a call can't beat."""
+        engine, started = self._app.runtime.engine, perf_counter()
+        with engine._workers.sandbox.session() as session:
+            pack = engine._tools_of(self._app.catalog.registry.snapshot()).value("bench")
+            code = self.codes.calls.format(n=count)
+            question = session.feed(code, {"bench": pack}, lambda *_: None)
+            while isinstance(question, FunctionCall):
+                question = session.resume(question, Returned(0))
+        return [(perf_counter() - started) / count]
 
     def value(self, outcome: Any) -> Any:
         assert outcome.ok, outcome

@@ -19,6 +19,7 @@ NAMES = {"onetool": "OneTool", "fastmcp": "FastMCP", "smolagents": "smolagents, 
 TAKEN: dict[str, dict[str, Any]] = {
     "1 + 1": {"what": "sum"},
     **{f"a call, of {size:,} tools": {"what": "call", "size": size} for size in SIZES},
+    "a bare exchange with a worker": {"what": "exchange"},
     "ten calls gathered": {"what": "gathered"},
     "1 MB out of a tool": {"what": "large_inside"},
     "1 MB as the result": {"what": "large_out"},

@@ -15,6 +15,7 @@ from upstream import Reply, Upstream
 from onetool import App, ToolCall
 from onetool.app.bundles import FRESH
 from onetool.app.describe import run_tool
+from onetool.core.errors import ToolFailure
 from onetool.interfaces.http.serve import server_facts
 from onetool.sources.bundles.derived import SettingsReader
 from onetool.sources.bundles.errors import InvalidError
@@ -25,6 +26,21 @@ from onetool.sources.bundles.store import BundleRows
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 ECHO = {"type": "python", "argSchema": MESSAGE, "pythonImpl": {"func": "tools.echo"}}
+
+
+FLAKY = '''
+from onetool.sdk import tool
+
+tries = []
+
+@tool(retries=2)
+def third() -> int:
+    """Succeed at the third try."""
+    tries.append(1)
+    if len(tries) < 3:
+        raise ConnectionError("not yet")
+    return len(tries)
+'''
 
 
 def script(code, **properties):
@@ -290,6 +306,31 @@ def test_a_limit_counts_calls_through_every_door(app):
     with pytest.raises(RateLimitError) as caught:
         asyncio.run(app.bundles.invoke(id, "say", "1", {"message": "4"}))
     assert 0 < caught.value.retry_after <= 60
+
+
+def test_a_limit_counts_no_call_that_was_refused_before_it_ran(app):
+    bundle(app, say=ECHO | {"limits": {"maxCallsPerMinute": 1}})
+    assert call(app, "mine.say", wrong=1).error.code == "invalid_args"
+    assert call(app, "mine.say", allowed=["time.now"], message="x").error.reason == "denied"
+    assert call(app, "mine.say", allowed=["mine.say"], message="x").error.reason == "denied"  # its function is not
+
+    async def refuse(called, spec):
+        return ToolFailure("no", reason="denied")
+
+    made = ToolCall("1", "mine.say", {"message": "x"}, "test")
+    assert asyncio.run(app.call(made, gate=refuse)).error.reason == "denied"
+    result = call(app, "mine.say", message="x")
+    assert (result.data, result.meta["rate_limit"]["remaining"]) == ("x", 0)
+
+
+def test_a_limit_counts_a_call_once_however_often_it_is_tried(tmp_path):
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    (tmp_path / "onetool.yaml").write_text("packs: [flaky.py]\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        limited = {"type": "python", "pythonImpl": {"func": "flaky.third"}, "limits": {"maxCallsPerMinute": 2}}
+        bundle(app, third=limited)
+        result = call(app, "mine.third")
+        assert (result.data, result.meta["tries"], result.meta["rate_limit"]["remaining"]) == (3, 3, 1)
 
 
 def test_calls_are_counted_whoever_makes_them(app):

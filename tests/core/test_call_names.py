@@ -33,15 +33,7 @@ class Calls:
         call = ToolCall("1", name, args)
         if way == "execute":
             return asyncio.run(self.executor.execute(call))
-        if way == "blocking":
-            return self.executor.execute_blocking(call)
-
-        async def begun():
-            done = asyncio.get_running_loop().create_future()
-            self.executor.begin(call, done.set_result)
-            return await done
-
-        return asyncio.run(begun())
+        return self.executor.execute_blocking(call)
 
 
 @pytest.fixture
@@ -50,7 +42,7 @@ def calls():
 
 
 @pytest.mark.attack("other callers")
-@pytest.mark.parametrize("way", ["execute", "blocking", "begin"])
+@pytest.mark.parametrize("way", ["execute", "blocking"])
 @pytest.mark.parametrize(
     ("name", "args", "words"),
     [

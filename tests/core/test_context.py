@@ -68,11 +68,10 @@ def test_the_client_is_the_one_who_called(caller, name):
     async def main():
         executor = executor_for(slow, recorders=[events.append])
         token = current_caller.set(caller)
-        over = asyncio.get_running_loop().create_future()
-        executor.begin(ToolCall("1", "t"), over.set_result)
+        call = asyncio.create_task(executor.execute(ToolCall("1", "t")))
         current_caller.reset(token)
         current_caller.set(Nameless())
-        await over
+        await call
 
     asyncio.run(main())
     assert [event.client for event in events] == [name]
@@ -105,7 +104,7 @@ def told(tmp_path):
     with App.open(tmp_path / "onetool.yaml") as app:
         parts = app.runtime
         parts._made["executor"] = executor = Executor(app.catalog.registry, environment=parts, recorders=[calls.append])
-        engine = Engine(RunLimits(), executor, environment=parts, recorders=[runs.append])
+        engine = Engine(RunLimits(), executor.execute, environment=parts, recorders=[runs.append])
 
         def go(code):
             async def inside():
@@ -162,7 +161,7 @@ def test_a_cancelled_run_is_one_that_failed():
     async def main():
         registry, there = Registry(), Checkpoint()
         registry.register(ToolSpec(name="p.nap", description="d", handler=there.pause))
-        engine = Engine(RunLimits(), Executor(registry), recorders=[runs.append])
+        engine = Engine(RunLimits(), Executor(registry).execute, recorders=[runs.append])
         task = asyncio.create_task(engine.run("p.nap()", registry.snapshot()))
         await there.arrival()
         task.cancel()
@@ -188,7 +187,7 @@ def test_code_that_a_tool_runs_is_a_part_of_its_call():
         registry.register(ToolSpec(name="p.one", description="d", handler=lambda: 1))
         registry.register(ToolSpec(name="p.code", description="d", handler=inner))
         executor = Executor(registry, recorders=[calls.append])
-        engine = Engine(RunLimits(), executor, recorders=[runs.append])
+        engine = Engine(RunLimits(), executor.execute, recorders=[runs.append])
         result = await engine.run("p.code()", registry.snapshot())
         engine.close()
         return result
@@ -202,7 +201,7 @@ def test_code_that_a_tool_runs_is_a_part_of_its_call():
 def test_a_recorder_that_fails_is_not_the_runs_business(caplog):
     async def main():
         registry = Registry()
-        engine = Engine(RunLimits(), Executor(registry), recorders=[lambda event: 1 / 0])
+        engine = Engine(RunLimits(), Executor(registry).execute, recorders=[lambda event: 1 / 0])
         result = await engine.run("1 + 1", registry.snapshot())
         engine.close()
         return result

@@ -56,18 +56,10 @@ def driven(spec, how, **options):
     call = ToolCall("1", "t", {})
     if how == "blocking":
         return executor.execute_blocking(call)
-    if how == "async":
-        return asyncio.run(executor.execute(call))
-
-    async def begun():
-        done = asyncio.get_running_loop().create_future()
-        executor.begin(call, done.set_result)
-        return await done
-
-    return asyncio.run(begun())
+    return asyncio.run(executor.execute(call))
 
 
-@pytest.mark.parametrize("how", ["async", "blocking", "begin"])
+@pytest.mark.parametrize("how", ["async", "blocking"])
 @pytest.mark.parametrize("is_async", [False, True])
 class TestEveryWay:
     def test_it_is_tried_again(self, how, is_async):

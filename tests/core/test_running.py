@@ -49,7 +49,7 @@ def test_a_deadline_that_is_over_rings_at_once(rings_after):
 
 def test_it_can_be_turned_off(rings_after):
     async def turn_off(alarm):
-        alarm.cancel()
+        alarm.timer.cancel()
 
     assert rings_after(5, Pauses(), meanwhile=turn_off) is None
 
@@ -60,7 +60,7 @@ def test_it_can_be_turned_off_while_somebody_is_waited_for(rings_after):
     async def wait_and_turn_off(alarm):
         with pauses:
             await asyncio.sleep(15)
-        alarm.cancel()
+        alarm.timer.cancel()
 
     assert rings_after(5, pauses, meanwhile=wait_and_turn_off) is None
 

@@ -7,7 +7,7 @@ Every interface decodes, calls one of these methods, and encodes what comes back
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder
+    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder, ToolLookup
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
     from onetool.database import Database
@@ -77,16 +77,11 @@ class App:
         registry = Registry(internals=handlers)
         self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
         self._on_call: list[Recorder] = []
-        self._recorders = (self._bundles.count, self._count_call)
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.state)
-        self.runtime = Runtime(
-            config,
-            registry,
-            recorders=self._recorders,
-            audit=self.audit,
-            databases=self._database,
-        )
+        recorders, databases = (self._bundles.count, self._count_call), self._database
+        self._new_runtime = partial(Runtime, recorders=recorders, audit=self.audit, databases=databases, call=self.call)
+        self.runtime = self._new_runtime(config, registry)
         self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
@@ -172,16 +167,31 @@ class App:
         call: "ToolCall",
         allowed: Collection[str] | None = None,
         progress: "Progress | None" = None,
+        *,
+        tools: "ToolLookup | None" = None,
         gate: "Gate | None" = None,
+        for_tool: bool = False,
+        runtime: Runtime | None = None,
     ) -> "ToolResult":
-        """Run one tool, past the `gate`. Of one that is not there because it was refused, the result says why."""
-        if not self._bundles.is_unchanged():
-            await self.catalog.refresh()
-        if call.name not in self.catalog.registry:
-            await self.catalog.wait_for_tool(call.name)
-            call = replace(call, name=self.catalog.real_name(call.name))
-        result = await self.runtime.executor.execute(call, allowed, progress, gate=gate)
-        return result if result.error is None else self.catalog.explain_call(result, call.name)
+        """Run one tool, past the `gate`: the only way in, for interfaces, for code, for `ask` and for other tools.
+
+        `tools` are those that the caller has found already, `runtime` is what the call or run around this one began
+        with. `for_tool`: a function of a pack calls, and gets values that aren't masked. Of a tool that is not there
+        because it was refused, the result says why. A `version` that can't be called raises a BundleError.
+        """
+        if isinstance(call.version, tuple):
+            tools = await self.catalog.find_version(call.version)
+            call = replace(call, name=tools.spec.name)
+        is_by_name = tools is None and runtime is None
+        if is_by_name:
+            if not self._bundles.is_unchanged():
+                await self.catalog.refresh()
+            if call.name not in self.catalog.registry:
+                await self.catalog.wait_for_tool(call.name)
+                call = replace(call, name=self.catalog.real_name(call.name))
+        executor = (runtime or self.runtime).executor
+        result = await executor.execute(call, allowed, progress, tools=tools, gate=gate, for_tool=for_tool)
+        return self.catalog.explain_call(result, call.name) if result.error is not None and is_by_name else result
 
     async def run(
         self,
@@ -441,9 +451,9 @@ class App:
             functions,
             offered,
             runtime=lambda: self.runtime,
+            call=self.call,
             run=self.run,
             catalog=self.catalog,
-            bundles=lambda: self.bundles,
         )
 
     def _apply(self, config: Config, read: Read) -> None:
@@ -454,14 +464,7 @@ class App:
         if config is not before.config:  # a reload
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
             self._database.set_config(config)
-            self.runtime = Runtime(
-                config,
-                self.catalog.registry,
-                before,
-                self._recorders,
-                self.audit,
-                databases=self._database,
-            )
+            self.runtime = self._new_runtime(config, self.catalog.registry, before)
             self.audit.set_config(config)
             self._bundles.set_config(config)
         try:

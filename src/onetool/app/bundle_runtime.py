@@ -6,7 +6,7 @@ It is imported only where there are bundles, because it brings SQLite and the HT
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.database import index_folder
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
-from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
-from onetool.core.context import current_call
+from onetool.core.call import ToolError
+from onetool.core.context import CallTool, current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.derived import CatalogueStore, DerivedBundles
-from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
-from onetool.sources.bundles.service import BundleService, InvokeVersion
+from onetool.sources.bundles.service import BundleService
 from onetool.sources.bundles.store import BundleStore
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.catalogues import Offered
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from onetool.app.bundles import Functions
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
-    from onetool.core.context import Progress
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.tool_request import PreviewRequest
     from onetool.sources.bundles.model import Tool
@@ -48,14 +46,11 @@ def open_bundle_service(
     offered: Callable[[], Offered],
     *,
     runtime: Callable[[], "Runtime"],
+    call: CallTool,
     run: "RunCode",
     catalog: "ToolCatalog",
-    bundles: Callable[[], BundleService],
 ) -> BundleService:
-    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides.
-
-    `bundles` gives the service that is in force when a version is invoked: a reload may replace it.
-    """
+    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
@@ -64,10 +59,7 @@ def open_bundle_service(
     store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
     limits = RateLimiter(lambda: runtime().databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
-    invoke = _version_invoker(bundles, catalog.refresh, runtime)
-    return BundleService(
-        store, factory, invoke, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime
-    )
+    return BundleService(store, factory, call, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime)
 
 
 def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
@@ -78,37 +70,6 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
 
     state = index_folder(runtime.config)
     return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=foreign_file)
-
-
-def _version_invoker(
-    bundles: Callable[[], BundleService], refresh: Callable[..., Awaitable[None]], runtime: Callable[[], "Runtime"]
-) -> InvokeVersion:
-    async def invoke(
-        bundle_id: str,
-        slug: str,
-        version: str,
-        args: Mapping[str, Any],
-        source: str = "rest",
-        progress: "Progress | None" = None,
-        allowed: Collection[str] | None = None,
-    ) -> ToolResult:
-        """Run one version of a tool of a bundle, also one that no name in code stands for.
-
-        What is not there, switched off or over its limit raises a BundleError.
-        """
-        if not isinstance(args, Mapping):
-            raise InvalidError("/args: expected an object", "/args")
-        service = bundles()  # before the refresh, which looks after bundles that are open
-        await refresh(at_once=True)  # what somebody has switched off is not called any more
-        ready = service.ready(bundle_id, slug, version)
-        if ready is None:
-            ready = await asyncio.to_thread(service.make_ready, bundle_id, slug, version)
-        call = ToolCall(new_id(), ready.spec.name, args, source)
-        result = await runtime().executor.execute(call, allowed, progress, tools=ready.lookup)
-        service.refuse_limited(result)
-        return result
-
-    return invoke
 
 
 def foreign_file(path: Path) -> Mistake | None:

@@ -55,6 +55,7 @@ class AppBundles:
     def __init__(self, config: "Config", open_service: OpenService, refresh: Callable[[], None]) -> None:
         """`refresh` is called when files may have changed, in the background."""
         self._config = config
+        self._folder = config.home / FOLDER
         self._open_service = open_service
         self._refresh = refresh
         self._lock = RLock()
@@ -80,8 +81,9 @@ class AppBundles:
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
         service = self._service
-        is_known = self._are_none(at_once) if service is None else service.loading.is_unchanged(at_once)
-        return is_known or monotonic() < self._retry_at
+        if service is not None:
+            return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
+        return self._are_none(at_once) or monotonic() < self._retry_at
 
     def is_current(self, at_once: bool = False, hurried: bool = False) -> bool:
         """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
@@ -186,11 +188,14 @@ class AppBundles:
             hint = f": {spec.off}" if spec.off else ""
             raise ForbiddenError(f"{spec.name} is switched off{hint}", "disabled")
         if spec.kept_as is not None:
-            self.service.refuse_limited(result)
+            from onetool.sources.bundles.rate_limits import refuse_limited
+
+            refuse_limited(result)
 
     def set_config(self, config: "Config") -> None:
         """Use another config: its bundles may be in another folder, or in a database."""
         before, self._config = self._config, config
+        self._folder = config.home / FOLDER
         if (before.home, before.bundles, before.database) != (config.home, config.bundles, config.database):
             self._close_service()
 
@@ -212,10 +217,6 @@ class AppBundles:
         if self._poller is not None:
             self._poller.close()
         self._close_service()
-
-    @property
-    def _folder(self) -> Path:
-        return self._config.home / FOLDER
 
     def _are_there(self) -> bool:
         """Whether there may be bundles."""

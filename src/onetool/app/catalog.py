@@ -25,6 +25,7 @@ from onetool.core.registry import (
     LazyTool,
     Prompt,
     Resource,
+    SingleTool,
     Snapshot,
     ToolList,
     count_shown,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from onetool.app.documents import DocumentKind
     from onetool.config import Config
     from onetool.config.trust import Untrusted
-    from onetool.core.call import ToolError, ToolResult
+    from onetool.core.call import ToolError, ToolResult, ToolVersion
     from onetool.core.context import CallEvent
     from onetool.database.documents import Documents
     from onetool.script.run_result import RunResult
@@ -270,6 +271,16 @@ class ToolCatalog:
 
             if not await to_thread(self._bundles.is_current, at_once, hurried=True):
                 await to_thread(self.refresh_sync)
+
+    async def find_version(self, version: "ToolVersion") -> SingleTool:
+        """Find a version of a bundle's tool. Raises a BundleError if it is not there or switched off."""
+        service = self._bundles.service  # before the refresh, which looks after bundles that are open
+        await self.refresh(at_once=True)  # what somebody has switched off is not called any more
+        if (found := service.ready(version)) is not None:
+            return found
+        from asyncio import to_thread
+
+        return await to_thread(service.make_ready, version)
 
     async def wait_for_servers(self, packs: Iterable[str] | None = None) -> None:
         """Wait for servers whose tools are not known yet: of those packs, or all; until they tell, or can't."""

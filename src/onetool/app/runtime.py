@@ -5,8 +5,8 @@ running keep the old one to the end, with its settings, secrets and limits.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from onetool.app.database import AppDatabase
     from onetool.app.documents import DocumentKind
     from onetool.app.secret_rules import SecretRules
-    from onetool.core.context import Recorder, RunRecorder
+    from onetool.core.call import ToolCall, ToolResult
+    from onetool.core.context import Gate, Progress, Recorder, RunRecorder, ToolLookup
     from onetool.core.executor import Executor
     from onetool.database import Database
     from onetool.database.documents import Documents, Following
@@ -57,6 +58,22 @@ class RunCode(Protocol):
     ) -> "RunResult": ...
 
 
+class AppCall(Protocol):
+    """`App.call`, for calls that come from inside of a call or run: with the `runtime` that this began with."""
+
+    async def __call__(
+        self,
+        call: "ToolCall",
+        allowed: "Collection[str] | None" = None,
+        progress: "Progress | None" = None,
+        *,
+        tools: "ToolLookup | None" = None,
+        gate: "Gate | None" = None,
+        for_tool: bool = False,
+        runtime: "Runtime | None" = None,
+    ) -> "ToolResult": ...
+
+
 class Runtime:
     """Also the environment of running tools: what the app lends them."""
 
@@ -69,11 +86,13 @@ class Runtime:
         audit: "AppAudit | None" = None,
         *,
         databases: "AppDatabase",
+        call: "AppCall",
     ) -> None:
-        """`recorders` are called for every call, in addition to those that are made here."""
+        """`recorders` are called for every call, in addition to those that are made here. `call` is `App.call`."""
         self.config = config
         self._recorders = tuple(recorders)
         self._audit = audit
+        self._call = call
         self.databases = databases
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
@@ -85,9 +104,9 @@ class Runtime:
 
     # Parts
 
-    @property
+    @cached_property
     def executor(self) -> "Executor":
-        return self._made.get("executor") or self._part("executor", self._new_executor)
+        return self._part("executor", self._new_executor)
 
     @property
     def engine(self) -> "Engine":
@@ -145,7 +164,7 @@ class Runtime:
 
         return SecretRules(self.config, self.tokens)
 
-    @property
+    @cached_property
     def http_context(self) -> "HttpContext":
         return self._part("http_context", self._new_http_context)
 
@@ -223,9 +242,8 @@ class Runtime:
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()
 
-    @property
-    def calls(self) -> "Executor":
-        return self.executor
+    async def call_tool(self, call: "ToolCall") -> "ToolResult":
+        return await self._call(call, for_tool=True, runtime=self)
 
     def secret(self, name: str) -> str | None:
         return self.config.secrets.get(name)
@@ -309,7 +327,7 @@ class Runtime:
             retries=defaults.retries,
             environment=self,
             recorders=recorders,
-            redact=self.redact,
+            redact=self.config.secrets.redact_data,
             journal=None if self._audit is None else self._audit.before_call,
         )
 
@@ -337,7 +355,7 @@ class Runtime:
         workers = self._part("room", self._new_workers)
         return Engine(
             workers.limits,
-            self.executor,
+            partial(self._call, runtime=self),
             environment=self,
             aliases=self.config.aliases,
             snippets=self.config.snippets,
@@ -355,7 +373,7 @@ class Runtime:
         from onetool.script.engine import Engine
 
         workers = self._part("room", self._new_workers)
-        return Engine(workers.limits, self.executor, environment=self, workers=workers)
+        return Engine(workers.limits, partial(self._call, runtime=self), environment=self, workers=workers)
 
     def _new_http_context(self) -> "HttpContext":
         from onetool.app.tool_files import file_sources
@@ -371,7 +389,7 @@ class Runtime:
             secret=self.secret_rules.get,
             check_secret=self.secret_rules.check,
             logins=self.documents("logins"),  # where the logins to MCP servers are, too
-            files=file_sources(self.executor, self.read_result),
+            files=file_sources(self, self.read_result),
         )
 
     def _new_tokens(self) -> "KnownTokens":

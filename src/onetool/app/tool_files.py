@@ -12,14 +12,14 @@ from onetool.packs.fs import MOST_BYTES
 from onetool.services.results import ResultTooLargeError
 
 if TYPE_CHECKING:
-    from onetool.core.executor import Executor
+    from onetool.core.context import Environment
 
 READ_FILE = "fs.read_file"
 ENVELOPE = 300  # bytes of a stored data: URL that are not its Base64
 OTHERWISE = "give the content as a data: URL (data:text/plain;name=a.txt,Hello), or the handle of a stored result"
 
 
-def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> FileSources:
+def file_sources(environment: "Environment", results: Callable[[str, int], str]) -> FileSources:
     """Return the sources of files for HTTP tools. `results` reads a stored result of the caller, up to a size."""
 
     async def read_path(path: str, max_bytes: int) -> bytes:
@@ -28,7 +28,7 @@ def file_sources(executor: "Executor", results: Callable[[str, int], str]) -> Fi
         most = min(max_bytes, MOST_BYTES)
         args = {"path": path, "maxBytes": max(most, 1), "encoding": "base64"}
         call = ToolCall(new_id(), READ_FILE, args, "run" if outer is None else outer.call.source)
-        result = await executor.execute(call, for_tool=True)
+        result = await environment.call_tool(call)
         error = result.error
         if error is None:
             return b64decode(result.data)

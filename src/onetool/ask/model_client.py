@@ -266,8 +266,14 @@ class ModelClient:
         seconds = until - asyncio.get_running_loop().time()
         if seconds <= 0:
             raise RequestTimeoutError(f"{self._endpoint.authority} did not answer", self._timeout)
-        send = self._client.stream if stream else self._client.send
-        answer = await send(http_request, self._endpoint.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT)
+        answer = await self._client.send(
+            http_request,
+            self._endpoint.hosts,
+            timeout=seconds,
+            max_bytes=LARGEST,
+            connect=CONNECT,
+            stream=stream,
+        )
         pieces = answer.stream
         try:
             if pieces is not None and _is_stream(answer):

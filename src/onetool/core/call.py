@@ -23,10 +23,14 @@ from onetool.core.json_data import ServerAnswer
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
 
 
+ToolVersion = tuple[str, str, str]
+"""The ID of a bundle, the slug of a tool in it, and a version. It may have no name in code."""
+
+
 class ToolCall(msgspec.Struct, frozen=True):
     """A request to run a tool. `source` is the interface that the call came through.
 
-    As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set.
+    As JSON it has `id`, `name`, `args` and `source`: `timeout` and `version` are left out unless they are set.
     """
 
     id: str
@@ -34,10 +38,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     args: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     source: str = "python"
     timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
-
-    @property
-    def own_timeout(self) -> float | None:
-        return None if self.timeout is msgspec.UNSET else self.timeout
+    version: ToolVersion | msgspec.UnsetType = msgspec.UNSET  # of a bundle's tool: `App.call` finds its name
 
 
 def is_seconds(value: Any) -> bool:

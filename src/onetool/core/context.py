@@ -4,11 +4,11 @@ The executor sets the context around every handler and the SDK reads it. It is a
 that concurrent calls each see their own, also in threads, and code outside of any call sees none.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+
+T = TypeVar("T")
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -34,12 +36,37 @@ class CallWatch(Protocol):
     def ended(self, call: ToolCall, result: ToolResult) -> None: ...
 
 
-class CallExecutor(Protocol):
-    """A way to call other tools: the executor."""
+class ToolLookup(Protocol):
+    """Where the executor finds tools: a registry, a snapshot of one, or a single tool."""
 
-    async def execute(self, call: ToolCall, *, for_tool: bool = False) -> ToolResult: ...
+    def get(self, name: str) -> ToolSpec | None: ...
 
-    def execute_blocking(self, call: ToolCall, *, for_tool: bool = False) -> ToolResult: ...
+    def names(self) -> Collection[str]: ...
+
+
+class CallTool(Protocol):
+    """The way in for every call: `App.call`, or `Executor.execute` where there is no app."""
+
+    async def __call__(
+        self,
+        call: ToolCall,
+        allowed: Collection[str] | None = None,
+        progress: Progress | None = None,
+        *,
+        tools: ToolLookup | None = None,
+        gate: Gate | None = None,
+        for_tool: bool = False,
+    ) -> ToolResult: ...
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in this thread, which has no event loop: what it awaits has to block instead."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    raise RuntimeError("this would wait for an event loop, and its thread has none")
 
 
 class Environment(Protocol):
@@ -53,8 +80,9 @@ class Environment(Protocol):
 
     def snapshot(self) -> Snapshot: ...
 
-    @property
-    def calls(self) -> CallExecutor: ...
+    async def call_tool(self, call: ToolCall) -> ToolResult:
+        """Call another tool for a function of a pack. The value isn't masked."""
+        ...
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +102,6 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None  # the id of the run that this is, if it is one: what its code calls is counted to it
     gate: Gate | None = None  # of a run: what its code calls has to pass; not what tools call in their turn
     watch: CallWatch | None = None  # of a run: told of the same calls
-    prepares: bool = False  # its handler makes the arguments of the call, which comes after it
     loop: Any = None  # the event loop that async tools of this chain of calls run on
     retries: int = 0  # further tries, if its handler fails
     notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside

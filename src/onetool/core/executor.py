@@ -7,13 +7,15 @@ and only the executor turns a value or an exception into a result.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - the public one raises, which is slow
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onetool.core.call import (
@@ -24,7 +26,7 @@ from onetool.core.call import (
     ToolError,
     ToolResult,
     WrongArgument,
-    client_name,
+    current_caller,
     is_seconds,
     wrong_arguments,
 )
@@ -36,8 +38,9 @@ from onetool.core.context import (
     Journal,
     Progress,
     Recorder,
+    ToolLookup,
     current_call,
-    pauses_within,
+    run_blocking,
 )
 from onetool.core.errors import (
     BadArguments,
@@ -49,56 +52,32 @@ from onetool.core.errors import (
     raised_at,
 )
 from onetool.core.json_data import AnsweredValue, ServerAnswer, ServerFailure
-from onetool.core.lenient import Taken, check_names, taken
-from onetool.core.principal import Principal, allowed_by_both, current_address, current_principal
+from onetool.core.lenient import recorded_call, taken
+from onetool.core.principal import allowed_by_both, current_address, current_principal
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
-from onetool.core.running import TRIES, HandlerRunner, HandlerTask
+from onetool.core.running import TRIES, HandlerRunner
 from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
-from onetool.core.threads import Outcome
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
+    """Why a call fails. `sent` gives the answer of its server as it came, where there is one."""
+
     def __init__(self, code: Code, message: str, **more: Any) -> None:
         super().__init__(message)
         self.error = ToolError(code=code, message=message, **more)
-
-
-def not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> CallRefused:
-    near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
-    suffix = f"; did you mean {' or '.join(near)}?" if near else ""
-    return CallRefused("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
-
-
-def check_allowed(spec: ToolSpec, allowed: Collection[str] | None) -> None:
-    """Raises CallRefused if the allow-list does not name the tool."""
-    if allowed is not None and spec.name not in allowed:
-        raise CallRefused("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
-    if not spec.enabled:
-        hints = (spec.off,) if spec.off else ()
-        raise CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
+        self.sent: Callable[[], ServerAnswer] | None = None
 
 
 DEFAULT_TIMEOUT = 8.0
-DEEPEST_CHAIN = 16  # tools that call each other
+MAX_CHAIN = 16  # tools that call each other
 MISSING_DEPENDENCY = (ImportError, FileNotFoundError)  # what a library or command that is not there looks like
-LONGEST_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
+MAX_TIMEOUT = 10.0**9  # seconds; what loops and threads can count
 
 log = logging.getLogger("onetool.executor")
-
-
-Cancel = Callable[[], None]
-
-
-class ToolLookup(Protocol):
-    """What the executor needs of a registry, or of a snapshot of one."""
-
-    def get(self, name: str) -> ToolSpec | None: ...
-
-    def names(self) -> Collection[str]: ...
 
 
 class Redact(Protocol):
@@ -139,6 +118,7 @@ class Executor:
         call: ToolCall,
         allowed: Collection[str] | None = None,
         progress: Progress | None = None,
+        *,
         tools: ToolLookup | None = None,
         gate: Gate | None = None,
         for_tool: bool = False,
@@ -150,111 +130,39 @@ class Executor:
         right has to pass the `gate`. With `for_tool` the caller is a function of a pack, and its value isn't masked:
         that happens when the calling tool returns.
         """
-        steps = self._steps(
-            call, tools, allowed, progress, asyncio.get_running_loop(), is_gated=gate is not None, for_tool=for_tool
-        )
-        try:
-            context = next(steps)
-            while context.prepares:
-                context = steps.send(await self._runner.run(context))
-            refused = None if gate is None else await _ask_gate(gate, context)
-            steps.send(await self._runner.run(context) if refused is None else (None, refused))
-        except StopIteration as end:
-            return end.value
-        except asyncio.CancelledError:
-            with suppress(StopIteration):
-                steps.send((None, ToolFailure("cancelled by the caller", reason="cancelled")))
-            raise
-        raise AssertionError("the generator has ended")
-
-    def begin(self, call: ToolCall, done: Callable[[ToolResult], None], tools: ToolLookup | None = None) -> Cancel:
-        """Start the call and report its result to a callback. Returns a function that cancels it."""
-        steps = self._steps(call, tools, None, None, asyncio.get_running_loop())
-        flight: HandlerTask | None = None
-
-        def go_on(outcome: Outcome | None) -> None:
-            nonlocal flight
-            try:
-                context = next(steps) if outcome is None else steps.send(outcome)
-            except StopIteration as end:
-                flight = None
-                done(end.value)
-            else:
-                flight = self._runner.start(context, go_on)
-
-        go_on(None)
-        return lambda: None if flight is None else flight.cancel()
-
-    def execute_blocking(
-        self,
-        call: ToolCall,
-        allowed: Collection[str] | None = None,
-        tools: ToolLookup | None = None,
-        for_tool: bool = False,
-    ) -> ToolResult:
-        """Run the call for a caller that is not async: a tool in a thread that calls another one."""
-        outer = current_call.get()
-        steps = self._steps(call, tools, allowed, None, outer.loop if outer else None, for_tool=for_tool)
-        try:
-            context = next(steps)
-            while True:
-                context = steps.send(self._runner.run_blocking(context))
-        except StopIteration as end:
-            return end.value
-
-    def _steps(
-        self,
-        call: ToolCall,
-        tools: ToolLookup | None,
-        allowed: Collection[str] | None,
-        progress: Progress | None,
-        loop: asyncio.AbstractEventLoop | None,
-        *,
-        is_gated: bool = False,
-        for_tool: bool = False,
-    ) -> Generator[CallContext, Outcome, ToolResult]:
-        """The steps of a call as a generator: it yields where a handler runs, and is sent the outcome.
-
-        That is the tool's own handler. Before it come the entry in the journal and the one that prepares its arguments,
-        where there are such.
-        """
         tools = self._registry if tools is None else tools
         spec = tools.get(call.name)
         if spec is not None and "arguments" not in spec.__dict__:
             spec.compile()  # before the deadline starts
         started = perf_counter()
-        origin = _origin()
-        data, error, sent, given, notes = None, None, None, None, {}
-        call, problems = check_names(call, spec)
+        context, data, error, sent, findings = None, None, None, None, ()
         try:
-            context = self._context(call, spec, tools, allowed, progress, loop, is_gated, for_tool)
-            notes = context.notes
-            if problems:
-                raise _invalid(context.spec, problems)
+            context = self._context(call, spec, tools, allowed, progress, gate is not None, for_tool)
             if self._journal is not None and (first := self._journal(call)) is not None:
-                _, raised = yield _journaling(context, first)
-                if raised is not None:
-                    raise self._failure(call, context.spec, raised)
+                await self._write_journal(context, first)
             if context.spec.prepare is not None:
-                call = replace(call, args=_prepared((yield _preparing(context)), context.spec))
-                context = replace(context, call=call)
-            if (given := self._validated(call, context.spec)) is not None:
-                call = replace(call, args=given.args)
-                context = replace(context, call=call)
-                notes |= {"warnings": [*given.warnings]} if given.warnings else {}
-            value, raised = yield context
-            if context.pauses is not None:
-                started += context.pauses.waited()  # for a person's answer: that does not count as the tool's time
-            if isinstance(raised, ServerFailure):
-                sent = partial(self._masked, raised.sent, call, context.spec)
-                raised.hints = () if given is None else _finding(context.spec, given.findings)
-            answer = value.sent if type(value) is AnsweredValue else None
-            data = self._checked_output(context, value if answer is None else value.value, raised, for_tool)
-            if answer is not None:
-                sent = partial(self._masked, answer, call)
+                context = await self._prepared(context)
+            _ = context.spec.output  # so that a bad one is told before anything has run
+            if problems := context.spec.arguments.check(context.call.args):
+                context, findings = _accepted(context, problems)
+            refused = None if gate is None else await _ask_gate(gate, context)
+            value, raised = await self._runner.run(context) if refused is None else (None, refused)
+            data, sent = self._checked(context, value, raised, findings, for_tool)
         except CallRefused as failed:
-            error = failed.error
-        return self._finish(call, spec, started, origin, data, error, sent, notes, for_tool)
+            error, sent = failed.error, failed.sent
+        except SchemaError as failed:
+            error = ToolError(code="execution_error", message=f"{call.name} has an unusable schema: {failed}")
+        except asyncio.CancelledError:
+            error = ToolError(code="execution_error", message="cancelled by the caller", reason="cancelled")
+            self._finish(call, spec, context, started, None, error, None, for_tool)
+            raise
+        return self._finish(call, spec, context, started, data, error, sent, for_tool)
+
+    def execute_blocking(
+        self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
+    ) -> ToolResult:
+        """Run the call for a caller in a thread that has no event loop. The thread waits."""
+        return run_blocking(self.execute(call, allowed, tools=tools))
 
     def _context(
         self,
@@ -263,36 +171,43 @@ class Executor:
         tools: ToolLookup,
         allowed: Collection[str] | None,
         progress: Progress | None,
-        loop: asyncio.AbstractEventLoop | None,
         is_gated: bool,
         for_tool: bool,
     ) -> CallContext:
-        """The context of the handler. A call made by a running tool inherits its allow-list and deadline.
+        """Return the context of the handler. A call made by a running tool inherits its allow-list and deadline.
 
         An allow-list can only narrow another one.
         """
         outer = current_call.get()
         if allowed is not None or self._allowed is not None:
             allowed = allowed_by_both(allowed, self._allowed)
-        if outer:
+        if outer is not None:
             allowed = allowed_by_both(allowed, outer.allowed)
         if spec is None:
-            raise not_found(call.name, tools.names(), allowed)
-        check_allowed(spec, allowed)
-        chain = (*outer.chain, call.name) if outer else (call.name,)
-        if len(chain) > DEEPEST_CHAIN:
-            raise CallRefused(
-                "execution_error", f"tools call each other too deep: {' -> '.join(chain)}", reason="recursion"
-            )
-        seconds = call.own_timeout if call.own_timeout is not None else spec.timeout or self._timeout
-        if not is_seconds(seconds):
-            raise CallRefused("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
-        left = min(seconds, LONGEST_TIMEOUT)
-        if outer:
+            raise _not_found(call.name, tools.names(), allowed)
+        if not spec.enabled or (allowed is not None and spec.name not in allowed):
+            raise _denied(spec, allowed)
+        seconds = spec.timeout or self._timeout
+        if call.timeout is not UNSET and call.timeout is not None:
+            seconds = call.timeout
+            if not is_seconds(seconds):
+                raise CallRefused("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
+        left, chain, loop, pauses = min(seconds, MAX_TIMEOUT), (call.name,), _get_running_loop(), None
+        if outer is not None:
+            chain, loop = (*outer.chain, call.name), loop or outer.loop
+            if len(chain) > MAX_CHAIN:
+                message = f"tools call each other too deep: {' -> '.join(chain)}"
+                raise CallRefused("execution_error", message, reason="recursion")
             left = min(left, outer.left())
             if left <= 0:
                 message = f"the time of {outer.call.name}, which calls it, is up"
                 raise CallRefused("execution_error", message, reason="timeout")
+            pauses = None if outer.pauses is None else Pauses(outer.pauses)
+        elif current_caller.get() is not None:
+            pauses = Pauses()
+        retries = spec.retries
+        if retries is None:  # the default is for tools that may be repeated. What a server says of itself is not enough
+            retries = self._retries if spec.idempotent and spec.source == "local" else 0
         return CallContext(
             spec=spec,
             call=call,
@@ -301,44 +216,72 @@ class Executor:
             chain=chain,
             seconds=seconds,
             deadline=monotonic() + left,
-            pauses=pauses_within(outer) or (Pauses() if is_gated else None),
+            pauses=Pauses() if pauses is None and is_gated else pauses,
             allowed=allowed,
             outer_args=outer.call.args if outer and for_tool else None,
             progress=progress or (outer.progress if outer else None),
             loop=loop,
-            retries=self._retries_of(spec),
+            retries=retries,
         )
 
-    def _retries_of(self, spec: ToolSpec) -> int:
-        """Its own, or the default for tools that say that they may be repeated. What a server says is not enough."""
-        if spec.retries is not None:
-            return spec.retries
-        return self._retries if spec.idempotent and spec.source == "local" else 0
+    async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
+        """Have written down what has to be before the call. Raises CallRefused if that fails."""
+        spec = ToolSpec(name=context.spec.name, description="", handler=first)
+        _, raised = await self._runner.run(replace(context, spec=spec, call=replace(context.call, args={}), retries=0))
+        if raised is not None:
+            raise self._failure(context.call, context.spec, raised)
 
-    def _validated(self, call: ToolCall, spec: ToolSpec) -> Taken | None:
-        """Return what a lenient tool gets, whose server decides about it; None if the arguments are all right."""
-        try:
-            _ = spec.output  # so that a bad one is told before anything has run
-            if not (problems := spec.arguments.check(call.args)):
-                return None
-            given = taken(spec, call.args, problems)
-        except SchemaError as error:
-            raise CallRefused("execution_error", f"{spec.name} has an unusable schema: {error}") from None
-        if not given.problems or (spec.lenient and isinstance(call.args, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
-            return given
-        raise _invalid(spec, given.problems)
+    async def _prepared(self, context: CallContext) -> CallContext:
+        """Return the context with the arguments that the tool's pre-processors make, within the call's own deadline."""
+        call, spec = context.call, context.spec
+        is_named = isinstance(call.args, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
+        if is_named and (problems := spec.arguments.long_names(call.args)):
+            raise _invalid(spec, problems)
+        value, raised = await self._runner.run(
+            replace(context, spec=spec.prepare, call=replace(call, args={"args": call.args}))
+        )
+        if raised is None and isinstance(value, Mapping):
+            return replace(context, call=replace(call, args=cast(Mapping[str, Any], value)))
+        step, hints, reason = "preProcessors", (), None
+        if isinstance(raised, ToolFailure):
+            why, hints, reason = message_of(raised), raised.hints, raised.reason
+            step = getattr(raised, "argument", None) or step
+        else:
+            why = "gave no arguments" if raised is None else describe_error(raised)
+        wrong = WrongArgument(path=step, expected="", got=why)
+        message = f"{wrong_arguments(spec.name)} {wrong}"
+        raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
 
-    def _checked_output(self, context: CallContext, value: Any, raised: BaseException | None, for_tool: bool) -> Any:
-        """Return the handler's value, masked unless it is for another tool. Raises CallRefused if it failed."""
+    def _checked(
+        self,
+        context: CallContext,
+        value: Any,
+        raised: BaseException | None,
+        findings: tuple[str, ...],
+        for_tool: bool,
+    ) -> tuple[Any, Callable[[], ServerAnswer] | None]:
+        """Return the handler's value, masked unless it is for another tool, and its server's answer as it was sent.
+
+        Raises CallRefused if the handler failed or its output does not fit.
+        """
+        call, spec = context.call, context.spec
         if raised is None:
+            answer, value = (value.sent, value.value) if type(value) is AnsweredValue else (None, value)
             try:
-                output = context.spec.output
-                if output is not None and (problems := output.check(value)):
-                    raise _output_failure(problems)
-                return value if self._redact is None or for_tool else self._redact(value, context.call.args)
+                if spec.output is not None and (problems := spec.output.check(value)):
+                    listed = "; ".join(map(str, problems))
+                    message = f"returned what its output schema does not allow: {listed}"
+                    raise ToolFailure(message, reason="output_invalid")
+                if self._redact is not None and not for_tool:
+                    value = self._redact(value, call.args)
+                return value, None if answer is None else partial(self._masked, answer, call)
             except Exception as failure:  # noqa: BLE001 - whoever waits for a result gets one
                 raised = failure
-        refused = self._failure(context.call, context.spec, raised)
+        if isinstance(raised, ServerFailure):
+            raised.hints = findings  # its server may have refused what the schema does not allow
+        refused = self._failure(call, spec, raised)
+        if isinstance(raised, ServerFailure):
+            refused.sent = partial(self._masked, raised.sent, call, spec)
         if (tries := context.notes.get(TRIES, 1)) > 1:
             refused.error = replace(refused.error, message=f"{refused.error.message} (tried {tries} times)")
         raise refused
@@ -386,29 +329,33 @@ class Executor:
         self,
         call: ToolCall,
         spec: ToolSpec | None,
+        context: CallContext | None,
         started: float,
-        origin: "_Origin",
         data: Any,
         error: ToolError | None,
         sent: Callable[[], ServerAnswer] | None,
-        notes: dict[str, Any],
         for_tool: bool,
     ) -> ToolResult:
-        elapsed = round((perf_counter() - started) * 1000, 3)
-        passed = [] if error is None else [*secret_values(call.args, spec.secrets if spec else frozenset())]
+        """Record the call and return its result. Time spent waiting for a person's answer is not the tool's."""
+        call = call if context is None else context.call
+        waited = 0.0 if context is None or context.pauses is None else context.pauses.waited()
+        elapsed = round((perf_counter() - started - waited) * 1000, 3)
+        passed: list[str] = []
+        if error is not None:
+            call = recorded_call(call, spec)
+            passed = [*secret_values(call.args, spec.secrets if spec else frozenset())]
         if self._recorders:
-            recorded_error = error and error.cleaned(lambda texts: self._without_secrets(texts, passed))
-            client, run, principal, address = origin
+            outer, caller = current_call.get(), current_caller.get()
             event = CallEvent(
                 call=call,
                 spec=spec,
                 duration_ms=elapsed,
-                error=recorded_error,
+                error=error and error.cleaned(lambda texts: self._without_secrets(texts, passed)),
                 value=self._redact(data) if for_tool and self._redact is not None else data,
-                client=client,
-                run=run,
-                principal=principal,
-                address=address,
+                client="" if caller is None else getattr(caller, "client_name", ""),
+                run=None if outer is None else outer.run,
+                principal=current_principal.get(),
+                address=current_address.get(),
             )
             for record in self._recorders:
                 try:
@@ -417,10 +364,38 @@ class Executor:
                     log.exception("a recorder failed; the call is not affected")
         if error is not None:
             error = error.cleaned(lambda texts: self._without_secrets(texts, passed, call.args))
+        notes: Mapping[str, Any] = {} if context is None else context.notes
         meta: dict[str, Any] = {"tool": call.name, "source": call.source, "duration_ms": elapsed, **notes}
         if sent is not None:
             return ServerResult(ok=error is None, data=data, error=error, meta=meta, sent=sent)
         return ToolResult(ok=error is None, data=data, error=error, meta=meta)
+
+
+def _not_found(name: str, known: Collection[str], allowed: Collection[str] | None) -> CallRefused:
+    near = nearest(name, known if allowed is None else [one for one in known if one in allowed])
+    suffix = f"; did you mean {' or '.join(near)}?" if near else ""
+    return CallRefused("tool_not_found", f"Tool not found: {name:.200}{suffix}", hints=tuple(near))
+
+
+def _denied(spec: ToolSpec, allowed: Collection[str] | None) -> CallRefused:
+    if allowed is not None and spec.name not in allowed:
+        return CallRefused("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
+    hints = (spec.off,) if spec.off else ()
+    return CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
+
+
+def _accepted(context: CallContext, problems: list[WrongArgument]) -> tuple[CallContext, tuple[str, ...]]:
+    """Return the context with what a lenient tool gets, whose server decides about it, and what is wrong with that.
+
+    Raises CallRefused for other tools.
+    """
+    call, spec = context.call, context.spec
+    given = taken(spec, call.args, problems)
+    if given.problems and not (spec.lenient and isinstance(call.args, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
+        raise _invalid(spec, given.problems)
+    if given.warnings:
+        context.notes["warnings"] = [*given.warnings]
+    return replace(context, call=replace(call, args=given.args)), _finding(spec, given.findings)
 
 
 def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
@@ -435,42 +410,6 @@ def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
     return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()
 
 
-def _output_failure(problems: Iterable[WrongArgument]) -> ToolFailure:
-    listed = "; ".join(map(str, problems))
-    return ToolFailure(f"returned what its output schema does not allow: {listed}", reason="output_invalid")
-
-
-PREPARING = "preProcessors"
-
-
-def _preparing(context: CallContext) -> CallContext:
-    """The context of the handler that makes the arguments. It has the deadline and the allow-list of the call."""
-    args = {"args": context.call.args}
-    return replace(context, spec=context.spec.prepare, call=replace(context.call, args=args), prepares=True)
-
-
-def _journaling(context: CallContext, first: Callable[[], None]) -> CallContext:
-    """The context of what has to be written down before the call."""
-    spec = ToolSpec(name=context.spec.name, description="", handler=first)
-    return replace(context, spec=spec, call=replace(context.call, args={}), retries=0, prepares=True)
-
-
-def _prepared(outcome: Outcome, spec: ToolSpec) -> Mapping[str, Any]:
-    """The arguments as they were made. Where that failed, they are wrong: nothing has run yet."""
-    value, raised = outcome
-    if raised is None and isinstance(value, Mapping):
-        return cast(Mapping[str, Any], value)
-    step, hints, reason = PREPARING, (), None
-    if isinstance(raised, ToolFailure):
-        why, hints, reason = message_of(raised), raised.hints, raised.reason
-        step = getattr(raised, "argument", None) or step
-    else:
-        why = "gave no arguments" if raised is None else describe_error(raised)
-    wrong = WrongArgument(path=step, expected="", got=why)
-    message = f"{wrong_arguments(spec.name)} {wrong}"
-    raise CallRefused("invalid_args", message, reason=_text(reason), hints=_texts(hints), details=(wrong,))
-
-
 async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
     """The gate's answer. Waiting for it does not count; a gate that fails has refused."""
     try:
@@ -478,15 +417,6 @@ async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
             return await gate(context.call, context.spec)
     except Exception as error:  # noqa: BLE001 - somebody else's function
         return ToolFailure(f"nobody could allow it: {describe_error(error)}", reason="denied")
-
-
-_Origin = tuple[str, str | None, Principal, str]  # the client, the run whose code calls, who calls, and from where
-
-
-def _origin() -> _Origin:
-    """Where a call comes from, read when it begins: it may end in another context."""
-    outer = current_call.get()
-    return client_name(), outer.run if outer else None, current_principal.get(), current_address.get()
 
 
 def _text(value: Any) -> str | None:

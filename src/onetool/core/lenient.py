@@ -27,7 +27,6 @@ from onetool.core.text import MAX_NAME, MAX_UNKNOWN
 LEVELS = 8  # of a schema that are followed
 LONGEST_NUMBER = 300  # characters
 MAX_RECORDED = 1000  # parts of an argument that is recorded of a call with wrong names
-SHOWN = 60  # characters of a name that is too long
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(_INTEGER.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
@@ -64,36 +63,30 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
     return Taken(sent, findings if left else [], findings, tuple(warnings))
 
 
-def check_names(call: ToolCall, spec: ToolSpec | None) -> tuple[ToolCall, list[WrongArgument]]:
-    """Return the call as it is recorded, and what is wrong with the names in it.
+def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
+    """Return a call that failed as it is recorded: of wrong names the first ones, and only the beginning of long ones.
 
-    Of wrong names, the first ones are kept, and only the beginning of long ones. Large values are left out: no message
-    shows them, and looking for secrets in them takes long.
+    Large values beside them are left out: no message shows them, and looking for secrets in them takes long.
     """
     args = call.args
     if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
-        return call, []
+        return call
+    if spec is not None and not wrong_names(spec, args):
+        return call
     known = () if spec is None else spec.order
-    problems = [] if spec is None else wrong_names(spec, args)
-    if spec is not None and not problems:
-        return call, []
     others = islice((name for name in args if name not in known), MAX_UNKNOWN)
     kept = {
         cut(str(name), MAX_NAME): MASK if larger_than(args[name], MAX_RECORDED) else args[name]
         for name in (*(name for name in known if name in args), *others)
     }
-    return replace(call, name=call.name if spec else cut(call.name, MAX_NAME), args=kept), problems
+    return replace(call, name=call.name if spec else cut(call.name, MAX_NAME), args=kept)
 
 
 def wrong_names(spec: ToolSpec, args: Mapping[str, Any]) -> list[WrongArgument]:
     """Return the names that are too long, or the first unknown ones if there are far too many. Values are not read."""
-    if any(len(str(name)) > MAX_NAME for name in args):
-        limit = max((MAX_NAME, *map(len, spec.order)))
-        if long := [name for name in args if len(str(name)) > limit]:
-            got = f"its name has more than {limit} characters"
-            return [WrongArgument(path=cut(str(name), SHOWN), expected="", got=got) for name in long[:MAX_UNKNOWN]]
     try:
-        return [] if spec.prepare is not None else spec.arguments.check_members(args)
+        check = spec.arguments
+        return check.wrong_members(args) if spec.prepare is None else check.long_names(args)
     except SchemaError:  # which the check of the arguments reports
         return []
 

@@ -320,16 +320,16 @@ _PLACE = lazy_pattern(r"\{(\w+)\}")
 
 
 class SingleTool:
-    """A ToolLookup with one tool: the ToolSpec behind a prompt or resource."""
+    """A ToolLookup with one tool: a version of a bundle's, or what is behind a prompt or resource."""
 
     def __init__(self, spec: ToolSpec) -> None:
-        self._spec = spec
+        self.spec = spec
 
     def get(self, name: str) -> ToolSpec | None:
-        return self._spec if name == self._spec.name else None
+        return self.spec if name == self.spec.name else None
 
     def names(self) -> Collection[str]:
-        return (self._spec.name,)
+        return (self.spec.name,)
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from onetool.core.errors import SchemaError, cut
 from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import Verdict, check_size, guard
 from onetool.core.schema_keywords import upgrade
-from onetool.core.text import MAX_UNKNOWN, did_you_mean
+from onetool.core.text import MAX_NAME, MAX_UNKNOWN, did_you_mean
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, RegexOptions, ValidationError
@@ -270,9 +270,11 @@ class CompiledSchema:
     __slots__ = (
         "_is_lenient",
         "_known",
+        "_max_name",
         "_max_unknown",
         "_most",
         "_most_slow",
+        "_names",
         "_only_known",
         "_secret",
         "_validator",
@@ -285,6 +287,8 @@ class CompiledSchema:
         schema = upgrade(schema)
         self._verdict = guard(schema)
         self._known = properties_of(schema)
+        self._names = frozenset(self._known)
+        self._max_name = max((MAX_NAME, *map(len, self._known))) if closed else None  # of arguments alone
         self._secret = secret_names(schema)
         schema = close_schema(schema) if closed else schema
         self._validator = _compile(schema)
@@ -301,21 +305,32 @@ class CompiledSchema:
         """The number of checks that one value may need."""
         return self._verdict.costs[0]
 
-    def check_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
-        """Return the unknown members where there are more than are described, or where the value is large.
+    def long_names(self, value: Mapping[str, Any]) -> list[WrongArgument]:
+        """Return the arguments whose names are too long. No value is read."""
+        limit = self._max_name
+        if limit is None or not (long := [name for name in value if len(str(name)) > limit]):
+            return []
+        got = f"its name has more than {limit} characters"
+        return [WrongArgument(path=cut(str(name), _SHOWN), expected="", got=got) for name in long[:MAX_UNKNOWN]]
 
-        Then nothing else of the value is looked at.
+    def wrong_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
+        """Return the names that are too long, or the unknown ones where there are more than are described, or where
+        the value is large. Then nothing else of the value is looked at.
         """
+        if problems := self.long_names(value):
+            return problems
         count = len(value) - sum(name in value for name in self._known) if self._only_known else 0
         if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MOST_ERRORS))):
             return []
-        unknown = (name for name in value if name not in self._known)
+        unknown = (name for name in value if name not in self._names)
         return _unknown((), unknown, count, self._known, self._max_unknown)
 
     def check(self, value: Any) -> list[WrongArgument]:
         try:
-            if isinstance(value, Mapping) and (problems := self.check_members(cast(Mapping[str, Any], value))):
-                return problems
+            if isinstance(value, Mapping):
+                members = cast(Mapping[str, Any], value)
+                if not self._names.issuperset(members) and (problems := self.wrong_members(members)):
+                    return problems
             if self._most is not None and larger_than(value, self._most):
                 return [WrongArgument(path="", expected=f"at most {self._most:,} values in all", got="more")]
             if self._most_slow is not None and (most := self._exceeded(value)) is not None:

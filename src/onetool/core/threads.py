@@ -15,8 +15,11 @@ from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread
 from typing import Any, TypeVar
 
-MOST_THREADS = 256
+T = TypeVar("T")
+
+MAX_THREADS = 256
 IDLE_SECONDS = 30.0
+MIN_WAIT = 0.05  # seconds between two looks at a deadline that moves while somebody is being waited for
 
 Job = Callable[[], None]
 Outcome = tuple[Any, BaseException | None]
@@ -38,7 +41,7 @@ class Threads:
     threads, and it ends by itself when its tool does.
     """
 
-    def __init__(self, most: int = MOST_THREADS) -> None:
+    def __init__(self, most: int = MAX_THREADS) -> None:
         self._most = most
         self._lock = Lock()
         self._idle: list[_Worker] = []
@@ -47,62 +50,101 @@ class Threads:
         self._count = 0
 
     async def run(self, function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
+        value, error = await self.outcome(copy_context(), function, args)
+        if error is not None:
+            raise error
+        return value
+
+    async def outcome(
+        self,
+        context: Context,
+        function: Callable[..., Any],
+        args: Mapping[str, Any],
+        left: Callable[[], float] | None = None,
+    ) -> Outcome:
+        """Run the function within the context. The outcome is a TimeoutError when there are no seconds `left`."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        context = copy_context()
+
+        def settle(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
 
         def job() -> None:
-            _set_outcome(loop, future, _outcome(context, function, args))
+            with suppress(RuntimeError):  # the loop has closed: nobody waits
+                try:
+                    value = context.run(function, **args)
+                except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
+                    loop.call_soon_threadsafe(settle, (None, error))
+                else:
+                    loop.call_soon_threadsafe(settle, (value, None))
 
         self._submit(job)
+        timer = None if left is None else loop.call_later(left(), self._look, loop, future, job, left)
         try:
-            return _value(await future)
+            return await future
         except asyncio.CancelledError:
             self._abandon(job)
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
-    def run_blocking(
+    def _look(
+        self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]", job: Job, left: Callable[[], float]
+    ) -> None:
+        """End the wait for a job whose time is up. Its deadline may have moved meanwhile."""
+        if future.done():
+            return
+        if (seconds := left()) > 0:
+            loop.call_later(max(seconds, MIN_WAIT), self._look, loop, future, job, left)
+        else:
+            self._abandon(job)
+            future.set_result((None, TimeoutError()))
+
+    def outcome_blocking(
         self, context: Context, function: Callable[..., Any], args: Mapping[str, Any], left: Callable[[], float]
-    ) -> Any:
-        """The same for a caller that is itself in a thread; TimeoutError when there are no seconds left.
+    ) -> Outcome:
+        """Do the same for a caller that is itself in a thread.
 
-        Never kept waiting for a free thread: its caller may be holding the last one.
+        It never waits for a free thread: its caller may be holding the last one.
         """
         box: SimpleQueue[Outcome] = SimpleQueue()
 
         def job() -> None:
-            box.put(_outcome(context, function, args))
+            try:
+                box.put((context.run(function, **args), None))
+            except BaseException as error:  # noqa: BLE001 - as above
+                box.put((None, error))
 
         self._submit(job, at_once=True)
         while (seconds := left()) > 0:
             try:
-                return _value(box.get(timeout=min(seconds, TIMEOUT_MAX)))
+                return box.get(timeout=min(seconds, TIMEOUT_MAX))
             except Empty:
                 continue  # there may be more time by now
         self._abandon(job)
-        raise TimeoutError
+        return None, TimeoutError()
 
     def _submit(self, job: Job, at_once: bool = False) -> None:
         with self._lock:
             if self._idle:
-                self._assign(self._idle.pop(), job)
+                worker = self._busy[id(job)] = self._idle.pop()
+                worker.inbox.put(job)
             elif at_once or self._count < self._most:
-                self._start(_Worker(), job)
+                self._start(job)
             else:
                 self._waiting.append(job)
 
-    def _start(self, worker: _Worker, job: Job) -> None:
-        self._assign(worker, job)
+    def _start(self, job: Job) -> None:
+        worker = self._busy[id(job)] = _Worker()
+        worker.inbox.put(job)
         try:
             Thread(target=self._work, args=(worker,), name="onetool-handler", daemon=True).start()
         except RuntimeError:  # the system has no thread left for us
             self._busy.pop(id(job))
             raise
         self._count += 1
-
-    def _assign(self, worker: _Worker, job: Job) -> None:
-        self._busy[id(job)] = worker
-        worker.inbox.put(job)
 
     def _abandon(self, job: Job) -> None:
         with self._lock:
@@ -114,7 +156,7 @@ class Threads:
             worker.lost = True
             self._count -= 1
             if self._waiting:  # its place is free for whoever waits
-                self._start(_Worker(), self._waiting.popleft())
+                self._start(self._waiting.popleft())
 
     def _work(self, worker: _Worker) -> None:
         job: Job | None = worker.inbox.get()
@@ -146,35 +188,8 @@ class Threads:
         return worker.inbox.get()  # a job came in at the last moment
 
 
-def _outcome(context: Context, function: Callable[..., Any], args: Mapping[str, Any]) -> Outcome:
-    try:
-        return context.run(function, **args), None
-    except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
-        return None, error
-
-
-def _value(outcome: Outcome) -> Any:
-    value, error = outcome
-    if error is not None:
-        raise error
-    return value
-
-
-def _set_outcome(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
-    def settle() -> None:
-        if not future.done():
-            future.set_result(outcome)
-
-    try:
-        loop.call_soon_threadsafe(settle)
-    except RuntimeError:
-        return  # the loop has closed: no one waits
-
-
 # An event loop in its own thread
 
-
-T = TypeVar("T")
 
 CLOSE_SECONDS = 1.0  # seconds for what is under way to end, when it is cancelled
 

@@ -17,6 +17,7 @@ from onetool.core.model_providers import PROVIDERS
 from onetool.http.errors import RequestRefusedError
 from onetool.http.url import DEFAULT_PORTS, Url, is_address, normal_host
 
+MAX_REMEMBERED = 1_000  # origins
 GLOBAL = "global"
 PRIVATE = "private"  # this machine, this network: for those who allow it
 NOWHERE = "nowhere"  # no single machine: never allowed
@@ -144,6 +145,7 @@ class AllowedHosts:
         self.mistakes: list[str] = []
         self._exact: dict[tuple[str, int | None], HostRule] = {}
         self._under: list[tuple[_Pattern, HostRule]] = []
+        self._checked: dict[tuple[str, str, int], HostRule] = {}  # by origin: what was allowed stays so
         for rule in rules:
             try:
                 self._add(read_entry(rule.host), rule)
@@ -164,6 +166,14 @@ class AllowedHosts:
         """The entry that allows a URL. Raises RequestRefusedError if none does. An address in the URL is checked as
         well.
         """
+        rule = self._checked.get(url.origin)
+        if rule is None:
+            rule = self._check(url)
+            if len(self._checked) < MAX_REMEMBERED:
+                self._checked[url.origin] = rule
+        return rule
+
+    def _check(self, url: Url) -> HostRule:
         rule = self._find(url)
         if rule is None:
             raise RequestRefusedError(

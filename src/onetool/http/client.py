@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,48 +68,30 @@ class HttpClient:
         timeout: float,  # noqa: ASYNC109 - asyncio.timeout around it would cost more than all the rest
         max_bytes: int,
         connect: float | None = None,
+        stream: bool = False,
     ) -> HttpResponse:
-        """The answer, whole. A ToolFailure says why there is none. `connect`: seconds for a connection alone."""
-        return await self._exchange(request, hosts, timeout, max_bytes, False, connect)
+        """Send the request and return the whole answer. A ToolFailure says why there is none.
 
-    async def stream(
-        self,
-        request: "HttpRequest",
-        hosts: "AllowedHosts",
-        *,
-        timeout: float,  # noqa: ASYNC109 - as above
-        max_bytes: int,
-        connect: float | None = None,
-    ) -> HttpResponse:
-        """The answer as soon as its head is there: its body is `answer.stream`, which has to be closed."""
-        return await self._exchange(request, hosts, timeout, max_bytes, True, connect)
-
-    async def _exchange(
-        self,
-        request: "HttpRequest",
-        hosts: "AllowedHosts",
-        seconds: float,
-        max_bytes: int,
-        stream: bool,
-        connect: float | None,
-    ) -> HttpResponse:
+        `connect`: seconds for a connection alone. With `stream` it returns when the head of the answer is there: its
+        body is `answer.stream`, which has to be closed.
+        """
         url = request.url
         rule = hosts.check(url)
         data = request_bytes(request)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
+        deadline = loop.time() + timeout
         pool = self._pools.get(loop) or await self._new_pool(loop)
         key = (url.scheme, url.host, url.port, rule)
         tries = 0
         while True:
             connection = pool.acquire_idle(key)
             if connection is None:
-                connect_seconds = seconds if connect is None else min(connect, seconds)
+                connect_seconds = timeout if connect is None else min(connect, timeout)
                 until = min(deadline, loop.time() + connect_seconds)
                 dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
                 connection = await _within(pool.acquire(key, dial), until, url, connect_seconds)
             try:
-                answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, seconds)
+                answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, timeout)
             except StaleConnectionError as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
@@ -119,7 +102,11 @@ class HttpClient:
                 pool.drop(connection)
                 raise
             else:
-                return _as_stream(answer, connection, pool)
+                if answer.stream is None:
+                    pool.release(connection)
+                else:
+                    answer.stream.on_close(partial(_end_stream, connection, pool))
+                return answer
 
     async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
         pool = ConnectionPool(loop, self._most)
@@ -158,12 +145,8 @@ def _may_repeat(request: "HttpRequest") -> bool:
     return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
 
 
-def _as_stream(answer: HttpResponse, connection: Connection, pool: ConnectionPool) -> HttpResponse:
-    if answer.stream is None:
-        pool.release(connection)
-    else:
-        answer.stream.on_close(lambda: pool.release(connection) if connection.is_done() else pool.drop(connection))
-    return answer
+def _end_stream(connection: Connection, pool: ConnectionPool) -> None:
+    pool.release(connection) if connection.is_done() else pool.drop(connection)
 
 
 async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seconds: float) -> Connection:

@@ -62,7 +62,10 @@ class ResponseReader:
             return await asyncio.to_thread(lambda: blob_record("blob", _in_base64(answer, redact), kind, store_result))
         if self._encoding == "text":
             return await _by_size(answer, lambda: text_of(answer))
-        value = await _by_size(answer, lambda: _json(answer, url, redact))
+        if len(answer.body) < LARGE:
+            value = _json(answer, url, redact)
+        else:
+            value = await asyncio.to_thread(_json, answer, url, redact)
         if self._selector is None:
             return value
         mask = clean or redact

@@ -168,13 +168,15 @@ class Sender:
         self, request: "HttpRequest", signer: "Signer | None", context: "HttpContext", seconds: float
     ) -> HttpResponse:
         """One try, with all its hops. Once away from the origin that the tool names, nothing is signed any more."""
-        send = context.client.stream if self._stream else context.client.send
         until = self._clock() + seconds
         hops = 0
         while True:
             signed = request if signer is None else signer.sign(request)
             self._check_size(signed)
-            answer = await send(signed, context.hosts, timeout=until - self._clock(), max_bytes=self._max_bytes)
+            left = until - self._clock()
+            answer = await context.client.send(
+                signed, context.hosts, timeout=left, max_bytes=self._max_bytes, stream=self._stream
+            )
             try:
                 there = next_request(request, answer) if self._follow else None
             except ToolFailure:

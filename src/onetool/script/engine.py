@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.core.call import Pauses, ToolCall, ToolError, new_id
 from onetool.core.context import (
     CallContext,
+    CallTool,
     CallWatch,
     Environment,
     Gate,
@@ -21,7 +22,6 @@ from onetool.core.context import (
     pauses_within,
 )
 from onetool.core.errors import ToolFailure
-from onetool.core.executor import Executor
 from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
@@ -126,7 +126,7 @@ class Engine:
     def __init__(
         self,
         limits: RunLimits,
-        executor: Executor,
+        call_tool: CallTool,
         environment: Environment | None = None,
         aliases: Mapping[str, str] | None = None,
         snippets: "Mapping[str, SnippetLike] | None" = None,
@@ -146,7 +146,7 @@ class Engine:
         self._tools: SandboxTools | None = None
         self._settings = PipelineSettings(
             limits=limits,
-            executor=executor,
+            call_tool=call_tool,
             threads=self._workers.threads,
             snippets=snippets or {},
         )

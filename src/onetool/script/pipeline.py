@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.core.call import ToolError, client_name
-from onetool.core.context import CallContext, RunEvent, current_call
+from onetool.core.context import CallContext, CallTool, RunEvent, current_call
 from onetool.core.errors import ToolFailure
-from onetool.core.executor import Executor
 from onetool.core.principal import lasting_owner
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
@@ -56,7 +55,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all pipelines of an engine share."""
 
     limits: RunLimits
-    executor: Executor
+    call_tool: CallTool
     threads: Threads
     snippets: "Mapping[str, SnippetLike]"
 
@@ -169,7 +168,7 @@ class Pipeline:
         is_session = self._known is not None
         worker_loop = WorkerLoop(
             self._tools,
-            settings.executor,
+            settings.call_tool,
             context,
             settings.limits,
             self._variables,

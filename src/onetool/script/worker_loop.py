@@ -15,9 +15,8 @@ from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.core.context import CallContext, Gate
+from onetool.core.context import CallContext, CallTool, Gate, run_blocking
 from onetool.core.errors import cut, describe_error
-from onetool.core.executor import Executor
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
@@ -161,7 +160,7 @@ class WorkerLoop:
     def __init__(
         self,
         tools: SandboxTools,
-        executor: Executor,
+        call_tool: CallTool,
         context: CallContext,
         limits: RunLimits,
         variables: Mapping[str, Any] | None = None,
@@ -173,7 +172,7 @@ class WorkerLoop:
         self._interrupted = False
         self._tools = tools
         self._variables = variables or {}
-        self._executor = executor
+        self._call_tool = call_tool
         self._context = context
         self._limits = limits
         self._session: WorkerSession | None = None
@@ -348,10 +347,16 @@ class WorkerLoop:
         position, gate = question.position, self._context.gate
         if (watch := self._context.watch) is not None:
             watch.began(call)
-        work = self._execute(call) if gate is None else self._pass_gate(gate, call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._call_later(question, work)
-        return self._call_now(question, call) if gate is None else self._wait_for(question, work)
+            return self._call_later(question, self._execute(call, gate))
+        catalogue = self._tools.names.catalogue
+        called = catalogue.get(call.name)  # ot.call names another tool
+        if gate is not None or self._may_interrupt or (called is not None and called.is_async):
+            self._pending.begin(question.call_id, self._execute(call, gate))
+            return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
+        with self._waiting():  # nothing that has to run on the loop
+            result = run_blocking(self._call_tool(call, tools=catalogue))
+        return self._answer(call, result)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
@@ -380,33 +385,14 @@ class WorkerLoop:
         except TooLargeError:
             raise too_large(most_bytes, "the result") from None
 
-    def _call_now(self, question: FunctionCall, call: ToolCall) -> Answer:
-        catalogue = self._tools.names.catalogue
-        spec = catalogue.get(call.name)
-        if (spec is None or not spec.is_async) and not self._may_interrupt:  # nothing that has to run on the loop
-            with self._waiting():
-                result = self._executor.execute_blocking(call, tools=catalogue)
-            return self._answer(call, result)
-        return self._wait_for(question, self._execute(call))
-
-    def _wait_for(self, question: FunctionCall, work: Work) -> Answer:
-        self._pending.begin(question.call_id, work)
-        return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
-
-    def _pass_gate(self, gate: Gate, call: ToolCall) -> Work:
-        """The call, once the gate has let it pass."""
+    def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
+        """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
         catalogue = self._tools.names.catalogue
 
         async def execute(answered: Callable[[Answer], None]) -> None:
-            answered(self._answer(call, await self._executor.execute(call, tools=catalogue, gate=gate)))
+            answered(self._answer(call, await self._call_tool(call, tools=catalogue, gate=gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
-
-    def _execute(self, call: ToolCall) -> Work:
-        catalogue = self._tools.names.catalogue
-        return lambda answered: self._executor.begin(
-            call, lambda result: answered(self._answer(call, result)), catalogue
-        )
 
     def _sleep(self, seconds: float) -> Work:
         loop = self._context.loop

@@ -34,7 +34,7 @@ from onetool.core.call import (
     ToolCall,
     current_caller,
 )
-from onetool.core.context import CallExecutor, current_call
+from onetool.core.context import Environment, current_call, run_blocking
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments
 from onetool.core.registry import Snapshot
@@ -139,14 +139,13 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     if context is None or context.environment is None:
         raise RuntimeError(f"{spec.name} was kept from a call that has ended: a tool can be called only from a tool")
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
-    calls = context.environment.calls
     if is_on_event_loop():
-        return _value_later(calls, call)
-    return calls.execute_blocking(call, for_tool=True).value()
+        return _value_later(context.environment, call)
+    return run_blocking(context.environment.call_tool(call)).value()
 
 
-async def _value_later(calls: CallExecutor, call: ToolCall) -> Any:
-    return (await calls.execute(call, for_tool=True)).value()
+async def _value_later(environment: Environment, call: ToolCall) -> Any:
+    return (await environment.call_tool(call)).value()
 
 
 def is_on_event_loop() -> bool:

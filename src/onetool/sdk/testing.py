@@ -77,6 +77,9 @@ class Tools:
     def snapshot(self) -> Snapshot:
         return self._registry.snapshot()
 
+    async def call_tool(self, call: ToolCall) -> ToolResult:
+        return await self.calls.execute(call, for_tool=True)
+
     def _note(self, done: float, total: float | None, message: str | None) -> None:
         self.progress.append((done, total, message))
 

@@ -92,7 +92,7 @@ class _Known:
     def __init__(self, values: Iterable[str]) -> None:
         self._lock = Lock()  # servers and tools tell from threads of their own
         self.lasting = set(values)
-        self._recent: dict[str, tuple[str, ...]] = {}  # each with its forms, the one used last at the end
+        self.recent: dict[str, tuple[str, ...]] = {}  # each with its forms, the one used last at the end
         self._made: tuple[int, tuple[str, ...], re.Pattern[str] | None] = (-1, (), None)
 
     def add(self, value: str) -> None:
@@ -104,16 +104,16 @@ class _Known:
         if value in self.lasting or len(value) > LONGEST:
             return
         with self._lock:
-            recent = self._recent.copy()
+            recent = self.recent.copy()
             recent[value] = recent.pop(value, None) or _longest_first(_forms(value))
             while len(recent) > MOST_TOLD or sum(map(len, recent)) > MOST_CHARACTERS:
                 del recent[next(iter(recent))]
-            self._recent = recent  # whoever reads it has the one before, or this one
+            self.recent = recent  # whoever reads it has the one before, or this one
 
     def join(self, other: "_Known") -> None:
         with self._lock:
             self.lasting |= other.lasting
-            self._recent = self._recent | other._recent
+            self.recent = self.recent | other.recent
 
     def occurs_in(self, text: str) -> bool:
         forms, short = self._compiled()
@@ -122,13 +122,13 @@ class _Known:
                 return True
         if short is not None and short.search(text) is not None:
             return True
-        return any(form in text for forms in self._recent.values() for form in forms)
+        return any(form in text for forms in self.recent.values() for form in forms)
 
     def mask(self, text: str, spared: Collection[str] = ()) -> str:
         """The text with every known value masked, except the `spared` forms."""
         forms, short = self._compiled()
         spans: list[tuple[int, int]] = []
-        for group in (*self._recent.values(), forms):
+        for group in (*self.recent.values(), forms):
             for form in group:
                 if form in text and form not in spared:
                     spans += (found.span() for found in re.finditer(re.escape(form), text))
@@ -139,14 +139,11 @@ class _Known:
     def forms_in(self, text: str) -> set[str]:
         """All forms of every value that stands in this text, in whatever form it does."""
         found: set[str] = set()
-        for value in (*self.lasting, *self._recent):
+        for value in (*self.lasting, *self.recent):
             forms = _forms(value) if len(value) >= UNMISTAKABLE else _written(value)
             if any(form in text for form in forms):
                 found |= forms
         return found
-
-    def __bool__(self) -> bool:
-        return bool(self.lasting or self._recent)
 
     def _compiled(self) -> "tuple[tuple[str, ...], re.Pattern[str] | None]":
         """The forms of the long ones, and a pattern of the short ones."""
@@ -258,7 +255,7 @@ class Secrets:
         not masked for it: else a mask would tell it that a guess is right.
         """
         known = self._known
-        if not known or not self._may_be_in(value):
+        if not (known.lasting or known.recent) or not self._may_be_in(value):
             return value
         return _masked(value, known, known.forms_in("\n".join(_texts_in(sent))) if sent else ())
 

@@ -208,7 +208,7 @@ class MemoryStore:
         if not (tool.is_enabled and self._bundle(bundle_id).is_enabled):
             raise ForbiddenError("it is switched off", "disabled")
         if tool.limits:
-            raise RateLimitError("too often", 2.2)
+            raise RateLimitError("too often", {"limit": 1, "remaining": 0, "reset_s": 3})
         name = f"tests.{slug}"
         handler = getattr(self._functions, function_of(tool), None) if tool.type == "python" else (lambda **_: None)
         registry = Registry()

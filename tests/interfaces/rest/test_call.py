@@ -144,6 +144,21 @@ def test_a_limit_of_calls_is_429_with_the_time_to_wait(api):
         assert 1 <= int(reply.headers["retry-after"]) <= 60
 
 
+def test_a_tool_that_failed_says_what_is_left_of_its_limit_as_a_429_does(api):
+    schema = {"type": "object", "properties": {"why": {"type": "string"}}, "required": ["why"]}
+    tool = {"argSchema": schema, "pythonImpl": {"func": "sums.fail"}, "limits": {"maxCallsPerMinute": 2}}
+    api.tool(api.bundle(slug="failing"), "it", "1", **tool)
+    for remaining in ("1", "0"):
+        reply = call(api, "failing.it", {"why": "x"})
+        problem(reply, 424, "execution_error")
+        assert reply.headers["ratelimit-remaining"] == remaining
+        assert ("retry-after" in reply.headers) == (remaining == "0")
+    refused = call(api, "failing.it", {"why": "x"})
+    problem(refused, 429, "rate_limited")
+    own = {"retry-after", "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "ratelimit-policy", "ratelimit"}
+    assert own <= {*reply.headers} & {*refused.headers}
+
+
 def test_events_are_those_of_invoke(api):
     reply = call(api, "sums.steps", headers={"Accept": "text/event-stream"})
     events = list(read_events(reply.text))

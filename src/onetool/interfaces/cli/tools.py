@@ -200,14 +200,14 @@ def invoke_tool(
     """The call as JSON types, and its result. Secret arguments are masked in what is shown of the call."""
     import asyncio
 
-    from onetool.core.lenient import check_names
+    from onetool.core.lenient import recorded_call
     from onetool.interfaces.cli.person import let_tools_ask
 
     call = ToolCall(id=uuid4().hex, name=name, args=args, source="cli", timeout=timeout)
     let_tools_ask()
     result = asyncio.run(app.call(call, allowed, show_progress if sys.stderr.isatty() else None))
     spec = app.catalog.registry.get(name)
-    call, _ = check_names(call, spec)
+    call = recorded_call(call, spec)
     shown = {
         "id": call.id,
         "name": call.name,

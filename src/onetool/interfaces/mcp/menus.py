@@ -17,7 +17,6 @@ import msgspec
 from onetool.app.describe import call_description, run_tool, search_description
 from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
-from onetool.core.lenient import wrong_names
 from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
@@ -78,7 +77,7 @@ class ArgumentCheck:
         self._spec = ToolSpec(name=listing["name"], description="", input_schema=listing["inputSchema"])
 
     def __call__(self, args: Mapping[str, Any]) -> None:
-        if problems := wrong_names(self._spec, args) or self._spec.arguments.check(args):
+        if problems := self._spec.arguments.check(args):
             listed = "; ".join(map(str, problems))
             raise BadArguments(f"Invalid arguments for {self._spec.name}: {listed}", hints=[signature(self._spec)])
 

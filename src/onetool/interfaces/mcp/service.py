@@ -162,7 +162,7 @@ class Service:
         allowed = self.allowed
         allowed = None if allowed is None else {*allowed, spec.name}
         call = ToolCall(new_id(), spec.name, args, "mcp")
-        return await self.app.runtime.executor.execute(call, allowed, tools=SingleTool(spec))
+        return await self.app.call(call, allowed, tools=SingleTool(spec))
 
     def _offers(self, spec: ToolSpec) -> bool:
         """Whether prompts and resources of a pack may be used: with an allow-list, if one of its tools is on it."""

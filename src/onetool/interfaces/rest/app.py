@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onetool.app.allow_lists import Offered
 from onetool.core.call import ToolResult
 from onetool.core.errors import OneToolError
+from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     AUDIT,
     HttpError,
@@ -31,6 +32,7 @@ from onetool.interfaces.rest.problem import (
     database_problem,
     error_from_store,
     problem_body,
+    rate_limit_headers,
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
@@ -39,6 +41,7 @@ from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
 from onetool.sources.bundles.errors import BundleError
+from onetool.sources.bundles.rate_limits import NOTE
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -79,14 +82,15 @@ class RestApp:
             return RestResponse(204, headers=((b"allow", takes.encode()),))
         if not found.route.for_tools:
             refuse_tools(scope)
-        principal = self._context.principal
+        principal = current_principal.get()
         role = found.route.needed_role(principal)
         kind, what = scope[AUDIT] = audited(scope["method"], found, principal, role)
         if not principal.may(role):
             raise role_error(principal, role, scope["method"])
         if kind is not None:
             await self._begin(kind, what)
-        query = read_query(scope["query_string"], found.route.query)
+        raw, known = scope["query_string"], found.route.query
+        query = read_query(raw, known) if raw or known else {}
         return await found.route.handler(
             RestRequest(self._context, found.path, query, head_of(scope), scope, receive, send)
         )
@@ -177,4 +181,5 @@ def bare_value(result: ToolResult) -> bytes:
     if error is None:
         return encode(result.data)
     refuse_unrun(error, "")
-    raise RestError(424, error.code, error.message, reason=error.reason, hints=error.hints)
+    headers = rate_limit_headers(result.meta.get(NOTE), refused=True)
+    raise RestError(424, error.code, error.message, reason=error.reason, hints=error.hints, headers=headers)

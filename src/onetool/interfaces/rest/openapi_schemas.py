@@ -176,7 +176,8 @@ _IMPL_NAMES = {kind: impl.__name__ for kind, (_, impl) in IMPLS.items()}
 
 
 def _refined(named: dict[str, Schema]) -> dict[str, Schema]:
-    del named["ToolCall"]["properties"]["timeout"]  # which calls of a model don't have
+    for own in ("timeout", "version"):  # which calls of a model don't have
+        del named["ToolCall"]["properties"][own]
     for name in _ALWAYS_COMPLETE:
         _complete(named[name])
     del named["Bundle"]["properties"]["schemaVersion"]  # only in its file

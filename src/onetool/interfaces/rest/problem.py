@@ -6,7 +6,6 @@ When the database can't be used, it tells whether anything may have changed.
 
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from math import ceil
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -131,36 +130,33 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
 
 def error_from_store(error: BundleError) -> RestError:
     """The RestError for an error of the bundle store."""
-    wait = (
-        error.retry_after
-        if isinstance(error, RateLimitError)
-        else RETRY_S
-        if isinstance(error, UnavailableError)
-        else None
-    )
+    headers: Headers = ()
+    if isinstance(error, RateLimitError):
+        headers = rate_limit_headers(error.left, refused=True)
+    elif isinstance(error, UnavailableError):
+        headers = ((b"retry-after", b"%d" % RETRY_S),)
     return RestError(
         next((status for kind, status in STATUS_OF_ERROR.items() if isinstance(error, kind)), 400),
         error.code,
         str(error),
         part=None if error.pointer is None else "body",
         pointer=error.pointer,
-        headers=() if wait is None else [(b"retry-after", b"%d" % max(1, ceil(wait))), *_left_of(error)],
+        headers=headers,
     )
 
 
-def _left_of(error: BundleError) -> Headers:
-    return rate_limit_headers(error.left) if isinstance(error, RateLimitError) else ()
-
-
-def rate_limit_headers(left: Mapping[str, int] | None) -> tuple[tuple[bytes, bytes], ...]:
+def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) -> tuple[tuple[bytes, bytes], ...]:
     """What is left of the limit of a tool, as the IETF draft httpapi-ratelimit-headers has it since its revision 8.
 
-    The first three are those of its revisions before, which most clients know.
+    The three before are those of its earlier revisions, which most clients know. A response that is an error
+    (`refused`) says when to try again, too, where nothing is left.
     """
     if left is None:
         return ()
     limit, remaining, reset = left["limit"], left["remaining"], left["reset_s"]
+    retry = ((b"retry-after", b"%d" % reset),) if refused and not remaining else ()
     return (
+        *retry,
         (b"ratelimit-limit", b"%d" % limit),
         (b"ratelimit-remaining", b"%d" % remaining),
         (b"ratelimit-reset", b"%d" % reset),

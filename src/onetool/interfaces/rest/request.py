@@ -255,7 +255,7 @@ class RestContext:
     @property
     def allowed(self) -> Collection[str] | None:
         """The tools that it may call; None is all."""
-        return self._allow_lists.current()
+        return self._allow_lists.of(current_principal.get())
 
     def allowed_of(self, principal: Principal) -> Collection[str] | None:
         """The same, of somebody else."""

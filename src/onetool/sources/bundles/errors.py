@@ -52,9 +52,9 @@ class OutdatedError(BundleError):
 class RateLimitError(BundleError):
     """`left` is what the meta of a result says of a limit: limit, remaining, reset_s."""
 
-    def __init__(self, message: str, retry_after: float = 0.0, left: Mapping[str, int] | None = None) -> None:
+    def __init__(self, message: str, left: Mapping[str, int]) -> None:
         super().__init__(message, "rate_limited")
-        self.retry_after = retry_after if left is None else left["reset_s"]  # seconds
+        self.retry_after = left["reset_s"]  # seconds
         self.left = left
 
 

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from onetool.core.context import note_call
+from onetool.core.call import ToolResult
+from onetool.core.context import current_call, note_call
 from onetool.core.errors import ToolFailure
+from onetool.sources.bundles.errors import RateLimitError
 
 if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows, WindowCount
 
 WINDOW_S = 60
 NOTE = "rate_limit"  # in the meta of a result
+LIMITED = "rate_limited"  # the reason of a call that was one too many
 
 
 class RateLimiter:
@@ -36,6 +39,18 @@ class RateLimiter:
         _admit(await self._windows().take_async(f"calls of {tool}", per_minute, WINDOW_S), per_minute)
 
 
+def is_counted() -> bool:
+    """Return whether the running call has been counted: it may be tried several times, and is one call."""
+    context = current_call.get()
+    return context is not None and NOTE in context.notes
+
+
+def refuse_limited(result: ToolResult) -> None:
+    """Raise RateLimitError, with the time to wait, where a failed call was one too many."""
+    if result.error is not None and result.error.reason == LIMITED and (left := result.meta.get(NOTE)):
+        raise RateLimitError(result.error.message, left)
+
+
 def _own_windows() -> "SharedWindows":
     from onetool.database.shared_rates import SharedWindows
 
@@ -50,6 +65,6 @@ def _admit(found: "WindowCount", per_minute: int) -> None:
         times = "once" if per_minute == 1 else f"{per_minute:,} times"
         raise ToolFailure(
             f"it may be called {times} a minute (limits.maxCallsPerMinute), and has been",
-            reason="rate_limited",
+            reason=LIMITED,
             hints=(f"try again in {reset_s} s",),
         )

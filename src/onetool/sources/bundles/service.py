@@ -5,18 +5,18 @@ and `ready`, which are for event loops.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import msgspec
 
-from onetool.core.call import ToolResult
-from onetool.core.context import CallEvent, Progress
+from onetool.core.call import ToolCall, ToolResult, ToolVersion, new_id
+from onetool.core.context import CallEvent, CallTool, Progress
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles, KeptSettings, SettingsReader
-from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError, RateLimitError
+from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import (
     Bundle,
     BundleContent,
@@ -28,7 +28,7 @@ from onetool.sources.bundles.model import (
 )
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
-from onetool.sources.bundles.rate_limits import NOTE
+from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
 from onetool.sources.bundles.row_facts import CatalogueView, RowFacts, page_of
 from onetool.sources.bundles.store import (
     EVERYTHING,
@@ -49,46 +49,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
-MOST_READY = 10_000  # tools that are kept ready to be invoked by their ids
-LIMITED = "rate_limited"
+MAX_READY = 10_000  # tools that are kept ready to be invoked by their ids
 OFF, SHOWN = "-off", "-shown-"  # of ETags
-
-
-class InvokeVersion(Protocol):
-    """Calls one version of a tool. `app.bundle_runtime` makes it."""
-
-    async def __call__(
-        self,
-        bundle_id: str,
-        slug: str,
-        version: str,
-        args: Mapping[str, Any],
-        source: str = "rest",
-        progress: Progress | None = None,
-        allowed: Collection[str] | None = None,
-    ) -> ToolResult: ...
-
-
-class ReadyTool(NamedTuple):
-    """A stored version that may be called: what it is, and what runs it."""
-
-    tool: Tool
-    spec: ToolSpec
-    lookup: SingleTool  # for the executor: it finds this spec and no other
 
 
 class BundleService:
     """`function` gives a registered function by its name; `built_in` are the built-in tools; `derived` the others.
 
-    `invoke` calls a version as REST does. `refresh` reloads the registry if tools have changed. `catalogue` knows all
-    tools, also those of no bundle.
+    `call` is `App.call`. `refresh` reloads the registry if tools have changed. `catalogue` knows all tools, also those
+    of no bundle.
     """
 
     def __init__(
         self,
         store: BundleStore,
         factory: ToolFactory,
-        invoke: InvokeVersion,
+        call: CallTool,
         function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str],
         derived: DerivedBundles,
@@ -99,7 +75,7 @@ class BundleService:
         store.function = function
         self._factory = factory
         self.require_bound = factory.require_bound
-        self.invoke = invoke
+        self._call = call
         self._function = function
         self._derived = derived
         self._refresh = refresh
@@ -107,7 +83,7 @@ class BundleService:
         self._settings = SettingsReader(store, self._built_in)
         self.loading = BundleTools(store, factory)
         self._facts = RowFacts(store, self.loading.name_in_code, catalogue)
-        self._ready: tuple[int, dict[tuple[str, str, str], ReadyTool]] = (0, {})  # of which load
+        self._ready: tuple[int, dict[ToolVersion, SingleTool]] = (0, {})  # of which load
 
     @property
     def fresh(self) -> BundleStore:
@@ -321,23 +297,45 @@ class BundleService:
 
     # Calls
 
-    def ready(self, bundle_id: str, slug: str, version: str) -> ReadyTool | None:
-        """What `make_ready` has made since the tools were loaded last. It never blocks."""
-        load, found = self._ready
-        return found.get((bundle_id, slug, version)) if load == self.loading.count else None
+    async def invoke(
+        self,
+        bundle_id: str,
+        slug: str,
+        version: str,
+        args: Mapping[str, Any],
+        source: str = "rest",
+        progress: Progress | None = None,
+        allowed: Collection[str] | None = None,
+    ) -> ToolResult:
+        """Run one version of a tool, also one that no name in code stands for.
 
-    def make_ready(self, bundle_id: str, slug: str, version: str) -> ReadyTool:
+        What is not there, switched off or over its limit raises a BundleError.
+        """
+        if not isinstance(args, Mapping):
+            raise InvalidError("/args: expected an object", "/args")
+        call = ToolCall(new_id(), "", args, source, version=(bundle_id, slug, version))
+        result = await self._call(call, allowed, progress)
+        if result.error is not None:
+            refuse_limited(result)
+        return result
+
+    def ready(self, version: ToolVersion) -> SingleTool | None:
+        """Return what `make_ready` has made since the tools were loaded last. It never blocks."""
+        load, found = self._ready
+        return found.get(version) if load == self.loading.count else None
+
+    def make_ready(self, version: ToolVersion) -> SingleTool:
         """Find a version that may be called. Raises NotFoundError, and ForbiddenError for one that is switched off."""
         load = self.loading.count  # from before: what is loaded meanwhile is looked for again
-        tool, bundle = self._tool(bundle_id, slug, version), self._bundle(bundle_id)
+        tool, bundle = self._tool(*version), self._bundle(version[0])
         self._refuse_disabled(bundle, tool)
         spec = self._spec(bundle, tool)
         spec.compile()  # here, in a thread: a large one takes a second
-        made = ReadyTool(tool, spec, SingleTool(spec))
+        made = SingleTool(spec)
         known = self._ready
-        if known[0] != load or len(known[1]) >= MOST_READY:
+        if known[0] != load or len(known[1]) >= MAX_READY:
             known = self._ready = (load, {})
-        known[1][bundle_id, slug, version] = made
+        known[1][version] = made
         return made
 
     def tool_and_spec(
@@ -380,11 +378,6 @@ class BundleService:
         elif tool.is_built_in:
             spec = self._function(name)
         return spec or self._factory.spec(tool, name, None)
-
-    def refuse_limited(self, result: ToolResult) -> None:
-        """Raises RateLimitError, with the time to wait, where this call was one too many."""
-        if result.error is not None and result.error.reason == LIMITED and (left := result.meta.get(NOTE)):
-            raise RateLimitError(result.error.message, left=left)
 
     def record(self, event: CallEvent) -> None:
         """Count a finished call; calls of other tools are ignored."""

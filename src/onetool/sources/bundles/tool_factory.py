@@ -29,7 +29,7 @@ from onetool.sources.bundles.model import (
     inherited,
     limits_of,
 )
-from onetool.sources.bundles.rate_limits import RateLimiter
+from onetool.sources.bundles.rate_limits import RateLimiter, is_counted
 from onetool.sources.bundles.validation import check_schemas, refuse_secrets
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class ToolFactory:
             spec["input_schema"] = spec.pop("arg_schema")
         return {
             **spec,
-            "handler": self._limited(_only_if_allowed(target), tool, target.is_async),
+            "handler": _only_if_allowed(target, self._limited(target.handler, tool, target.is_async)),
             "settings_of": target.settings_of or target.pack,
             "timeout": target.timeout,
             "retries": target.retries,
@@ -255,11 +255,13 @@ class ToolFactory:
         rates, place = self._rates, _place(tool)
 
         async def run_async(**args: Any) -> Any:
-            await rates.take_async(place, most)
+            if not is_counted():
+                await rates.take_async(place, most)
             return await handler(**args)
 
         def run(**args: Any) -> Any:  # in a thread, which may wait
-            rates.take(place, most)
+            if not is_counted():
+                rates.take(place, most)
             return handler(**args)
 
         return run_async if is_async else run
@@ -308,11 +310,12 @@ def _place(tool: Tool) -> str:
     return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
 
-def _only_if_allowed(target: ToolSpec) -> Handler:
-    """The handler of a function. Under an allow-list it has to be named, too: else a tool could stand for anything."""
-    handler, name = target.handler, target.name
-    if handler is None:
-        raise ValueError(f"{name} has no handler")
+def _only_if_allowed(target: ToolSpec, handler: Handler) -> Handler:
+    """Return a handler that refuses where the function behind it isn't allowed: else a tool could stand for anything.
+
+    A call that is refused doesn't count for the tool's limit.
+    """
+    name = target.name
 
     def check() -> None:
         context = current_call.get()

@@ -133,17 +133,12 @@ def change_stamp(log: str) -> Hashable:
     An index that is made anew has a new log, too. None where nobody can tell: the clock of a file system ticks every
     few ms, so that a commit right after this look could leave the same time.
     """
-    stamp = file_stamp(log)
-    return None if stamp is None or time_ns() - stamp[1] < TICK_NS else stamp
-
-
-def file_stamp(file: str) -> tuple[int, int, int] | None:
-    """Inode, time in ns and size; None where there is none."""
     try:
-        found = os.stat(file)
+        found = os.stat(log)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    recent = time_ns() - found.st_mtime_ns < TICK_NS
+    return None if recent else (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def throw_away(file: Path, which: Identity, seconds: float = LONG_SECONDS) -> None:
