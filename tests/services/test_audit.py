@@ -39,7 +39,7 @@ class Clock:
 
 def event(args: object = None, *, name: str = "web.get", spec: ToolSpec | None = SPEC, **more) -> CallEvent:
     call = ToolCall(more.pop("id", "c-1"), name, {} if args is None else args, "mcp")
-    return CallEvent(call=call, spec=spec, duration_ms=1.5, principal=CI, address="10.0.0.7", **more)
+    return CallEvent.of(call=call, spec=spec, duration_ms=1.5, principal=CI, address="10.0.0.7", **more)
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_lost_lines_are_counted_and_told_once_and_a_line_says_how_many(
 ) -> None:
     log.flush()
     place.is_away = True
-    monkeypatch.setattr(audit, "MAX_WAITING", 5)
+    log.queue.max_waiting = 5
     for number in range(8):
         log.record("admin", f"{number}")
         log.flush()

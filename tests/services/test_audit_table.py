@@ -95,7 +95,9 @@ def test_portions_are_read_one_after_the_other(either, monkeypatch: pytest.Monke
 def test_replicas_share_the_key_of_the_hashes(replicas) -> None:
     for number, database in enumerate(replicas):
         log = AuditLog(database, AuditConfig())
-        log.record_call(CallEvent(call=ToolCall(str(number), "web.get", {"pin": 1}, "mcp"), spec=SPEC, duration_ms=1.0))
+        log.record_call(
+            CallEvent.of(call=ToolCall(str(number), "web.get", {"pin": 1}, "mcp"), spec=SPEC, duration_ms=1.0)
+        )
         log.close()
     wanted = AuditFilter(args=AuditTable(replicas[0]).hash_of({"pin": 1}))
     assert [record.id for record in AuditTable(replicas[1]).page(wanted, 10).records] == ["1", "0"]

@@ -399,12 +399,12 @@ class Executor:
         if self._recorders:
             recorded_error = error and error.cleaned(lambda texts: self._without_secrets(texts, passed))
             client, run, principal, address = origin
-            event = CallEvent(
-                call=call,
+            event = CallEvent.of(
+                call,
+                self._redact(data) if for_tool and self._redact is not None else data,
+                recorded_error,
                 spec=spec,
                 duration_ms=elapsed,
-                error=recorded_error,
-                value=self._redact(data) if for_tool and self._redact is not None else data,
                 client=client,
                 run=run,
                 principal=principal,

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onetool.http.asgi import MAX_HEAD, HttpError
 from onetool.interfaces.http.bodies import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
-from onetool.interfaces.http.request_log import write_entry
+from onetool.interfaces.http.request_log import LoggedRequest, write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
 MOST_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
@@ -258,7 +258,7 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[refused.status] + dated + own + body)
         self.transport.close()
         client = self.client[0] if self.client else None
-        write_entry("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code})
+        write_entry(LoggedRequest("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code}))
 
     def _address(self) -> str:
         return address_key({"client": self.client})

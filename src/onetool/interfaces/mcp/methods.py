@@ -22,7 +22,6 @@ from onetool.core.mcp_protocol import (
     JsonRpcError,
     negotiated_revision,
 )
-from onetool.core.principal import lasting_owner
 from onetool.interfaces.mcp import notifications, offers
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
 from onetool.interfaces.mcp.content import for_revision, text_block
@@ -146,8 +145,8 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     """tools/call. Also records how long the client took since the last result."""
     client, is_answer = request.client, False
     silent = client.gap_timer.call_started()
-    if silent is not None and "requestState" not in request.params and (stats := service.app.runtime.stats):
-        stats.record_gap(client.name, silent, lasting_owner())
+    if silent is not None and "requestState" not in request.params:
+        service.app.runtime.record_gap(client.name, silent)
     try:
         result = await _call(service, request)
         is_answer = result.get("resultType") not in UNFINISHED

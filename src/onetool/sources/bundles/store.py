@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextvars import ContextVar
 from operator import attrgetter
 from sys import intern
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -19,6 +19,9 @@ from onetool.services.search.postings import KeptDocuments
 from onetool.services.search.tiers import TierRank
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample, unpack_tool
 from onetool.sources.bundles.names import code_name, slug_of_code
+
+if TYPE_CHECKING:
+    from onetool.sources.bundles.usage import UsageCounter
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
@@ -146,6 +149,7 @@ class BundleStore(Protocol):
     ) -> list[SearchHit]: ...
 
     function: Callable[[str], ToolSpec | None]
+    counter: "UsageCounter"
     """Returns a function by its name: tools are searched by what they leave to their functions, too."""
 
     def searched(self) -> KeptDocuments:
