@@ -107,7 +107,7 @@ def test_events_and_logs_are_masked(app, caplog):
     with caplog.at_level(logging.DEBUG, "onetool"):
         called(app, "user.awaited")
         called(app, "user.by_name")
-        app.recorder.flush()
+        app.runtime.recorder.flush()
     assert {event.tool for event in events} == {"vault.key", "vault.keys", "user.by_name", "user.awaited"}
     assert {event.bytes_out for event in events if event.tool == "vault.key"} == {len("***")}
     assert KEY not in str(events)

@@ -18,7 +18,7 @@ from onetool.core.context import CallEvent
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services import audit
+from onetool.services import event_queue
 from onetool.services.audit import AuditLog, AuditTable, AuditUnavailableError
 from onetool.services.audit.record import REASONS, AuditFilter, AuditHasher, call_entry
 
@@ -295,7 +295,7 @@ def test_lines_wait_while_they_cant_be_written(log: AuditLog, place) -> None:
 
 
 def test_lines_are_written_by_themselves_when_they_can_be_again(either, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "RETRY_S", 0.05)
+    monkeypatch.setattr(event_queue, "RETRY_S", 0.05)
     log = AuditLog(either, AuditConfig())
     either.is_away = True
     log.record("admin", "one")

@@ -14,7 +14,7 @@ from onetool.core.spec import ToolSpec
 from onetool.database import LockNumber
 from onetool.database.postgres import Postgres
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services import audit
+from onetool.services import audit, event_queue
 from onetool.services.audit import AuditLog, AuditTable, AuditUnavailableError, table
 from onetool.services.audit.record import AuditFilter
 
@@ -259,7 +259,7 @@ def test_a_process_that_hangs_while_it_writes_is_waited_for_only_so_long(
 def test_a_server_that_was_stopped_gets_what_has_waited(
     postgres, empty_database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "RETRY_S", 0.05)
+    monkeypatch.setattr(event_queue, "RETRY_S", 0.05)
     usual, required = (AuditLog(empty_database, AuditConfig(mode=mode)) for mode in ("usual", "required"))
     required.write("call", "before")
     postgres.stop()

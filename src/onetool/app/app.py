@@ -77,9 +77,9 @@ class App:
             ask_model=self.ask,
         )
         registry = Registry(internals=handlers)
-        self.recorder = Recorder()
-        finalize(self, self.recorder.close)
-        self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync(), self.recorder)
+        self._recorder = Recorder()
+        finalize(self, self._recorder.close)
+        self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync(), self._recorder)
         self._on_call: list[Callable[[CallEvent], None]] = []
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.state)
@@ -108,7 +108,7 @@ class App:
             config,
             registry,
             before,
-            recorder=self.recorder,
+            recorder=self._recorder,
             count_call=self._count_call,
             audit=self.audit,
             databases=self._database,
@@ -119,7 +119,7 @@ class App:
             config,
             registry,
             self._bundles,
-            self.recorder,
+            self._recorder,
             store_result=lambda text: self.runtime.store_result(text),
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
@@ -350,13 +350,13 @@ class App:
             tell()
         self._reloader.close(PATIENCE)
         self._watcher.close()
-        self.recorder.flush()
+        self._recorder.flush()
         self.catalog.close()
         self._bundles.close()
         if background := self.__dict__.get("_background"):
             background.close()
         self.runtime.close()
-        self.recorder.close()
+        self._recorder.close()
         self.audit.close()
         self._database.close()
 

@@ -75,7 +75,7 @@ class Runtime:
     ) -> None:
         """What happens goes into the queue of the `recorder`. Its thread also calls `count_call` for every call."""
         self.config = config
-        self._recorder = recorder
+        self.recorder = recorder
         self._count_call = count_call
         self._audit = audit
         self.databases = databases
@@ -259,26 +259,26 @@ class Runtime:
     # What happened: the path of a call only puts it into a queue
 
     def record_call(self, event: "CallEvent") -> None:
-        self._recorder.put((self._write_call, (event,)), event.principal.owner, len(event.args))
+        self.recorder.put((self._write_call, (event,)), event.principal.owner, len(event.args))
         if (log := self._audit.log) is not None:
             log.record_call(event)
 
     def record_run(self, event: "RunEvent") -> None:
         if self.stats is not None:
-            self._recorder.put((self.stats.record_run, (event,)), event.principal.owner, len(event.code))
+            self.recorder.put((self.stats.record_run, (event,)), event.principal.owner, len(event.code))
         if (log := self._audit.log) is not None:
             log.record_run(event)
 
     def record_gap(self, client: str, seconds: float) -> None:
         """Record the seconds from our answer to the client's next call."""
         principal = current_principal.get()
-        self._recorder.put((self._write_gap, (client, seconds, principal)), principal.owner)
+        self.recorder.put((self._write_gap, (client, seconds, principal)), principal.owner)
 
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Record the size of what a run's caller gets to read: texts, and other things as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
-            self._recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), owner())
+            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), owner())
 
     def _write_call(self, event: "CallEvent") -> None:
         log_call(event, self.redact)
@@ -328,6 +328,7 @@ class Runtime:
         from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
 
         mark_home(self.config.home)
+        _ = self.stats  # made now: after a reload the same ones go on
         defaults = self.config.defaults
         return Executor(
             self._registry,
@@ -418,7 +419,7 @@ class Runtime:
             config.stats.retention_days,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,
-            recorder=self._recorder,
+            recorder=self.recorder,
         )
 
     def _new_topics(self) -> "Topics":

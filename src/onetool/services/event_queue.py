@@ -10,8 +10,8 @@ one caller costs no other one an event. `lost` counts them by caller.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Lock, RLock, Thread, get_ident
 from typing import Any, Generic, TypeVar
 
@@ -22,10 +22,12 @@ log = logging.getLogger("onetool")
 E = TypeVar("E")
 
 GATHER_S = 0.05  # for which an event waits for others
+RETRY_S = 1.0  # after a failure
 IDLE_S = 10.0  # after which a thread without events ends
 LAST_WAIT_S = 3.0  # for the thread, when everything ends
 MAX_WAITING = 10_000  # events
 MAX_BYTES = 64 * 1024**2  # that waiting events hold
+EVENT_BYTES = 1_000  # of one that holds nothing large
 
 
 class EventQueue(Generic[E]):
@@ -43,15 +45,15 @@ class EventQueue(Generic[E]):
         after: Callable[[], float | None] = lambda: None,
         gather_s: float = GATHER_S,
     ) -> None:
+        self.waiting: deque[tuple[E, str, int]] = deque()  # with their callers and sizes
         self.lost: Counter[str] = Counter()
         self._name = name
         self._handle = handle
         self._after = after
         self._gather_s = gather_s
         self.max_waiting = MAX_WAITING
-        self._waiting: deque[tuple[E, str, int]] = deque()
         self._bytes = 0
-        self._heaviest: str | None = None  # the caller with the most events, while the queue is full
+        self._weights: Counter[str] | None = None  # bytes by caller, once the queue was full
         self._lock = RLock()  # a finalizer may come here in the middle of anything
         self._handling = Lock()
         self._handling_thread: int | None = None
@@ -61,53 +63,30 @@ class EventQueue(Generic[E]):
     def put(self, event: E, caller: str = "", size: int = 0) -> None:
         """Add an event. `size` is the number of bytes that it holds, if it may be large."""
         with self._lock:
-            while len(self._waiting) >= self.max_waiting or self._bytes + size > MAX_BYTES:
-                if not self._has_made_room(caller):
+            while len(self.waiting) >= self.max_waiting or self._bytes + size > MAX_BYTES:
+                if not self._has_made_room(caller, size):
                     self.lost[caller] += 1
                     return
-            self._waiting.append((event, caller, size))
+            self.waiting.append((event, caller, size))
             self._bytes += size
+            if self._weights is not None:
+                self._weights[caller] += EVENT_BYTES + size
             if not self._wake.is_set():
                 self._wake.set()
                 if self._thread is None:
                     self._start()
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def flush(self, last: E | None = None, timeout: float = -1) -> None:
+        """Handle what waits, and `last` after it, in this thread. Raises DatabaseError, and drops `last` then.
 
-    def flush(self, last: E | None = None) -> None:
-        """Handle what waits, and `last` after it, in this thread. Raises DatabaseError, and drops `last` then."""
-        if self._handling_thread == get_ident():
-            return  # one of the events asks for what it comes to
-        with self._alone():
-            self._flush(last)
-
-    def close(self) -> None:
-        """Handle what waits, and end the thread. The garbage collector may call this, even in that thread."""
+        `timeout` is for another thread that does the same; -1: wait for it.
+        """
+        if self._handling_thread == get_ident() or not self._handling.acquire(timeout=timeout):
+            return  # the handler of an event asks for what it comes to
+        self._handling_thread = get_ident()
         with self._lock:
-            self._closed.set()
-            if self._thread is not None:
-                self._wake.set()
-        if self._handling_thread != get_ident() and self._handling.acquire(timeout=LAST_WAIT_S):
-            try:
-                with suppress(DatabaseError):
-                    self._flush()
-            finally:
-                self._handling.release()
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        with self._handling:
-            self._handling_thread = get_ident()
-            try:
-                yield
-            finally:
-                self._handling_thread = None
-
-    def _flush(self, last: E | None = None) -> None:
-        with self._lock:
-            taken = [*self._waiting]
-            self._waiting.clear()
+            taken = [*self.waiting]
+            self.waiting.clear()
         events = deque(event for event, _, _ in taken)
         if last is not None:
             events.append(last)
@@ -119,51 +98,68 @@ class EventQueue(Generic[E]):
                 events.pop()
             with self._lock:
                 for event, (_, caller, size) in zip(reversed(events), reversed(taken), strict=False):
-                    self._waiting.appendleft((event, caller, size))
+                    self.waiting.appendleft((event, caller, size))
                 self._bytes -= sum(size for _, _, size in taken[: len(taken) - len(events)])
-                self._heaviest = None
+                self._weights = None
+            self._handling_thread = None
+            self._handling.release()
 
-    def _has_made_room(self, caller: str) -> bool:
-        """Drop the newer half of the events of the caller with the most of them, unless that is this one."""
-        if self._heaviest is None:
-            weights = Counter[str]()
-            for _, whose, size in self._waiting:
-                weights[whose] += 1_000 + size
-            self._heaviest = max(weights, key=weights.__getitem__, default=caller)
-        if self._heaviest == caller:
+    def close(self) -> None:
+        """Handle what waits, and end the thread. The garbage collector may call this, even in that thread."""
+        with self._lock:
+            self._closed.set()
+            if self._thread is not None:
+                self._wake.set()
+        with suppress(DatabaseError):
+            self.flush(timeout=LAST_WAIT_S)
+
+    def _has_made_room(self, caller: str, size: int) -> bool:
+        """Drop some of the newest events of the caller with the most of them, unless that is this one."""
+        if self._weights is None:
+            self._weights = Counter()
+            for _, whose, held in self.waiting:
+                self._weights[whose] += EVENT_BYTES + held
+        heaviest = max(self._weights, key=self._weights.__getitem__, default=caller)
+        if self._weights[heaviest] <= self._weights[caller] + EVENT_BYTES + size:
             return False
-        theirs = [index for index, one in enumerate(self._waiting) if one[1] == self._heaviest]
-        dropped = {*theirs[len(theirs) // 2 :]}
-        kept = [one for index, one in enumerate(self._waiting) if index not in dropped]
-        self._bytes -= sum(self._waiting[index][2] for index in dropped)
-        self._waiting.clear()
-        self._waiting.extend(kept)
-        self.lost[self._heaviest] += len(dropped)
-        self._heaviest = None
+        theirs = [index for index, (_, whose, _) in enumerate(self.waiting) if whose == heaviest]
+        dropped = {*theirs[-max(1, len(theirs) // 20) :]}  # several at once: looking for them takes a while
+        kept = [one for index, one in enumerate(self.waiting) if index not in dropped]
+        size = sum(self.waiting[index][2] for index in dropped)
+        self.waiting.clear()
+        self.waiting.extend(kept)
+        self._bytes -= size
+        self._weights[heaviest] -= len(dropped) * EVENT_BYTES + size
+        self.lost[heaviest] += len(dropped)
         return True
 
     def _start(self) -> None:
         thread = Thread(target=self._run, name=self._name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the process is about to end: `close` handles the rest
-            return
-        self._thread = thread
+        except RuntimeError:  # there are too many, or the process is about to end
+            self._wake.clear()
+        else:
+            self._thread = thread
 
     def _run(self) -> None:
-        again: float | None = None
+        gather_s, again = self._gather_s, None
         while True:
             is_woken = self._wake.wait(IDLE_S if again is None else again)
-            if is_woken:
-                self._closed.wait(self._gather_s)
-            self._wake.clear()
-            with suppress(DatabaseError):  # the events are kept
-                self.flush()
-            again = self._after()
             with self._lock:
-                if not self._wake.is_set() and (self._closed.is_set() or not (is_woken or again)):
+                if not self._wake.is_set() and (self._closed.is_set() or (again is None and not is_woken)):
                     self._thread = None
                     return
+            if is_woken:
+                self._closed.wait(gather_s)
+                self._wake.clear()
+            try:
+                self.flush()
+                gather_s, again = self._gather_s, self._after()
+            except Exception as error:  # the events are kept
+                if not isinstance(error, DatabaseError):
+                    log.exception("%s: a batch failed", self._name)
+                gather_s = again = RETRY_S
 
 
 class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):

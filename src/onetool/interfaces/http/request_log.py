@@ -93,7 +93,7 @@ def write_entry(request: LoggedRequest) -> None:
         return
     for handler in root_log.handlers:
         if isinstance(handler, AccessHandler):
-            handler.take(request)
+            handler.recorder.put((handler.add, (request, time())), log.name)
             return
     fields = request.fields()
     message = f"{fields['method']} {fields['path']} {fields['status']} {fields['duration_ms']} ms"
@@ -122,10 +122,7 @@ class AccessHandler(NonBlockingHandler):
         self.recorder = recorder or Recorder()
         self.recorder.writers.append(self._write_lines)
 
-    def take(self, request: LoggedRequest) -> None:
-        self.recorder.put((self._add, (request, time())), log.name)
-
-    def _add(self, request: LoggedRequest, now: float) -> None:
+    def add(self, request: LoggedRequest, now: float) -> None:
         fields = request.fields()
         entry = {
             "time": f"{utc_text_ms(now)[:-1]}+00:00",

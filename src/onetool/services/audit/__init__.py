@@ -43,12 +43,11 @@ from onetool.services.event_queue import MAX_WAITING, EventQueue
 log = logging.getLogger("onetool.audit")
 
 GATHER_S = 0.1  # for which a line waits for others
-RETRY_S = 1.0  # after a failure
 SWEEP_S = 3600.0  # between two sweeps
 MAX_HELD = 16_384  # bytes of arguments that wait to be hashed; larger ones are hashed at once
 
-Noted = AuditEntry | tuple[CallEvent | RunEvent, float]
-"""What waits for the thread: an entry, or an event and its time."""
+Noted = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
+"""What waits for the thread: an entry, or a function that makes one of an event and its time."""
 
 
 class AuditUnavailableError(ToolFailure):
@@ -92,19 +91,23 @@ class AuditLog:
     def record(self, kind: AuditKind, what: str, **more: Any) -> None:
         """Note an action of the current principal. `more` are fields of AuditEntry."""
         entry = self.entry(kind, what, **more)
-        self.queue.put(entry, _caller(entry.principal))
+        who = entry.principal
+        self.queue.put(entry, who.lasting_owner or who.name)
 
     def record_call(self, event: CallEvent) -> None:
         """Note a call that has ended."""
-        at, hasher = self._clock(), self._writer.hasher
-        noted = (event, at) if len(event.args) <= MAX_HELD else call_entry(event, at, hasher)
-        self.queue.put(noted, _caller(event.principal))
+        self._note(call_entry, event, len(event.args))
 
     def record_run(self, event: RunEvent) -> None:
         """Note code that was run."""
-        at, hasher = self._clock(), self._writer.hasher
-        noted = (event, at) if len(event.code) <= MAX_HELD else run_entry(event, at, hasher)
-        self.queue.put(noted, _caller(event.principal))
+        self._note(run_entry, event, len(event.code))
+
+    def _note(
+        self, make: Callable[[Any, float, AuditHasher], AuditEntry], event: CallEvent | RunEvent, size: int
+    ) -> None:
+        who, at = event.principal, self._clock()
+        noted = (make, event, at) if size <= MAX_HELD else make(event, at, self._writer.hasher)
+        self.queue.put(noted, who.lasting_owner or who.name)
 
     def run_begun(self, event: RunEvent) -> AuditEntry:
         """Return the line to write before a run, if the log is required."""
@@ -158,11 +161,6 @@ class AuditLog:
         self._finalizer()
 
 
-def _caller(principal: Principal) -> str:
-    """Return whose line it is, for limits and for gap lines."""
-    return principal.lasting_owner or principal.name
-
-
 class _Writer:
     """Makes lines of what was noted, and writes them."""
 
@@ -170,7 +168,7 @@ class _Writer:
         self.settings = settings
         self.hasher = AuditHasher(None)
         self.problem: str | None = None
-        self.queue = EventQueue[Noted]("onetool-audit", self._write, self._after, GATHER_S)
+        self.queue = EventQueue[Noted]("onetool-audit", self._write, self._sweep, GATHER_S)
         self._noted_lost = Counter[str]()  # lost lines that a gap line has counted
         self._table = table
         self._clock = clock
@@ -181,7 +179,7 @@ class _Writer:
     def close(self) -> None:
         """Write waiting lines. The garbage collector may call this."""
         self.queue.close()
-        if waiting := len(self.queue):
+        if waiting := len(self.queue.waiting):
             log.error("%d lines of the audit log are lost: %s", waiting, self.problem)
 
     def _write(self, noted: deque[Noted]) -> None:
@@ -189,7 +187,9 @@ class _Writer:
         if not self.hasher.has_key:
             self._load_key()
         for index, one in enumerate(noted):
-            noted[index] = self._entry(one)  # it is small, where it has to wait
+            if not isinstance(one, AuditEntry):
+                make, event, at = one
+                noted[index] = make(event, at, self.hasher)  # it is small, if it has to wait again
         while noted:
             entries = cast(list[AuditEntry], [*islice(noted, MAX_APPENDED)])
             self._append(entries)
@@ -199,14 +199,6 @@ class _Writer:
             with suppress(DatabaseError):
                 self._append([self._gap(count, "lost", caller) for caller, count in lost.items()])
                 self._noted_lost += lost
-
-    def _entry(self, noted: Noted) -> AuditEntry:
-        if isinstance(noted, AuditEntry):
-            return noted
-        event, at = noted
-        if isinstance(event, CallEvent):
-            return call_entry(event, at, self.hasher)
-        return run_entry(event, at, self.hasher)
 
     def _append(self, entries: list[AuditEntry]) -> None:
         try:
@@ -234,19 +226,17 @@ class _Writer:
         principal = Principal(name=caller, owner=caller) if caller else LOCAL
         return AuditEntry(at=self._clock(), kind="gap", what=what, principal=principal, outcome=outcome)
 
-    def _after(self) -> float | None:
-        """Remove lines beyond the limits, now and then; or say when to try again."""
-        if len(self.queue):
-            return RETRY_S
-        if self._clock() >= self._next_sweep:
-            self._next_sweep = self._clock() + SWEEP_S
-            try:
-                if removed := self._table.sweep(self.settings.retention_days, self.settings.max_mb):
-                    why = f": the log is limited to {self.settings.max_mb} MB"
-                    self.queue.put(self._gap(removed, "removed", why=why))
-            except DatabaseError as error:
-                log.warning("old lines of the audit log can't be removed: %s", error)
-        return None
+    def _sweep(self) -> None:
+        """Remove lines beyond the limits, now and then."""
+        if self._clock() < self._next_sweep:
+            return
+        self._next_sweep = self._clock() + SWEEP_S
+        try:
+            if removed := self._table.sweep(self.settings.retention_days, self.settings.max_mb):
+                why = f": the log is limited to {self.settings.max_mb} MB"
+                self.queue.put(self._gap(removed, "removed", why=why))
+        except DatabaseError as error:
+            log.warning("old lines of the audit log can't be removed: %s", error)
 
     def _load_key(self) -> None:
         try:

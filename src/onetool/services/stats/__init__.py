@@ -48,8 +48,8 @@ _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; wh
 class UsageStats:
     """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
 
-    A place that can't be written is logged once. Rows are written every second by the thread of the `recorder`, before
-    a read, and at the end.
+    A place that can't be written is logged once. Rows are written every few seconds by the thread of the `recorder`,
+    before a read, and at the end.
     """
 
     def __init__(

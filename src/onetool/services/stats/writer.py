@@ -14,7 +14,7 @@ from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
 log = logging.getLogger("onetool.stats")
 
 BUSY_SECONDS = 1.0
-GATHER_SECONDS = 1.0  # that a row waits at most, where it can be written
+GATHER_SECONDS = 2.0  # that a row waits at most, where it can be written
 LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
 MAX_GATHERED = 2_000  # rows of a table that are not kept waiting for others
 MAX_WAITING = 10_000  # rows of a table that wait, however long nothing can be written
