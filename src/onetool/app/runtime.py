@@ -108,7 +108,7 @@ class Runtime:
 
     @property
     def stats(self) -> "UsageStats | None":
-        return self._part("stats", self._new_stats)
+        return self._made["stats"] if "stats" in self._made else self._part("stats", self._new_stats)
 
     @property
     def database(self) -> "Database | None":

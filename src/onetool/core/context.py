@@ -144,11 +144,6 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def owner(self) -> str:
-        """The owner of what stays of it, such as a line of the stats."""
-        return self.principal.lasting_owner
-
-    @property
     def ok(self) -> bool:
         return self.error is None
 

@@ -11,6 +11,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -131,10 +132,13 @@ class NonBlockingHandler(logging.Handler):
         self.acquire()
         try:
             while self._lines and self._ready(0):
-                piece = self._next_piece()
-                written = self._write(piece[: self._most])
-                if written < len(piece):
-                    self._lines.appendleft(piece[written:])
+                piece = self._lines.popleft()
+                while self._lines and len(piece) + len(self._lines[0]) <= self._most:
+                    piece += self._lines.popleft()
+                with suppress(OSError):  # the reader is gone for good
+                    piece = piece[os.write(self._fd, piece[: self._most]) :]
+                    if piece:
+                        self._lines.appendleft(piece)
             while len(self._lines) > MOST_LINES:
                 del self._lines[1]  # the first may be half written
                 self._lost += 1
@@ -144,19 +148,6 @@ class NonBlockingHandler(logging.Handler):
                 self.emit(logging.LogRecord(log.name, logging.WARNING, "", 0, text, None, None))
         finally:
             self.release()
-
-    def _next_piece(self) -> bytes:
-        """Whole lines that fit into one write; or one longer line."""
-        piece = self._lines.popleft()
-        while self._lines and len(piece) + len(self._lines[0]) <= self._most:
-            piece += self._lines.popleft()
-        return piece
-
-    def _write(self, data: bytes) -> int:
-        try:
-            return os.write(self._fd, data)
-        except OSError:  # the reader is gone for good
-            return len(data)
 
     def close(self) -> None:
         self.flush()

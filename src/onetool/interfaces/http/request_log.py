@@ -62,8 +62,6 @@ class LoggedRequest(NamedTuple):
             "bytes": self.size,
             "client": self.client,
         }
-        if (share := worker_share()).workers > 1:
-            fields["worker"] = share.number
         for key, value in self.more.items():
             fields.setdefault(key, clean(value) if isinstance(value, str) else value)
         return fields
@@ -121,6 +119,8 @@ class AccessHandler(NonBlockingHandler):
         super().__init__(fd, formatter)
         self.recorder = recorder or Recorder()
         self.recorder.writers.append(self._write_lines)
+        share = worker_share()
+        self._common = {"worker": share.number} if share.workers > 1 else {}
 
     def add(self, request: LoggedRequest, now: float) -> None:
         fields = request.fields()
@@ -130,6 +130,7 @@ class AccessHandler(NonBlockingHandler):
             "logger": log.name,
             "message": f"{fields['method']} {fields['path']}",
             **fields,
+            **self._common,
         }
         self._lines.append(_on_one_line(entry) + b"\n")
 

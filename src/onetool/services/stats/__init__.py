@@ -92,9 +92,9 @@ class UsageStats:
             event.duration_ms,
             event.bytes_in,
             event.bytes_out,
-            distinct_name(event.owner),
+            distinct_name(event.principal.lasting_owner),
         )
-        self._writer.add(CALLS, row)
+        self._writer.rows[CALLS].append(row)
 
     def record_run(self, event: RunEvent) -> None:
         """Record a finished run."""
@@ -185,7 +185,7 @@ class UsageStats:
         return read_nothing(ask)
 
     def _add(self, table: str, *cells: Any) -> None:
-        self._writer.add(table, (self._now(), *cells))
+        self._writer.rows[table].append((self._now(), *cells))
 
 
 def _name(text: str, longest: int = _LONGEST) -> str:

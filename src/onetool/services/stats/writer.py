@@ -22,8 +22,8 @@ SWEEP_SECONDS = 3600.0  # between two looks for what is too old
 
 
 class Writer:
-    """Adding only appends to a list. What can't be written is logged once. Rows that have to wait do so in memory, up
-    to a number; the oldest are dropped first, and counted.
+    """Writes what is appended to `rows`. What can't be written is logged once. Rows that have to wait do so in memory,
+    up to a number; the oldest are dropped first, and counted.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Writer:
         self._redact = redact
         self._retention = retention_seconds
         self._now = now
-        self._waiting: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}
+        self.rows: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}  # that wait, by table
         self._number = 0  # of the last batch
         self._unknown: tuple[int, Batch] | None = None  # a batch that may have been written
         self._writing = Lock()
@@ -50,20 +50,18 @@ class Writer:
         self.dropped = 0  # rows
         self.problem: str | None = None  # why the last batch was not written
 
-    def add(self, table: str, row: Row) -> None:
-        if not self.is_off:
-            self._waiting[table].append(row)
-
     def write(self, is_last: bool = False) -> float | None:
         """Write what has waited long enough, and return the seconds until the rest has; None: nothing waits."""
         if is_last:
             self._write_last()
-        if self.is_off or not self.waiting:
+        if self.is_off:
+            self._forget()
+        if not any(self.rows.values()) and self._unknown is None:
             self._due = None
             return None
         now = monotonic()
         self._due = self._due or now + GATHER_SECONDS
-        if now < self._due and max(map(len, self._waiting.values())) < MAX_GATHERED:
+        if now < self._due and max(map(len, self.rows.values())) < MAX_GATHERED:
             return self._due - now
         self.flush()
         self._due = None
@@ -73,7 +71,7 @@ class Writer:
     def waiting(self) -> int:
         """How many rows wait."""
         held = 0 if self._unknown is None else sum(map(len, self._unknown[1].values()))
-        return held + sum(map(len, self._waiting.values()))
+        return held + sum(map(len, self.rows.values()))
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits. What can't be written now is tried again later, for a bounded number of rows."""
@@ -104,12 +102,12 @@ class Writer:
 
     def _forget(self) -> None:
         self._unknown = None
-        for waiting in self._waiting.values():
+        for waiting in self.rows.values():
             waiting.clear()
 
     def _flush(self, timeout: float) -> None:
         if not self.is_off and (self._unknown is None or self._try(*self._unknown, timeout)):
-            taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
+            taken = {table: _all_of(waiting) for table, waiting in self.rows.items() if waiting}
             if taken:
                 self._number += 1
                 self._try(self._number, taken, timeout)
@@ -146,12 +144,12 @@ class Writer:
             self._unknown = (number, rows)
             return
         for table, some in rows.items():
-            self._waiting[table].extendleft(reversed(some))
+            self.rows[table].extendleft(reversed(some))
 
     def _trim(self) -> None:
         """Drop what is too much, the oldest first."""
         dropped = 0
-        for waiting in self._waiting.values():
+        for waiting in self.rows.values():
             for _ in range(len(waiting) - MAX_WAITING):
                 waiting.popleft()
                 dropped += 1
