@@ -111,36 +111,42 @@ def paused_for_caller() -> AbstractContextManager[None]:
 # Events
 
 
-class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
+class CallEvent(msgspec.Struct, frozen=True):
     """One call that ended: a span named after the tool. It holds nothing that others could still change."""
 
     id: str
     tool: str
     source: str
-    spec: ToolSpec | None = None
+    spec: ToolSpec | None
     args: bytes  # as sorted JSON. They may have secrets: to be hashed, or to be shown as by `shown_args`
     bytes_in: int
     bytes_out: int  # of the value as its caller gets it, or of the error
     duration_ms: float
-    error: ToolError | None = None
-    client: str = ""  # the program that called, where it has said its name
-    run: str | None = None  # the run whose code called; none for what tools call in their turn
-    principal: Principal = LOCAL  # who called …
-    address: str = ""  # … and from where, over HTTP
+    error: ToolError | None
+    client: str  # the program that called, where it has said its name
+    run: str | None  # the run whose code called; none for what tools call in their turn
+    principal: Principal  # who called …
+    address: str  # … and from where, over HTTP
 
     @classmethod
-    def of(cls, call: ToolCall, value: Any = None, error: ToolError | None = None, **more: Any) -> "CallEvent":
+    def of(
+        cls,
+        call: ToolCall,
+        value: Any = None,
+        error: ToolError | None = None,
+        spec: ToolSpec | None = None,
+        duration_ms: float = 0.0,
+        client: str = "",
+        run: str | None = None,
+        principal: Principal = LOCAL,
+        address: str = "",
+    ) -> "CallEvent":
         """Measure the arguments and the value now: a pack may change them when the call is over."""
         args, bytes_in = sorted_json(call.args)
+        bytes_out = size_of(value if error is None else error)
+        id, tool, source = call.id, call.name, call.source
         return cls(
-            id=call.id,
-            tool=call.name,
-            source=call.source,
-            args=args,
-            bytes_in=bytes_in,
-            bytes_out=size_of(value if error is None else error),
-            error=error,
-            **more,
+            id, tool, source, spec, args, bytes_in, bytes_out, duration_ms, error, client, run, principal, address
         )
 
     @property

@@ -398,18 +398,8 @@ class Executor:
         passed = [] if error is None else [*secret_values(call.args, spec.secrets if spec else frozenset())]
         if self._recorders:
             recorded_error = error and error.cleaned(lambda texts: self._without_secrets(texts, passed))
-            client, run, principal, address = origin
-            event = CallEvent.of(
-                call,
-                self._redact(data) if for_tool and self._redact is not None else data,
-                recorded_error,
-                spec=spec,
-                duration_ms=elapsed,
-                client=client,
-                run=run,
-                principal=principal,
-                address=address,
-            )
+            value = self._redact(data) if for_tool and self._redact is not None else data
+            event = CallEvent.of(call, value, recorded_error, spec, elapsed, *origin)
             for record in self._recorders:
                 try:
                     record(event)

@@ -140,11 +140,11 @@ class AuditHasher:
         self._begun = None if key is None else hmac.new(key, digestmod="sha256")
 
     def of(self, value: Any) -> str:
-        """Return the first 16 hexadecimal digits of the HMAC-SHA256 of canonical JSON; empty without a key."""
+        """Return the first 16 hexadecimal digits of the HMAC-SHA256 of sorted JSON; empty without a key."""
         return self.of_json(sorted_json(value)[0])
 
     def of_json(self, data: bytes) -> str:
-        """Return the same for canonical JSON."""
+        """Return the same for the JSON."""
         if self._begun is None or not data:
             return ""
         hash = self._begun.copy()  # faster than starting with the key each time
