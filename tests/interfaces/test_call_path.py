@@ -28,9 +28,9 @@ TRACED = Path(__file__).with_name("traced.py")
 PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    return x + y\n"
 CALLS = 5
 COUNTED = {  # functions and files until the answer is sent, and with what follows
-    "tools/call over HTTP, in a session": ((230, 51), (268, 55)),
-    "REST invoke of an HTTP tool": ((250, 69), (290, 74)),
-    "run with one inner call, stdio": ((261, 48), (280, 50)),
+    "tools/call over HTTP, in a session": ((205, 44), (261, 55)),
+    "REST invoke of an HTTP tool": ((217, 58), (354, 84)),
+    "run with one inner call, stdio": ((249, 44), (285, 51)),
 }
 
 

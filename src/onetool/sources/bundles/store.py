@@ -9,19 +9,17 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextvars import ContextVar
 from operator import attrgetter
 from sys import intern
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.spec import ToolSpec
+from onetool.services.event_queue import Recorder
 from onetool.services.search.postings import KeptDocuments
 from onetool.services.search.tiers import TierRank
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample, unpack_tool
 from onetool.sources.bundles.names import code_name, slug_of_code
-
-if TYPE_CHECKING:
-    from onetool.sources.bundles.usage import UsageCounter
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
@@ -149,7 +147,6 @@ class BundleStore(Protocol):
     ) -> list[SearchHit]: ...
 
     function: Callable[[str], ToolSpec | None]
-    counter: "UsageCounter"
     """Returns a function by its name: tools are searched by what they leave to their functions, too."""
 
     def searched(self) -> KeptDocuments:
@@ -234,6 +231,10 @@ class BundleStore(Protocol):
         ...
 
     # Usage. Told at any time from any thread, written later; nobody waits for it.
+
+    def follow_calls(self, recorder: Recorder) -> None:
+        """Have uses written by the thread of the recorder. Whoever reads them waits for its events."""
+        ...
 
     def record_use(self, tool_id: str) -> None: ...
 

@@ -42,7 +42,6 @@ class UsageCounter:
         self._recorder: Recorder | None = None
 
     def follow(self, recorder: Recorder) -> None:
-        """Have counts written by the thread of the recorder. Whoever reads counts waits for its events."""
         self._recorder = recorder
         recorder.writers.append(self.write)
 
