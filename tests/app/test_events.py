@@ -120,7 +120,7 @@ def test_a_full_queue_blocks_no_call_and_health_counts_what_was_dropped(app):
     leave.set()
     end()
     app.runtime.stats.flush()
-    assert app.health()["stats"] == {"status": "degraded", "waiting": 0, "dropped": 3}
+    assert app.health()["events"] == {"status": "degraded", "dropped": 3}
     assert app.runtime.stats.facts("mine.rows")["calls"] == 6
 
 

@@ -306,6 +306,11 @@ class Runtime:
         stats: UsageStats | None = self._made.get("stats")
         return None if stats is None else stats.health()
 
+    def events_health(self) -> dict[str, Any] | None:
+        """How many events came too fast and were dropped, if any were: calls, runs, lines of the access log."""
+        dropped = self.recorder.lost.total()
+        return {"status": "degraded", "dropped": dropped} if dropped else None
+
     def warm(self) -> None:
         """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
         try:

@@ -163,13 +163,12 @@ class UsageStats:
         return None if tool is None else _name(tool, _LONGEST_NAME)
 
     def health(self) -> dict[str, Any] | None:
-        """What is wrong, if anything is: rows that can't be written wait, and events or rows were dropped."""
+        """What is wrong, if anything is: rows that wait because they can't be written, and those that were dropped."""
         writer = self._writer
-        dropped = writer.dropped + (0 if self._recorder is None else self._recorder.lost.total())
-        if writer.problem is None and not dropped:
+        if writer.problem is None and not writer.dropped:
             return None
         why = {"problem": writer.problem} if writer.problem else {}
-        return {"status": "degraded", **why, "waiting": writer.waiting, "dropped": dropped}
+        return {"status": "degraded", **why, "waiting": writer.waiting, "dropped": writer.dropped}
 
     def _read(self, ask: Callable[[StatsReader], T], strict: bool = False) -> T:
         """Run a query. What can't be read counts as empty; with `strict` it raises UnreadableError."""
