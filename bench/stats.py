@@ -12,6 +12,7 @@ from bench.table import OURS, Row, row, show
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.context import CallEvent
 from onetool.database.sqlite import SqliteDatabase
+from onetool.services.event_queue import Recorder
 from onetool.services.stats import UsageStats
 
 CALLS = 2_000
@@ -54,12 +55,18 @@ def _taken(value: Any) -> tuple[list[float], list[float], float]:
     """Seconds of a call in each turn, bare and counted, and of recording it alone."""
     calls = min(CALLS, max(20, 5_000_000 // len(repr(value))))  # what is large takes milliseconds
     with TemporaryDirectory() as folder:
-        stats = UsageStats(SqliteDatabase(Path(folder) / "state.db"))
+        recorder = Recorder()
+        recorder.max_waiting = 10**9  # calls without a pause are more than any server has
+        stats = UsageStats(SqliteDatabase(Path(folder) / "state.db"), recorder=recorder)
+
+        def record(event: CallEvent) -> None:
+            recorder.put((stats.record, (event,)), size=len(event.args))
+
         registry = registry_of(value)
-        executors = Executor(registry), Executor(registry, recorders=[stats.record])
+        executors = Executor(registry), Executor(registry, recorders=[record])
         bare, counted = asyncio.run(time_calls(executors, ARGS, calls))
-        alone = time_recording(stats.record, ARGS, calls, value)
-        stats.flush()
+        alone = time_recording(record, ARGS, calls, value)
+        recorder.close()
     return bare, counted, alone
 
 
@@ -99,7 +106,7 @@ def time_recording(
 ) -> float:
     """Seconds of recording one call, and nothing else."""
     call = ToolCall("1", "pack.give", args, "bench")
-    event = CallEvent(call=call, duration_ms=1.5, value=value, client="bench", run="0123456789abcdef-7")
+    event = CallEvent.of(call, value, duration_ms=1.5, client="bench", run="0123456789abcdef-7")
     taken: list[float] = []
     for _ in range(ROUNDS):
         before_turn()

@@ -36,7 +36,7 @@ def test_a_call_counts_for_its_caller_wherever_it_ends(tmp_path):
         catalog = app.catalog
         spec = catalog.registry.get("time.now")
         call = ToolCall("1", spec.name, {})
-        catalog.count_call(CallEvent(call=call, spec=spec, duration_ms=1.0, principal=ann))
+        catalog.count_call(CallEvent.of(call=call, spec=spec, duration_ms=1.0, principal=ann))
         assert spec.name in catalog._evidence.of("ann")
         assert catalog._evidence.of("") == {}
 

@@ -8,6 +8,7 @@ from helpers import Checkpoint, executor_for, run
 from onetool import App, Executor, Registry, ToolCall, ToolSpec
 from onetool.core.call import current_caller
 from onetool.core.context import current_call
+from onetool.core.json_data import size_of
 from onetool.script.engine import Engine
 from onetool.script.run_result import RunLimits
 
@@ -44,9 +45,9 @@ def test_the_value_and_the_error_are_told():
     events = []
     assert run(executor_for(lambda: {"a": 1}, recorders=[events.append])).ok
     assert not run(executor_for(lambda: 1 / 0, recorders=[events.append])).ok
-    assert [(event.value, event.ok, event.client, event.run) for event in events] == [
-        ({"a": 1}, True, "", None),
-        (None, False, "", None),
+    assert [(event.bytes_out, event.ok, event.client, event.run) for event in events] == [
+        (7, True, "", None),
+        (size_of(events[1].error), False, "", None),
     ]
 
 
@@ -54,7 +55,7 @@ def test_the_value_is_told_without_secrets():
     events = []
     masking = executor_for(lambda: "key", recorders=[events.append], redact=lambda value, sent=None: value and "***")
     run(masking)
-    assert events[0].value == "***"
+    assert events[0].bytes_out == len("***")
 
 
 @pytest.mark.parametrize(("caller", "name"), [(Someone(), "claude"), (Nameless(), ""), (None, "")])
@@ -126,7 +127,7 @@ def test_a_run_and_its_calls(told):
     (one,) = runs
     assert result.data == 2
     assert (result.meta["run"], result.meta["calls"]) == (one.id, 3)
-    assert sorted((event.tool, event.run == one.id, event.client, event.call.source) for event in calls) == [
+    assert sorted((event.tool, event.run == one.id, event.client, event.source) for event in calls) == [
         ("work.add", True, "claude", "mcp"),
         ("work.nap", True, "claude", "mcp"),
         ("work.nap", True, "claude", "mcp"),

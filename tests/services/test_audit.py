@@ -18,7 +18,7 @@ from onetool.core.context import CallEvent
 from onetool.core.principal import Principal, current_address, current_principal
 from onetool.core.spec import ToolSpec
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services import audit
+from onetool.services import event_queue
 from onetool.services.audit import AuditLog, AuditTable, AuditUnavailableError
 from onetool.services.audit.record import REASONS, AuditFilter, AuditHasher, call_entry
 
@@ -39,7 +39,7 @@ class Clock:
 
 def event(args: object = None, *, name: str = "web.get", spec: ToolSpec | None = SPEC, **more) -> CallEvent:
     call = ToolCall(more.pop("id", "c-1"), name, {} if args is None else args, "mcp")
-    return CallEvent(call=call, spec=spec, duration_ms=1.5, principal=CI, address="10.0.0.7", **more)
+    return CallEvent.of(call=call, spec=spec, duration_ms=1.5, principal=CI, address="10.0.0.7", **more)
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_lines_wait_while_they_cant_be_written(log: AuditLog, place) -> None:
 
 
 def test_lines_are_written_by_themselves_when_they_can_be_again(either, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "RETRY_S", 0.05)
+    monkeypatch.setattr(event_queue, "RETRY_S", 0.05)
     log = AuditLog(either, AuditConfig())
     either.is_away = True
     log.record("admin", "one")
@@ -311,7 +311,7 @@ def test_lost_lines_are_counted_and_told_once_and_a_line_says_how_many(
 ) -> None:
     log.flush()
     place.is_away = True
-    monkeypatch.setattr(audit, "MAX_WAITING", 5)
+    log.queue.max_waiting = 5
     for number in range(8):
         log.record("admin", f"{number}")
         log.flush()

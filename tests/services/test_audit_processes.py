@@ -14,7 +14,7 @@ from services.audit_places import lines_in
 
 from onetool.config.model import AuditConfig
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services import audit
+from onetool.services import event_queue
 from onetool.services.audit import AuditLog, AuditUnavailableError, table
 
 WRITER = """
@@ -64,7 +64,7 @@ def test_a_lock_that_is_held_for_ever_stops_no_call_unless_the_log_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "MAX_WAIT_S", 0.05)
-    monkeypatch.setattr(audit, "RETRY_S", 0.05)
+    monkeypatch.setattr(event_queue, "RETRY_S", 0.05)
     database = SqliteDatabase(tmp_path / "state.db")
     required, usual = (AuditLog(database, AuditConfig(mode=mode)) for mode in ("required", "usual"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as holder:

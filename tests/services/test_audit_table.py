@@ -14,7 +14,7 @@ from onetool.core.spec import ToolSpec
 from onetool.database import LockNumber
 from onetool.database.postgres import Postgres
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services import audit
+from onetool.services import audit, event_queue
 from onetool.services.audit import AuditLog, AuditTable, AuditUnavailableError, table
 from onetool.services.audit.record import AuditFilter
 
@@ -95,7 +95,9 @@ def test_portions_are_read_one_after_the_other(either, monkeypatch: pytest.Monke
 def test_replicas_share_the_key_of_the_hashes(replicas) -> None:
     for number, database in enumerate(replicas):
         log = AuditLog(database, AuditConfig())
-        log.record_call(CallEvent(call=ToolCall(str(number), "web.get", {"pin": 1}, "mcp"), spec=SPEC, duration_ms=1.0))
+        log.record_call(
+            CallEvent.of(call=ToolCall(str(number), "web.get", {"pin": 1}, "mcp"), spec=SPEC, duration_ms=1.0)
+        )
         log.close()
     wanted = AuditFilter(args=AuditTable(replicas[0]).hash_of({"pin": 1}))
     assert [record.id for record in AuditTable(replicas[1]).page(wanted, 10).records] == ["1", "0"]
@@ -258,7 +260,7 @@ def test_a_process_that_hangs_while_it_writes_is_waited_for_only_so_long(
 def test_a_server_that_was_stopped_gets_what_has_waited(
     postgres, empty_database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "RETRY_S", 0.05)
+    monkeypatch.setattr(event_queue, "RETRY_S", 0.05)
     usual, required = (AuditLog(empty_database, AuditConfig(mode=mode)) for mode in ("usual", "required"))
     required.write("call", "before")
     postgres.stop()

@@ -7,7 +7,7 @@ import logging
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
 from onetool.core.spec import ToolSpec
-from onetool.services.logs import call_log, set_up_logging
+from onetool.services.logs import log_call, set_up_logging
 
 
 class Terminal(io.StringIO):
@@ -20,8 +20,8 @@ def test_one_json_object_a_line():
     set_up_logging("info", stream)
     error = ToolError(code="execution_error", message="line one\nline two", reason="timeout")
     spec = ToolSpec(name="a.b", description="d", input_schema={"type": "object", "properties": {"x": {}}})
-    event = CallEvent(call=ToolCall("7", "a.b", {"x": 1}, "cli"), spec=spec, duration_ms=1.5, error=error)
-    call_log(lambda value: value)(event)
+    event = CallEvent.of(call=ToolCall("7", "a.b", {"x": 1}, "cli"), spec=spec, duration_ms=1.5, error=error)
+    log_call(event, lambda value: value)
     (line,) = stream.getvalue().splitlines()
     event = json.loads(line)
     assert event["span"] == "a.b"
@@ -32,7 +32,7 @@ def test_one_json_object_a_line():
 def test_below_the_level_nothing_is_said():
     stream = io.StringIO()
     set_up_logging("warning", stream)
-    call_log(lambda value: value)(CallEvent(call=ToolCall("7", "a.b"), duration_ms=1.5))
+    log_call(CallEvent.of(call=ToolCall("7", "a.b"), duration_ms=1.5), lambda value: value)
     assert stream.getvalue() == ""
 
 

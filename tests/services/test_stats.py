@@ -11,7 +11,7 @@ from onetool.services.stats import UsageStats
 
 def event(tool="a.b", ok=True, duration=1.0):
     error = None if ok else ToolError(code="execution_error", message="no")
-    return CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=duration, error=error)
+    return CallEvent.of(call=ToolCall("1", tool, {}, "test"), duration_ms=duration, error=error)
 
 
 __all__ = ["place"]

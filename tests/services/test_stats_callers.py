@@ -22,7 +22,7 @@ def stats(place):
 
 def call(stats, owner, tool="a.b", run=None):
     stats.record(
-        CallEvent(call=ToolCall("1", tool, {}, "rest"), duration_ms=1.0, run=run, principal=Principal(owner=owner))
+        CallEvent.of(call=ToolCall("1", tool, {}, "rest"), duration_ms=1.0, run=run, principal=Principal(owner=owner))
     )
 
 
@@ -46,7 +46,9 @@ def test_what_was_saved_is_of_one_caller_too(stats):
     stats.record_menu("c", "mcp", 4000, 400, "ada")
     stats.record_menu("c", "mcp", 8000, 400, "bob")
     for owner in ("ada", "bob"):
-        stats.record_run(RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, owner=owner))
+        stats.record_run(
+            RunEvent(id=owner, door="mcp", duration_ms=1.0, code_bytes=4, principal=Principal(owner=owner))
+        )
     saved = {caller: stats.summary(caller=caller)["context_saved"] for caller in ("ada", "bob", None)}
     assert (saved["ada"], saved["bob"], saved[None]) == (900, 1900, 2800)
     assert [stats.summary(caller=one)["runs"] for one in ("ada", "carl", None)] == [1, 0, 2]

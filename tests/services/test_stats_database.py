@@ -9,6 +9,7 @@ from onetool.core.context import CallEvent
 from onetool.core.errors import ToolFailure
 from onetool.database import ChangeUnknownError
 from onetool.database.postgres import Postgres
+from onetool.services.event_queue import Recorder
 from onetool.services.stats import UsageStats
 from onetool.services.stats.usage import StatsFilter
 
@@ -17,7 +18,7 @@ COUNTED = "SELECT count(*) FROM {calls}"
 
 def call(stats, tool="a.b", times=1, **more):
     for _ in range(times):
-        stats.record(CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0, **more))
+        stats.record(CallEvent.of(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0, **more))
 
 
 class Unsure:
@@ -70,13 +71,14 @@ def test_a_batch_whose_end_nobody_saw_is_sent_again_and_counts_once(database, is
 @pytest.mark.long
 def test_while_the_database_is_away_rows_wait_and_the_oldest_are_dropped(postgres, database, monkeypatch, caplog):
     monkeypatch.setattr("onetool.services.stats.writer.MAX_WAITING", 50)
-    stats = UsageStats(database)
+    recorder = Recorder()
+    stats = UsageStats(database, recorder=recorder)
     call(stats)
     stats.flush()
     postgres.stop()
     try:
         for number in range(80):
-            call(stats, f"t{number:02}")
+            recorder.put((call, (stats, f"t{number:02}")))
         stats.flush()
         stats.flush()
         health = stats.health()

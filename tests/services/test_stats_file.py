@@ -16,6 +16,7 @@ from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.errors import ToolFailure
 from onetool.database.sqlite import SqliteDatabase
+from onetool.services.event_queue import Recorder
 from onetool.services.stats import UsageStats
 
 __all__ = ["place"]
@@ -27,20 +28,21 @@ from pathlib import Path
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent, RunEvent
 from onetool.database.sqlite import SqliteDatabase
+from onetool.services.event_queue import Recorder
 from onetool.services.stats import UsageStats
 stats = UsageStats(SqliteDatabase(Path(sys.argv[1])))
 number = 0
 def more():
     global number
     number += 1
-    stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
+    stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, run=f"{sys.argv[2]}-{number}"))
     stats.record_run(RunEvent(id=f"{sys.argv[2]}-{number}", door="x", duration_ms=1.0, code_bytes=1, calls=1))
     stats.record_reply(f"{sys.argv[2]}-{number}", 4)
 """
 
 
 def event(tool="a.b"):
-    return CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0)
+    return CallEvent.of(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0)
 
 
 def tools(place):
@@ -115,8 +117,9 @@ def test_a_newer_file_is_left_alone_and_reported_once(place, caplog):
 
 def test_rows_are_written_after_a_while_by_themselves(place, monkeypatch):
     monkeypatch.setattr("onetool.services.stats.writer.GATHER_SECONDS", 0.01)
-    stats = UsageStats(place)
-    stats.record(event())
+    recorder = Recorder()
+    stats = UsageStats(place, recorder=recorder)
+    recorder.put((stats.record, (event(),)))
     until(lambda: tools(place) == ["a.b"], 20)
 
 
@@ -212,7 +215,7 @@ def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, capl
     monkeypatch.setattr("onetool.services.stats.writer.BUSY_SECONDS", 0.05)
     stats = UsageStats(place)
     stats.record(event())
-    stats._writer.flush_in_finalizer()
+    stats._writer.write(is_last=True)
     assert "stats: 1 rows are dropped" in caplog.text
     assert "locked by another process" in caplog.text
 
@@ -223,7 +226,7 @@ def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(place, monkey
     stats = UsageStats(place, retention_days=1, now=lambda: clock[0])
     for _ in range(4):
         stats.record(event())  # at the same moment: more than are forgotten at once
-    stats.record(CallEvent(call=ToolCall("1", "in.run"), duration_ms=1.0, run="r"))
+    stats.record(CallEvent.of(call=ToolCall("1", "in.run"), duration_ms=1.0, run="r"))
     for clock[0] in (1.0, 2.0, 3.0, 4.0, 5.0):
         stats.record(event())
     stats.record_menu("c", "mcp", 4, 4)

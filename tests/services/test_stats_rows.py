@@ -11,9 +11,10 @@ from stats_place import BOTH, asked, place
 
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent, RunEvent
+from onetool.core.json_data import size_of
 from onetool.core.spec import ToolSpec
 from onetool.database.sqlite import SqliteDatabase
-from onetool.services.stats import UsageStats, size_of
+from onetool.services.stats import UsageStats
 
 __all__ = ["place"]
 
@@ -30,7 +31,7 @@ def test_a_call_that_went_well(place):
     stats = UsageStats(place)
     spec = ToolSpec(name="a.b", description="d", source="proxy:x")
     call = ToolCall("1", "a.b", {"q": "é"}, "mcp")
-    stats.record(CallEvent(call=call, spec=spec, duration_ms=1.5, value=[1, 2], client="claude", run="r-1"))
+    stats.record(CallEvent.of(call=call, spec=spec, duration_ms=1.5, value=[1, 2], client="claude", run="r-1"))
     # {"q":"é"} takes 10 bytes, [1,2] takes 5
     expected = ("a.b", "proxy:x", "mcp", "claude", "r-1", 1, None, None, 1.5, 10, 5, 3, 2)
     assert rows(stats, place) == [expected]
@@ -39,7 +40,7 @@ def test_a_call_that_went_well(place):
 def test_a_call_that_failed(place):
     stats = UsageStats(place)
     error = ToolError(code="execution_error", message="no", reason="timeout")
-    stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, error=error))
+    stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, error=error))
     size = len('{"code":"execution_error","message":"no","reason":"timeout"}')
     assert rows(stats, place, "source, ok, code, reason, bytes_out") == [("", 0, "execution_error", "timeout", size)]
 
@@ -47,8 +48,8 @@ def test_a_call_that_failed(place):
 def test_nothing_that_was_said_is_in_the_file(place, tmp_path):
     stats = UsageStats(place)
     error = ToolError(code="execution_error", message="SECRET-M", reason="could not read SECRET-R", hints=("SECRET-H",))
-    stats.record(CallEvent(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
-    stats.record(CallEvent(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
+    stats.record(CallEvent.of(call=ToolCall("SECRET-I", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, value="SECRET-V"))
+    stats.record(CallEvent.of(call=ToolCall("1", "a.b", {"x": "SECRET-A"}), duration_ms=1.0, error=error))
     stats.record_run(RunEvent(id="r", door="mcp", duration_ms=1.0, code_bytes=9, error=error))
     stats.flush()
     place.shrink()  # everything is in the file itself
@@ -61,7 +62,7 @@ def test_nothing_that_was_said_is_in_the_file(place, tmp_path):
 def test_names_from_outside_are_cut_and_printable(place):
     stats = UsageStats(place)
     for client in ("x" * 5000, "a\0b\n\x1b[31m", "\udcff", "naïve ☃"):
-        stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0, client=client))
+        stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0, client=client))
     found = [client for (client,) in rows(stats, place, "client")]
     assert found == [
         "x" * 100,
@@ -131,7 +132,7 @@ def test_every_call_gives_exactly_one_row(tmp_path_factory, calls, hostile):
     if hostile:
         calls = [*calls, ("t", Hostile(a=1), Hostile(b=2))]
     for name, args, value in calls:
-        stats.record(CallEvent(call=ToolCall("1", name, args, name), duration_ms=1.0, value=value, client=name))
+        stats.record(CallEvent.of(call=ToolCall("1", name, args, name), duration_ms=1.0, value=value, client=name))
     stats.flush()
     if calls:
         found = rows(stats, place, "bytes_in, bytes_out")

@@ -39,7 +39,7 @@ def call(
     error = ToolError(code=code, message="no") if code else None
     spec = ToolSpec(name=tool, description="d", source=source)
     asked = ToolCall("1", tool, args or {}, door)
-    stats.record(CallEvent(call=asked, spec=spec, duration_ms=ms, error=error, value=value, client=client, run=run))
+    stats.record(CallEvent.of(call=asked, spec=spec, duration_ms=ms, error=error, value=value, client=client, run=run))
 
 
 def ran(stats, run, ms, code_bytes=40, calls=2):

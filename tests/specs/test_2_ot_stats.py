@@ -27,7 +27,7 @@ def agent(tmp_path, monkeypatch):
 def called(agent, tool, days_ago):
     """As if somebody had called it then."""
     stats = UsageStats(agent.app.runtime.state, 90, now=lambda: time.time() - days_ago * DAY)
-    stats.record(CallEvent(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0))
+    stats.record(CallEvent.of(call=ToolCall("1", tool, {}, "test"), duration_ms=1.0))
     stats.flush()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import finalize
 
 from msgspec.structs import replace
 
@@ -27,6 +28,7 @@ from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
 from onetool.packs.ot import ot_tools
+from onetool.services.event_queue import Recorder
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from onetool.config.model import ServerSettings, Snippet
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, Recorder, ToolLookup
+    from onetool.core.context import CallEvent, CallWatch, Gate, Progress, ToolLookup
     from onetool.core.errors import ConfigError
     from onetool.core.threads import LoopThread
     from onetool.database import Database
@@ -75,12 +77,20 @@ class App:
             ask_model=self.ask,
         )
         registry = Registry(internals=handlers)
-        self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync())
-        self._on_call: list[Recorder] = []
+        self._recorder = Recorder()
+        finalize(self, self._recorder.close)
+        self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync(), self._recorder)
+        self._on_call: list[Callable[[CallEvent], None]] = []
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.state)
-        recorders, databases = (self._bundles.count, self._count_call), self._database
-        self._new_runtime = partial(Runtime, recorders=recorders, audit=self.audit, databases=databases, call=self.call)
+        self._new_runtime = partial(
+            Runtime,
+            recorder=self._recorder,
+            count_call=self._count_call,
+            audit=self.audit,
+            databases=self._database,
+            call=self.call,
+        )
         self.runtime = self._new_runtime(config, registry)
         self.catalog = self._make_catalog(config, registry)
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
@@ -106,6 +116,7 @@ class App:
             config,
             registry,
             self._bundles,
+            self._recorder,
             store_result=lambda text: self.runtime.store_result(text),
             redact=lambda value: self.runtime.redact(value),
             mask_also=lambda secret: self.config.secrets.mask_also(secret),
@@ -310,10 +321,10 @@ class App:
         """Call `callback`, in any thread, whenever the tools change. Returns a function that ends that."""
         return self.catalog.on_change(callback)
 
-    def on_call(self, callback: "Recorder") -> Callable[[], None]:
-        """Call `callback`, in any thread, whenever a call has ended. Returns a function that ends that.
+    def on_call(self, callback: "Callable[[CallEvent], None]") -> Callable[[], None]:
+        """Call `callback`, in any thread, soon after a call has ended. Returns a function that ends that.
 
-        It must be quick and must not raise, and must not keep the values of calls.
+        It must be quick and must not raise.
         """
         self._on_call.append(callback)
         return lambda: self._on_call.remove(callback)
@@ -330,11 +341,13 @@ class App:
             tell()
         self._reloader.close(PATIENCE)
         self._watcher.close()
+        self._recorder.flush()
         self.catalog.close()
         self._bundles.close()
         if background := self.__dict__.get("_background"):
             background.close()
         self.runtime.close()
+        self._recorder.close()
         self.audit.close()
         self._database.close()
 
@@ -438,7 +451,8 @@ class App:
         return "settings" if self._follows_settings and self.config.watch is None else None
 
     def _count_call(self, event: "CallEvent") -> None:
-        """For searches, and for those who want to hear of every call."""
+        """For bundles, for searches, and for those who want to hear of every call. In the recorder's thread."""
+        self._bundles.count(event)
         self.catalog.count_call(event)
         for tell in tuple(self._on_call):
             tell(event)

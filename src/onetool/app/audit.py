@@ -13,7 +13,7 @@ from onetool.core.errors import ConfigError, Mistake
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.core.call import ToolCall
-    from onetool.core.context import CallEvent, RunEvent
+    from onetool.core.context import RunEvent
     from onetool.database import Database
     from onetool.services.audit import AuditKind, AuditLog, AuditTable
 
@@ -29,7 +29,7 @@ class AppAudit:
     def __init__(self, config: "Config", database: "Callable[[], Database]") -> None:
         self._config = config
         self._database = database
-        self._log: AuditLog | None = None
+        self.log: AuditLog | None = None
         self._is_served = False
         self._lock = Lock()
         self._before_close: list[Callable[[], None]] = []
@@ -51,13 +51,9 @@ class AppAudit:
         """Have this called before a log is closed: it may note what it has only counted."""
         self._before_close.append(flush)
 
-    @property
-    def log(self) -> "AuditLog | None":
-        return self._log
-
     def health(self) -> dict[str, Any] | None:
         """What is wrong with the log, if anything is."""
-        log = self._log
+        log = self.log
         if log is None or (log.problem is None and not log.lost):
             return None
         why = {"problem": log.problem} if log.problem else {}
@@ -66,20 +62,12 @@ class AppAudit:
     # What happened
 
     def record(self, kind: "AuditKind", what: str, **more: Any) -> None:
-        if (log := self._log) is not None:
+        if (log := self.log) is not None:
             log.record(kind, what, **more)
-
-    def record_call(self, event: "CallEvent") -> None:
-        if (log := self._log) is not None:
-            log.record_call(event)
-
-    def record_run(self, event: "RunEvent") -> None:
-        if (log := self._log) is not None:
-            log.record_run(event)
 
     async def begin(self, kind: "AuditKind", what: str, **more: Any) -> None:
         """Where the log is required: write that something begins. Raises AuditUnavailableError."""
-        log = self._log
+        log = self.log
         if log is not None and log.is_required:
             from asyncio import to_thread
 
@@ -88,7 +76,7 @@ class AppAudit:
 
     def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
         """What the executor has to do before a call, in a thread; None where the log is not required."""
-        log = self._log
+        log = self.log
         if log is None or not log.is_required:
             return None
         entry = log.call_begun(call)
@@ -96,7 +84,7 @@ class AppAudit:
 
     def before_run(self, event: "RunEvent") -> Callable[[], None] | None:
         """Return what the engine has to do before a run, in a thread; None where the log is not required."""
-        log = self._log
+        log = self.log
         if log is None or not log.is_required:
             return None
         entry = log.run_begun(event)
@@ -104,14 +92,14 @@ class AppAudit:
 
     def _follow(self) -> None:
         with self._lock:
-            config, log = self._config, self._log
+            config, log = self._config, self.log
             database = self._database() if self._is_served and config.audit.mode != "none" else None
             if log is not None and log.table.database is database:
                 log.set_config(config.audit)
                 return
             for flush in self._before_close if log is not None else ():
                 flush()
-            self._log = None if database is None else _log_in(database, config)
+            self.log = None if database is None else _log_in(database, config)
         if log is not None:
             log.close()
 

@@ -19,6 +19,7 @@ from onetool.core.errors import Mistake
 from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
 from onetool.core.spec import ToolSpec
+from onetool.services.event_queue import Recorder
 from onetool.sources.bundles.errors import BundleError, ForbiddenError
 from onetool.sources.catalogues import Offered
 
@@ -52,12 +53,15 @@ def is_unread_store(mistake: Mistake) -> bool:
 class AppBundles:
     """The bundles of an app. Costs nothing if there is no folder of bundles."""
 
-    def __init__(self, config: "Config", open_service: OpenService, refresh: Callable[[], None]) -> None:
-        """`refresh` is called when files may have changed, in the background."""
+    def __init__(
+        self, config: "Config", open_service: OpenService, refresh: Callable[[], None], recorder: Recorder
+    ) -> None:
+        """`refresh` is called when files may have changed, in the background. The `recorder` counts calls."""
         self._config = config
         self._folder = config.home / FOLDER
         self._open_service = open_service
         self._refresh = refresh
+        self._recorder = recorder
         self._lock = RLock()
         self._service: BundleService | None = None
         self._poller: StorePoller | None = None
@@ -76,6 +80,7 @@ class AppBundles:
         with self._lock:
             if self._service is None:
                 self._service = self._open_service(self._folder, lambda: self._functions, lambda: self._offered)
+                self._service.store.follow_calls(self._recorder)
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:

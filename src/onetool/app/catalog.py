@@ -34,6 +34,7 @@ from onetool.core.registry import (
 )
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
+from onetool.services.event_queue import Recorder
 from onetool.sources.catalogues import Offered, add_first, united
 from onetool.sources.packs import Registry
 
@@ -73,6 +74,7 @@ class ToolCatalog:
         config: "Config",
         registry: Registry,
         bundles: AppBundles,
+        recorder: Recorder,
         *,
         store_result: StoreBlob,
         redact: Callable[[Any], Any],
@@ -91,6 +93,7 @@ class ToolCatalog:
         self.servers: Servers | None = None  # none are configured
         self._config = config
         self._bundles = bundles
+        self._recorder = recorder
         self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
         self._documents, self._pending_changes, self._untrusted = documents, pending_changes, untrusted
         self._own = Catalogue()
@@ -145,6 +148,7 @@ class ToolCatalog:
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        self._recorder.flush()  # the last calls count, too
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [

@@ -249,6 +249,7 @@ def health(
         "proxy": NO_SERVERS if catalog.servers is None else catalog.servers.health(allowed),
         **({"audit": audit} if (audit := runtime.audit_health()) and sees_all else {}),
         **({"stats": stats} if (stats := runtime.stats_health()) and sees_all else {}),
+        **({"events": events} if (events := runtime.events_health()) and sees_all else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
         **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error and sees_all else {}),
         **({"not_loaded": not_loaded} if sees_all and (not_loaded := runtime.redact([*map(str, pending)])) else {}),

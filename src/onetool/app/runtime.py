@@ -15,10 +15,12 @@ from onetool.config import Config
 from onetool.config.load import code_files, roots_within, setting_files
 from onetool.config.model import PROMPTS_FILE
 from onetool.core.context import current_call
-from onetool.core.json_data import freeze
-from onetool.core.principal import owner
+from onetool.core.json_data import freeze, size_of
+from onetool.core.principal import Principal, current_principal, owner
 from onetool.core.registry import Snapshot
 from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
+from onetool.services.event_queue import Recorder
+from onetool.services.logs import log_call
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from onetool.app.documents import DocumentKind
     from onetool.app.secret_rules import SecretRules
     from onetool.core.call import ToolCall, ToolResult
-    from onetool.core.context import Gate, Progress, Recorder, RunRecorder, ToolLookup
+    from onetool.core.context import CallEvent, Gate, Progress, RunEvent, ToolLookup
     from onetool.core.executor import Executor
     from onetool.database import Database
     from onetool.database.documents import Documents, Following
@@ -82,15 +84,19 @@ class Runtime:
         config: Config,
         registry: Registry,
         before: "Runtime | None" = None,
-        recorders: "Iterable[Recorder]" = (),
-        audit: "AppAudit | None" = None,
         *,
+        recorder: Recorder,
+        count_call: "Callable[[CallEvent], None]",
+        audit: "AppAudit",
         databases: "AppDatabase",
         call: "AppCall",
     ) -> None:
-        """`recorders` are called for every call, in addition to those that are made here. `call` is `App.call`."""
+        """What happens goes into the queue of the `recorder`. Its thread also calls `count_call` for every call. `call` is
+        `App.call`.
+        """
         self.config = config
-        self._recorders = tuple(recorders)
+        self.recorder = recorder
+        self._count_call = count_call
         self._audit = audit
         self._call = call
         self.databases = databases
@@ -123,7 +129,7 @@ class Runtime:
 
     @property
     def stats(self) -> "UsageStats | None":
-        return self._part("stats", self._new_stats)
+        return self._made["stats"] if "stats" in self._made else self._part("stats", self._new_stats)
 
     @property
     def database(self) -> "Database | None":
@@ -270,13 +276,39 @@ class Runtime:
         store = None if whole else self.store_result
         return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
 
+    # What happened: the path of a call only puts it into a queue
+
+    def record_call(self, event: "CallEvent") -> None:
+        self.recorder.put((self._write_call, (event,)), event.principal.owner, len(event.args))
+        if (log := self._audit.log) is not None:
+            log.record_call(event)
+
+    def record_run(self, event: "RunEvent") -> None:
+        if self.stats is not None:
+            self.recorder.put((self.stats.record_run, (event,)), event.principal.owner, len(event.code))
+        if (log := self._audit.log) is not None:
+            log.record_run(event)
+
+    def record_gap(self, client: str, seconds: float) -> None:
+        """Record the seconds from our answer to the client's next call."""
+        principal = current_principal.get()
+        self.recorder.put((self._write_gap, (client, seconds, principal)), principal.owner)
+
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
-        """Count what a run's caller gets to read: texts, and other things as JSON."""
+        """Record the size of what a run's caller gets to read: texts, and other things as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
-            from onetool.services.stats import size_of  # loaded already, where there are stats
+            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), owner())
 
-            self.stats.record_reply(run, sum(map(size_of, parts)))
+    def _write_call(self, event: "CallEvent") -> None:
+        log_call(event, self.redact)
+        if self.stats is not None:
+            self.stats.record(event)
+        self._count_call(event)
+
+    def _write_gap(self, client: str, seconds: float, principal: Principal) -> None:
+        if self.stats is not None:
+            self.stats.record_gap(client, seconds, principal.lasting_owner)
 
     @cached_property
     def own_examples(self) -> "OwnExamples":
@@ -287,12 +319,17 @@ class Runtime:
 
     def audit_health(self) -> dict[str, Any] | None:
         """What is wrong with the audit log, if anything is."""
-        return None if self._audit is None else self._audit.health()
+        return self._audit.health()
 
     def stats_health(self) -> dict[str, Any] | None:
         """What is wrong with the stats, if anything is."""
         stats: UsageStats | None = self._made.get("stats")
         return None if stats is None else stats.health()
+
+    def events_health(self) -> dict[str, Any] | None:
+        """How many events came too fast and were dropped, if any were: calls, runs, lines of the access log."""
+        dropped = self.recorder.lost.total()
+        return {"status": "degraded", "dropped": dropped} if dropped else None
 
     def warm(self) -> None:
         """Start what the first run would have to wait for. Called in any thread; failures are ignored."""
@@ -314,21 +351,18 @@ class Runtime:
 
     def _new_executor(self) -> "Executor":
         from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
-        from onetool.services.logs import call_log
 
         mark_home(self.config.home)
-        recorders = [call_log(self.redact), *([self.stats.record] if self.stats else []), *self._recorders]
-        if self._audit is not None:
-            recorders.append(self._audit.record_call)
+        _ = self.stats  # made now: after a reload the same ones go on
         defaults = self.config.defaults
         return Executor(
             self._registry,
             timeout=defaults.timeout_s,
             retries=defaults.retries,
             environment=self,
-            recorders=recorders,
+            recorders=[self.record_call],
             redact=self.config.secrets.redact_data,
-            journal=None if self._audit is None else self._audit.before_call,
+            journal=self._audit.before_call,
         )
 
     def _new_workers(self) -> "SharedWorkers":
@@ -360,14 +394,10 @@ class Runtime:
             aliases=self.config.aliases,
             snippets=self.config.snippets,
             typecheck=self.config.run.typecheck,
-            recorders=self._run_recorders(),
-            journal=None if self._audit is None else self._audit.before_run,
+            recorders=[self.record_run],
+            journal=self._audit.before_run,
             workers=workers,
         )
-
-    def _run_recorders(self) -> "list[RunRecorder]":
-        stats, audit = self.stats, self._audit
-        return [*([stats.record_run] if stats else []), *([audit.record_run] if audit else [])]
 
     def _new_bare_engine(self) -> "Engine":
         from onetool.script.engine import Engine
@@ -414,6 +444,7 @@ class Runtime:
             config.stats.retention_days,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,
+            recorder=self.recorder,
         )
 
     def _new_topics(self) -> "Topics":

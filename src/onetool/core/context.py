@@ -14,6 +14,7 @@ import msgspec
 
 from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult, current_caller
 from onetool.core.errors import ToolFailure
+from onetool.core.json_data import size_of, sorted_json
 from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
 from onetool.core.registry import Snapshot
@@ -137,27 +138,43 @@ def paused_for_caller() -> AbstractContextManager[None]:
 # Events
 
 
-class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that ended: a span named after the tool."""
+class CallEvent(msgspec.Struct, frozen=True):
+    """One call that ended: a span named after the tool. It holds nothing that others could still change."""
 
-    call: ToolCall
-    spec: ToolSpec | None = None
+    id: str
+    tool: str
+    source: str
+    spec: ToolSpec | None
+    args: bytes  # as sorted JSON. They may have secrets: to be hashed, or to be shown as by `shown_args`
+    bytes_in: int
+    bytes_out: int  # of the value as its caller gets it, or of the error
     duration_ms: float
-    error: ToolError | None = None
-    value: Any = None  # as its caller gets it, who may have sent secrets itself: to be measured, and never to be kept
-    client: str = ""  # the program that called, where it has said its name
-    run: str | None = None  # the run whose code called; none for what tools call in their turn
-    principal: Principal = LOCAL  # who called …
-    address: str = ""  # … and from where, over HTTP
+    error: ToolError | None
+    client: str  # the program that called, where it has said its name
+    run: str | None  # the run whose code called; none for what tools call in their turn
+    principal: Principal  # who called …
+    address: str  # … and from where, over HTTP
 
-    @property
-    def tool(self) -> str:
-        return self.call.name
-
-    @property
-    def owner(self) -> str:
-        """The owner of what stays of it, such as a line of the stats."""
-        return self.principal.lasting_owner
+    @classmethod
+    def of(
+        cls,
+        call: ToolCall,
+        value: Any = None,
+        error: ToolError | None = None,
+        spec: ToolSpec | None = None,
+        duration_ms: float = 0.0,
+        client: str = "",
+        run: str | None = None,
+        principal: Principal = LOCAL,
+        address: str = "",
+    ) -> "CallEvent":
+        """Measure the arguments and the value now: a pack may change them when the call is over."""
+        args, bytes_in = sorted_json(call.args)
+        bytes_out = size_of(value if error is None else error)
+        id, tool, source = call.id, call.name, call.source
+        return cls(
+            id, tool, source, spec, args, bytes_in, bytes_out, duration_ms, error, client, run, principal, address
+        )
 
     @property
     def ok(self) -> bool:
@@ -165,7 +182,8 @@ class CallEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def shown_args(self) -> Mapping[str, Any]:
         """The arguments as a record may show them. Computed when asked for: most calls are only counted."""
-        return shown_args(self.call, self.spec)
+        args: Any = msgspec.json.decode(self.args) if self.args else {}
+        return shown_args(ToolCall(self.id, self.tool, args, self.source), self.spec)
 
 
 def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
@@ -197,7 +215,8 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""  # itself: to be hashed, and never to be kept
     calls: int = 0
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
-    owner: str = ""  # the lasting owner of the principal that called
+    principal: Principal = LOCAL  # who called …
+    address: str = ""  # … and from where, over HTTP
 
 
 Recorder = Callable[[CallEvent], None]

@@ -346,12 +346,12 @@ class Executor:
             passed = [*secret_values(call.args, spec.secrets if spec else frozenset())]
         if self._recorders:
             outer, caller = current_call.get(), current_caller.get()
-            event = CallEvent(
-                call=call,
-                spec=spec,
-                duration_ms=elapsed,
-                error=error and error.cleaned(lambda texts: self._without_secrets(texts, passed)),
-                value=self._redact(data) if for_tool and self._redact is not None else data,
+            event = CallEvent.of(
+                call,
+                self._redact(data) if for_tool and self._redact is not None else data,
+                error and error.cleaned(lambda texts: self._without_secrets(texts, passed)),
+                spec,
+                elapsed,
                 client="" if caller is None else getattr(caller, "client_name", ""),
                 run=None if outer is None else outer.run,
                 principal=current_principal.get(),

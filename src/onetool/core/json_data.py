@@ -310,3 +310,91 @@ def strict_decoder(parse_float: Callable[[str], float] = finite) -> "JSONDecoder
     from json import JSONDecoder  # few read strict JSON
 
     return JSONDecoder(object_pairs_hook=unique, parse_float=parse_float, parse_constant=no_constant)
+
+
+# Sizes, and JSON to compare
+
+
+_NO_DATA = 4  # bytes of `null`: for what has no form in JSON
+_DIGITS_PER_BIT = 0.30103
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a text in UTF-8, or of the JSON of anything else."""
+    if type(value) is str:
+        return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
+    try:
+        return len(_encode(value))
+    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
+        return _sum_of_parts(value)
+
+
+def _plain_mapping(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    raise TypeError
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain_mapping).encode
+_encode_sorted = msgspec.json.Encoder(enc_hook=_plain_mapping, order="deterministic").encode
+
+
+def _sum_of_parts(value: Any) -> int:
+    """The same for what the encoder refuses: each part of it on its own. What contains itself ends."""
+    try:
+        total, met, left = 0, dict[int, Any](), [_bare(value)]
+        while left:
+            one: Any = left.pop()
+            parts = _parts_within(one)
+            if parts is None or id(one) in met:
+                total += _leaf(one)
+                continue
+            met[id(one)] = one  # held, so that nothing else gets its id
+            total += 2 + max(0, len(one) - 1) + (len(one) if isinstance(one, Mapping) else 0)  # pyright: ignore[reportUnknownArgumentType] - brackets and commas
+            left.extend(parts)
+    except Exception:  # noqa: BLE001 - it may even change while it is looked at
+        return _NO_DATA
+    return total
+
+
+def _bare(value: Any) -> Any:
+    try:
+        return msgspec.to_builtins(value)  # an error of ours is a struct
+    except Exception:  # noqa: BLE001 - then as it is
+        return value
+
+
+def _parts_within(value: Any) -> Iterable[Any] | None:
+    if isinstance(value, Mapping):
+        return [part for pair in value.items() for part in pair]  # pyright: ignore[reportUnknownVariableType]
+    return value if isinstance(value, list | tuple | set | frozenset) else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def _leaf(value: Any) -> int:
+    if isinstance(value, str):
+        return len(_encode(value.encode("utf-8", "replace").decode()))
+    try:
+        return len(_encode(value))
+    except Exception:  # noqa: BLE001 - no data, or a number that Python does not write out
+        if isinstance(value, int):
+            return int(value.bit_length() * _DIGITS_PER_BIT) + 1 + (value < 0)
+        return _NO_DATA
+
+
+def sorted_json(value: Any) -> tuple[bytes, int]:
+    """Return JSON with sorted keys, which equal values share, and `size_of`. The JSON is empty if there is none."""
+    try:
+        data = _encode_sorted(value)
+    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
+        import json
+
+        try:
+            data = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_named_type).encode()
+        except Exception:  # noqa: BLE001 - it contains itself, or is nested too deep
+            data = b""
+        return data, size_of(value)
+    return data, size_of(value) if type(value) is str else len(data)
+
+
+def _named_type(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

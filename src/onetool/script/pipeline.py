@@ -12,7 +12,7 @@ import msgspec
 from onetool.core.call import ToolError, client_name
 from onetool.core.context import CallContext, CallTool, RunEvent, current_call
 from onetool.core.errors import ToolFailure
-from onetool.core.principal import lasting_owner
+from onetool.core.principal import current_address, current_principal
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
@@ -220,7 +220,8 @@ class Pipeline:
             code=self._sent,
             calls=self._calls,
             error=error,
-            owner=lasting_owner(),
+            principal=current_principal.get(),
+            address=current_address.get(),
         )
 
     def refusal_result(self, why: LimitError | ToolFailure) -> RunResult:

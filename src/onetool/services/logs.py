@@ -1,8 +1,7 @@
 """Logging: one structured line for an event, on standard error. Plain words when a person reads them.
 
 A server's log never waits (`make_log_non_blocking`). A plain handler blocks in `write` once a pipe that nobody reads is
-full, and with it every client. Ours drops lines then. Lines that may wait (those of the access log) are written
-together some milliseconds later, since one write for each would be slow.
+full, and with it every client. Ours drops lines then.
 
 Every command imports this module, so it imports little.
 """
@@ -12,20 +11,19 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
     from collections.abc import Mapping
 
-    from onetool.core.context import CallEvent, Recorder
+    from onetool.core.context import CallEvent
 
 log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")
 
 LONGEST = 500  # characters of an argument that a log line shows
 MOST_LINES = 1000  # that wait for a reader
-TOGETHER_S = 0.03
 LEVELS = ("debug", "info", "warning", "error")
 # What a record always has; everything beyond it was given by `extra=` and belongs into the line.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -40,25 +38,21 @@ def set_up_logging(level: str = "warning", stream: TextIO | None = None) -> None
     log.propagate = False
 
 
-def call_log(redact: Callable[[Any], Any]) -> "Recorder":
-    """A recorder: every outcome is one event, a span named after the tool, without secrets."""
-
-    def record(event: "CallEvent") -> None:
-        if not calls.isEnabledFor(logging.INFO):
-            return
-        fields: dict[str, Any] = {
-            "span": event.tool,
-            "call_id": event.call.id,
-            "source": event.call.source,
-            "ok": event.ok,
-            "duration_ms": event.duration_ms,
-            "call_args": _in_short(redact(event.shown_args())),
-        }
-        if event.error is not None:
-            fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
-        calls.info(event.tool, extra=fields)
-
-    return record
+def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
+    """Log how a call went: a span named after the tool, without secrets."""
+    if not calls.isEnabledFor(logging.INFO):
+        return
+    fields: dict[str, Any] = {
+        "span": event.tool,
+        "call_id": event.id,
+        "source": event.source,
+        "ok": event.ok,
+        "duration_ms": event.duration_ms,
+        "call_args": _in_short(redact(event.shown_args())),
+    }
+    if event.error is not None:
+        fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
+    calls.info(event.tool, extra=fields)
 
 
 def _in_short(args: "Mapping[str, Any]") -> dict[str, Any]:
@@ -120,7 +114,6 @@ class NonBlockingHandler(logging.Handler):
         self._fd = fd
         self._lines: deque[bytes] = deque()
         self._lost = 0
-        self._timer: TimerHandle | None = None
         poll = select.poll()
         poll.register(fd, select.POLLOUT)
         self._ready = poll.poll
@@ -132,58 +125,29 @@ class NonBlockingHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - a record that can't be told is told so, as by every handler
             self.handleError(record)
             return
-        if getattr(record, "may_wait", False):
-            self._write_soon()
-        else:
-            self.flush()
-            self._shorten()
-
-    def _write_soon(self) -> None:
-        if len(self._lines) > MOST_LINES:
-            self.flush()
-            self._shorten()
-        elif self._timer is None:
-            from asyncio import get_running_loop  # callers have imported it, as a rule
-
-            try:
-                self._timer = get_running_loop().call_later(TOGETHER_S, self.flush)
-            except RuntimeError:  # there is no loop
-                self.flush()
-
-    def _shorten(self) -> None:
-        if len(self._lines) > MOST_LINES:
-            del self._lines[1]  # the first may be half written
-            self._lost += 1
+        self.flush()
 
     def flush(self) -> None:
         """Write as many lines as the descriptor takes without blocking."""
         self.acquire()
         try:
-            self._timer = None
             while self._lines and self._ready(0):
-                piece = self._next_piece()
-                written = self._write(piece[: self._most])
-                if written < len(piece):
-                    self._lines.appendleft(piece[written:])
+                piece = self._lines.popleft()
+                while self._lines and len(piece) + len(self._lines[0]) <= self._most:
+                    piece += self._lines.popleft()
+                with suppress(OSError):  # the reader is gone for good
+                    piece = piece[os.write(self._fd, piece[: self._most]) :]
+                    if piece:
+                        self._lines.appendleft(piece)
+            while len(self._lines) > MOST_LINES:
+                del self._lines[1]  # the first may be half written
+                self._lost += 1
             if self._lost and not self._lines:
                 text = f"{self._lost} log lines were lost: nobody read them in time"
                 self._lost = 0
                 self.emit(logging.LogRecord(log.name, logging.WARNING, "", 0, text, None, None))
         finally:
             self.release()
-
-    def _next_piece(self) -> bytes:
-        """Whole lines that fit into one write; or one longer line."""
-        piece = self._lines.popleft()
-        while self._lines and len(piece) + len(self._lines[0]) <= self._most:
-            piece += self._lines.popleft()
-        return piece
-
-    def _write(self, data: bytes) -> int:
-        try:
-            return os.write(self._fd, data)
-        except OSError:  # the reader is gone for good
-            return len(data)
 
     def close(self) -> None:
         self.flush()

@@ -44,7 +44,7 @@ def record(project, calls):
     for name, code in calls:
         error = ToolError(code=code, message="no") if code else None
         call = ToolCall(id="1", name=name, args={}, source="cli")
-        stats.record(CallEvent(call=call, error=error, duration_ms=3.0))
+        stats.record(CallEvent.of(call=call, error=error, duration_ms=3.0))
     stats.flush()
 
 

@@ -89,7 +89,7 @@ def keep_state(home: Path) -> None:
         (home / file).write_text("KEY")
     database = SqliteDatabase(home / "state.db")
     stats = UsageStats(database)
-    stats.record(CallEvent(call=ToolCall("1", "a.b"), duration_ms=1.0))
+    stats.record(CallEvent.of(call=ToolCall("1", "a.b"), duration_ms=1.0))
     stats.flush()
     database.close()
     for name in (*OLD, "run_history", "state.db.damaged-1", "secrets.yaml.bak", ".secrets.yaml.a1"):

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onetool.http.asgi import MAX_HEAD, SEND_WHOLE, HttpError
 from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
-from onetool.interfaces.http.request_log import write_entry
+from onetool.interfaces.http.request_log import LoggedRequest, write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
 MAX_JOINED = 64 * 1024  # bytes of a body that is written together with its head: a copy of a larger one costs more
@@ -282,7 +282,7 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[refused.status] + dated + own + body)
         self.transport.close()
         client = self.client[0] if self.client else None
-        write_entry("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code})
+        write_entry(LoggedRequest("-", "-", refused.status, 0.0, len(body), client, {"error": refused.code}))
 
     def _address(self) -> str:
         return address_key({"client": self.client})

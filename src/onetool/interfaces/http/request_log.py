@@ -1,7 +1,7 @@
 """What is written down of requests: the access log, and what the audit log says of them.
 
-The access log has one line per request, on the logger `onetool.access`, without bodies, tokens and queries. A line is
-written for every call, so it has to be cheap. Clients choose parts of its content, so it is escaped.
+The access log has one line per request, on the logger `onetool.access`, without bodies, tokens and queries. The thread
+of the app's `Recorder` makes and writes the lines. Clients choose parts of their content, so it is escaped.
 
 The audit log has refusals, logins, what changes or administers something, and what one replica forwards to another:
 both note that, with the same id. Calls are not noted here: the executor sees them all. A route that is to be noted says
@@ -14,16 +14,18 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock, Timer
-from time import gmtime, monotonic, strftime, time
-from typing import TYPE_CHECKING, Any
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
+from onetool.core.text import utc_text_ms
 from onetool.http.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, UNLOGGED, HttpError, Scope
 from onetool.services.audit import AuditUnavailableError
+from onetool.services.event_queue import Recorder
 from onetool.services.logs import NonBlockingHandler
 
 if TYPE_CHECKING:
@@ -38,28 +40,31 @@ CLIENT_CLOSED_REQUEST = 499  # the client left before there was an answer
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-# !Attributes that all our records share: computing them for each one would cost as much as all the rest.
-_COMMON_FIELDS = vars(logging.LogRecord(log.name, logging.INFO, "", 0, "", None, None))
+class LoggedRequest(NamedTuple):
+    """A request that has ended."""
 
+    method: str
+    path: str
+    status: int
+    seconds: float
+    size: int  # of the response, in bytes
+    client: str | None
+    more: Mapping[str, Any]  # fields that the route adds
+    redact: Callable[[str], str] | None = None  # for the path, unless it is that of a route
 
-class AccessRecord(logging.LogRecord):
-    """A log record of one request that is cheap to make; its data is in `fields`."""
-
-    may_wait = True
-    fields: dict[str, Any]
-
-    def __init__(self, message: str, fields: dict[str, Any]) -> None:
-        now = time()
-        own = _COMMON_FIELDS.copy()
-        own["msg"] = message
-        own["created"] = now
-        own["msecs"] = now % 1 * 1000
-        own["fields"] = fields
-        self.__dict__ = own
-
-    def getMessage(self) -> str:  # noqa: N802 - logging's name
-        """The text for handlers that do not write the fields."""
-        return f"{self.msg} {self.fields['status']} {self.fields['duration_ms']} ms"
+    def fields(self) -> dict[str, Any]:
+        """Return what the line says."""
+        fields: dict[str, Any] = {
+            "method": self.method,
+            "path": clean(self.path if self.redact is None else _masked(self.path, self.redact)),
+            "status": self.status,
+            "duration_ms": round(self.seconds * 1000, 2),
+            "bytes": self.size,
+            "client": self.client,
+        }
+        for key, value in self.more.items():
+            fields.setdefault(key, clean(value) if isinstance(value, str) else value)
+        return fields
 
 
 def enable_access_log(on: bool) -> None:
@@ -73,13 +78,24 @@ def log_request(
 
     `route` is the path of that route. It is ours, and says no secret; what stands behind it may.
     """
-    if not log.isEnabledFor(logging.INFO) or UNLOGGED in scope["log"]:
+    if UNLOGGED in scope["log"]:
         return
-    client = scope.get("client")
-    path = scope.get("raw_path")
+    client, path = scope.get("client"), scope.get("raw_path")
     path = scope["path"] if path is None else path.decode("latin-1")
-    shown = path if path == route else _masked(path, redact)
-    write_entry(scope["method"], shown, status, seconds, size, client[0] if client else None, scope["log"])
+    address, masked = client[0] if client else None, None if path == route else redact
+    write_entry(LoggedRequest(scope["method"], path, status, seconds, size, address, scope["log"], masked))
+
+
+def write_entry(request: LoggedRequest) -> None:
+    if not log.isEnabledFor(logging.INFO):
+        return
+    for handler in root_log.handlers:
+        if isinstance(handler, AccessHandler):
+            handler.recorder.put((handler.add, (request, time())), log.name)
+            return
+    fields = request.fields()
+    message = f"{fields['method']} {fields['path']} {fields['status']} {fields['duration_ms']} ms"
+    log.info(message, extra={"fields": fields})
 
 
 def _masked(path: str, redact: Callable[[str], str]) -> str:
@@ -89,36 +105,6 @@ def _masked(path: str, redact: Callable[[str], str]) -> str:
     return redact(path)
 
 
-def write_entry(
-    method: str, path: str, status: int, seconds: float, size: int, client: str | None, more: Mapping[str, Any]
-) -> None:
-    if not log.isEnabledFor(logging.INFO):
-        return
-    if not path.isprintable() or len(path) > MAX_TEXT:
-        path = clean(path)
-    fields: dict[str, Any] = {
-        "method": method,
-        "path": path,
-        "status": status,
-        "duration_ms": round(seconds * 1000, 2),
-        "bytes": size,
-        "client": client,
-    }
-    if (share := worker_share()).workers > 1:
-        fields["worker"] = share.number
-    for key, value in more.items():
-        if isinstance(value, str) and (not value.isprintable() or len(value) > MAX_TEXT):
-            value = clean(value)
-        fields.setdefault(key, value)
-    message = f"{method} {path}"
-    for handler in root_log.handlers:
-        if take := getattr(handler, "take", None):  # it has no need of a record, which costs as much as all the rest
-            take(message, fields)
-            return
-    # Not by `log.info`: it would look for the line of code that called it.
-    log.handle(AccessRecord(message, fields))
-
-
 def clean(text: str) -> str:
     """Text from a client, shortened, on one line and without control characters."""
     if len(text) > MAX_TEXT:
@@ -126,45 +112,39 @@ def clean(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
-class AccessFormatter(logging.Formatter):
-    """A request's record as a line of JSON. Every other record goes to the formatter that the log had before."""
+class AccessHandler(NonBlockingHandler):
+    """A handler for JSON logs that takes requests without a LogRecord: the recorder's thread makes and writes lines."""
 
-    def __init__(self, other: logging.Formatter) -> None:
-        super().__init__()
-        self._other = other
-        self._second = (0, "")
+    def __init__(self, fd: int, formatter: logging.Formatter | None = None, recorder: Recorder | None = None) -> None:
+        super().__init__(fd, formatter)
+        self.recorder = recorder or Recorder()
+        self.recorder.writers.append(self._write_lines)
+        share = worker_share()
+        self._common = {"worker": share.number} if share.workers > 1 else {}
 
-    def format(self, record: logging.LogRecord) -> str:
-        if not isinstance(record, AccessRecord):
-            return self._other.format(record)
-        return self.line(record.msg, record.fields, record.created).decode()
-
-    def line(self, message: str, fields: dict[str, Any], now: float) -> bytes:
-        second = int(now)
-        if second != self._second[0]:
-            self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
-        moment = f"{self._second[1]}.{int(now % 1 * 1000):03d}+00:00"
-        entry = {"time": moment, "level": "info", "logger": log.name, "message": message, **fields}
+    def add(self, request: LoggedRequest, now: float) -> None:
+        fields = request.fields()
+        entry = {
+            "time": f"{utc_text_ms(now)[:-1]}+00:00",
+            "level": "info",
+            "logger": log.name,
+            "message": f"{fields['method']} {fields['path']}",
+            **fields,
+            **self._common,
+        }
         try:
             line = _encode(entry)
+            # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some
+            # readers.
+            if not line.isascii() and not line.decode().isprintable():
+                line = json.dumps(entry, default=str).encode()
         except (TypeError, ValueError, OverflowError):  # a lone surrogate, a number without end
-            return json.dumps(entry, default=str).encode()
-        # In ASCII all that could end a line is escaped. Beyond it U+2028 and others are not, and end one for some
-        # readers.
-        return line if line.isascii() or line.decode().isprintable() else json.dumps(json.loads(line)).encode()
+            line = json.dumps(entry, default=str).encode()
+        self._lines.append(line + b"\n")
 
-
-class AccessHandler(NonBlockingHandler):
-    """A handler for JSON logs that takes requests without a LogRecord. Called on the event loop."""
-
-    def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
-        lines = AccessFormatter(formatter or logging.Formatter())
-        super().__init__(fd, lines)
-        self._line = lines.line
-
-    def take(self, message: str, fields: dict[str, Any]) -> None:
-        self._lines.append(self._line(message, fields, time()) + b"\n")
-        self._write_soon()
+    def _write_lines(self, is_last: bool) -> None:
+        if self._lines:
+            self.flush()
 
 
 # What the audit log says of requests

@@ -423,7 +423,7 @@ def serve_app(
 
 
 def _begin_log(app: "App") -> None:
-    make_log_non_blocking(request_log.AccessHandler)
+    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
     request_log.enable_access_log(app.config.http.access_log)
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)

@@ -153,8 +153,8 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     """Call a tool, and record how long the client took since its last result."""
     client, params, is_answer = request.client, request.params, False
     silent = client.gap_timer.call_started()
-    if silent is not None and "requestState" not in params and (stats := service.app.runtime.stats):
-        stats.record_gap(client.name, silent, client.principal.lasting_owner)
+    if silent is not None and "requestState" not in params:
+        service.app.runtime.record_gap(client.name, silent)
     try:
         entry = request.entry or find_entry(service, client, request.param("name"))
         # Clients from before there were tasks have only one way to have it: to wait.

@@ -234,7 +234,7 @@ class ChangeWatch:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         duration = round(event.duration_ms, 3)
-        self._calls.append(EndedCall(event.spec, event.ok, duration, event.call.source, at, event.owner))
+        self._calls.append(EndedCall(event.spec, event.ok, duration, event.source, at, event.principal.lasting_owner))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 

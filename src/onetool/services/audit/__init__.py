@@ -4,18 +4,19 @@
     log.record("admin", "tokens add")          # noted, and written by a thread within 0.2 s
     log.write("admin", "tokens add")           # written when it returns; AuditUnavailableError if that fails
 
-While the log can't be written, lines wait in memory, up to a limit. Lines beyond it are lost and counted; a gap line
-has their number later. With `required`, a call only runs after a line about its beginning is written. A written line
-survives the end of the process, but not always a power failure.
+While the log can't be written, lines wait in memory, up to a limit. Lines beyond it are lost and counted, those of the
+caller with the most lines first; a gap line has their number later, and says whose they were. With `required`, a call
+only runs after a line about its beginning is written. A written line survives the end of the process, but not always a
+power failure.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from threading import Event, Lock, Thread, get_ident
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from time import time
-from typing import Any
+from typing import Any, cast
 from weakref import finalize
 
 import msgspec
@@ -37,15 +38,16 @@ from onetool.services.audit.record import (
     run_entry,
 )
 from onetool.services.audit.table import MAX_APPENDED, AuditTable
+from onetool.services.event_queue import MAX_WAITING, EventQueue
 
 log = logging.getLogger("onetool.audit")
 
 GATHER_S = 0.1  # for which a line waits for others
-RETRY_S = 1.0  # after a failure
-LAST_WAIT_S = 3.0  # for the thread, when everything ends
 SWEEP_S = 3600.0  # between two sweeps
-MAX_WAITING = 10_000  # lines
-MAX_BEGUN = 1_000  # hashes that are kept until their calls end
+MAX_HELD = 16_384  # bytes of arguments that wait to be hashed; larger ones are hashed at once
+
+Noted = AuditEntry | tuple[Callable[[Any, float, AuditHasher], AuditEntry], CallEvent | RunEvent, float]
+"""What waits for the thread: an entry, or a function that makes one of an event and its time."""
 
 
 class AuditUnavailableError(ToolFailure):
@@ -66,13 +68,9 @@ class AuditLog:
         self.table = AuditTable(database)
         self._clock = clock
         self._writer = _Writer(self.table, settings, clock)
+        self.queue = self._writer.queue
         self._finalizer = finalize(self, self._writer.close)
-        # Arguments and their hash by the id of the call, so that they are only hashed once.
-        self._begun: dict[str, tuple[Any, str]] = {}
-
-    @property
-    def is_required(self) -> bool:
-        return self._writer.settings.mode == "required"
+        self.is_required = settings.mode == "required"
 
     @property
     def problem(self) -> str | None:
@@ -82,34 +80,39 @@ class AuditLog:
     @property
     def lost(self) -> int:
         """The number of lines that this process has lost."""
-        return self._writer.lost
+        return self.queue.lost.total()
 
     def set_config(self, settings: AuditSettings) -> None:
         self._writer.settings = settings
+        self.is_required = settings.mode == "required"
 
     # Events
 
     def record(self, kind: AuditKind, what: str, **more: Any) -> None:
         """Note an action of the current principal. `more` are fields of AuditEntry."""
-        self._writer.add(self.entry(kind, what, **more))
+        entry = self.entry(kind, what, **more)
+        who = entry.principal
+        self.queue.put(entry, who.lasting_owner or who.name)
 
     def record_call(self, event: CallEvent) -> None:
         """Note a call that has ended."""
-        begun = self._begun.pop(event.call.id, None)
-        known = begun[1] if begun is not None and begun[0] is event.call.args else None
-        self._writer.add(call_entry(event, self._clock(), self._writer.hasher, known))
+        self._note(call_entry, event, len(event.args))
 
     def record_run(self, event: RunEvent) -> None:
         """Note code that was run."""
-        self._writer.add(self._run_entry(event))
+        self._note(run_entry, event, len(event.code))
+
+    def _note(
+        self, make: Callable[[Any, float, AuditHasher], AuditEntry], event: CallEvent | RunEvent, size: int
+    ) -> None:
+        who, at = event.principal, self._clock()
+        noted = (make, event, at) if size <= MAX_HELD else make(event, at, self._writer.hasher)
+        self.queue.put(noted, who.lasting_owner or who.name)
 
     def run_begun(self, event: RunEvent) -> AuditEntry:
         """Return the line to write before a run, if the log is required."""
-        return msgspec.structs.replace(self._run_entry(event), outcome=BEGUN, ms=None)
-
-    def _run_entry(self, event: RunEvent) -> AuditEntry:
-        who, address = current_principal.get(), current_address.get()
-        return run_entry(event, self._clock(), who, address, self._writer.hasher)
+        entry = run_entry(event, self._clock(), self._writer.hasher)
+        return msgspec.structs.replace(entry, outcome=BEGUN, ms=None)
 
     def write(self, kind: AuditKind, what: str, **more: Any) -> None:
         """Do the same as `record`, but wait until the line is written. Raises AuditUnavailableError."""
@@ -117,23 +120,20 @@ class AuditLog:
 
     def write_entry(self, entry: AuditEntry) -> None:
         try:
-            self._writer.write(entry)
+            self.queue.flush(entry)
         except DatabaseError as error:
             raise AuditUnavailableError(error) from None
 
     def call_begun(self, call: ToolCall) -> AuditEntry:
         """Return the line to write before a call, if the log is required."""
-        outer, hasher = current_call.get(), self._writer.hasher
-        args = hasher.of(call.args)
-        if len(self._begun) < MAX_BEGUN:
-            self._begun[call.id] = call.args, args
+        outer = current_call.get()
         return self.entry(
             "call",
             call.name,
             outcome=BEGUN,
             via=call.source,
             client=client_name(),
-            args=args,
+            args=self._writer.hasher.of(call.args),
             id=call.id,
             run=outer.run if outer else None,
         )
@@ -154,93 +154,51 @@ class AuditLog:
 
     def flush(self) -> None:
         """Write waiting lines, if possible."""
-        self._writer.flush()
+        with suppress(DatabaseError):
+            self.queue.flush()
 
     def close(self) -> None:
         self._finalizer()
 
 
 class _Writer:
-    """A thread that writes entries. Adding one only appends to a list."""
+    """Makes lines of what was noted, and writes them."""
 
     def __init__(self, table: AuditTable, settings: AuditSettings, clock: Callable[[], float]) -> None:
         self.settings = settings
         self.hasher = AuditHasher(None)
         self.problem: str | None = None
-        self.lost = 0
-        self._noted_lost = 0  # lost lines that a gap line has counted
+        self.queue = EventQueue[Noted]("onetool-audit", self._write, self._sweep, GATHER_S)
+        self._noted_lost = Counter[str]()  # lost lines that a gap line has counted
         self._table = table
         self._clock = clock
-        self._waiting: deque[AuditEntry] = deque()
-        self._writing, self._counting = Lock(), Lock()
-        self._writing_thread: int | None = None
-        self._thread: Thread | None = None
-        self._wake, self._closed = Event(), Event()
         self._next_sweep = 0.0
         with suppress(DatabaseError):
             self._load_key()
 
-    def add(self, entry: AuditEntry) -> None:
-        if len(self._waiting) >= MAX_WAITING:
-            with self._counting:
-                self.lost += 1
-            return
-        self._waiting.append(entry)
-        if not self._wake.is_set():
-            self._wake.set()
-            if self._thread is None:
-                self._start()
-
-    def write(self, entry: AuditEntry) -> None:
-        """Write an entry at once, after those that wait. It is dropped if that fails. Raises DatabaseError."""
-        with self._alone():
-            self._flush(entry)
-
-    def flush(self) -> None:
-        with self._alone(), suppress(DatabaseError):
-            self._flush()
-
     def close(self) -> None:
-        """Write waiting entries, and end the thread. The garbage collector may call this, even in that thread."""
-        self._closed.set()
-        self._wake.set()
-        if self._writing_thread != get_ident() and self._writing.acquire(timeout=LAST_WAIT_S):
-            try:
-                with suppress(DatabaseError):
-                    self._flush()
-            finally:
-                self._writing.release()
-        if self._waiting:
-            log.error("lines of the audit log that are lost: %d (%s)", len(self._waiting), self.problem)
+        """Write waiting lines. The garbage collector may call this."""
+        self.queue.close()
+        if waiting := len(self.queue.waiting):
+            log.error("lines of the audit log that are lost: %d (%s)", waiting, self.problem)
 
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        with self._writing:
-            self._writing_thread = get_ident()
-            try:
-                yield
-            finally:
-                self._writing_thread = None
-
-    def _flush(self, last: AuditEntry | None = None) -> None:
-        """Write waiting entries, then the last one. Raises DatabaseError, and keeps the waiting ones then."""
+    def _write(self, noted: deque[Noted]) -> None:
+        """Write lines, and remove those that are written."""
         if not self.hasher.has_key:
             self._load_key()
-        entries = [self._waiting.popleft() for _ in range(len(self._waiting))]  # others append meanwhile
-        waited, written = len(entries), 0
-        if last is not None:
-            entries.append(last)
-        try:
-            while written < len(entries):
-                self._append(entries[written : written + MAX_APPENDED])
-                written += MAX_APPENDED
-        except DatabaseError:
-            self._waiting.extendleft(reversed(entries[written:waited]))
-            raise
-        if (count := self.lost - self._noted_lost) > 0:
+        for index, one in enumerate(noted):
+            if not isinstance(one, AuditEntry):
+                make, event, at = one
+                noted[index] = make(event, at, self.hasher)  # it is small, if it has to wait again
+        while noted:
+            entries = cast(list[AuditEntry], [*islice(noted, MAX_APPENDED)])
+            self._append(entries)
+            for _ in entries:
+                noted.popleft()
+        if lost := self.queue.lost - self._noted_lost:
             with suppress(DatabaseError):
-                self._append([self._gap(count, "lost")])
-                self._noted_lost += count
+                self._append([self._gap(count, "lost", caller) for caller, count in lost.items()])
+                self._noted_lost += lost
 
     def _append(self, entries: list[AuditEntry]) -> None:
         try:
@@ -260,11 +218,13 @@ class _Writer:
             then = "nothing is called until it can" if required else f"up to {MAX_WAITING:,} lines wait, more are lost"
             log.error("the audit log can't be written: %s; %s", problem, then)
         elif problem is None and before is not None:
-            log.warning("the audit log is written again; lines lost: %d", self.lost)
+            log.warning("the audit log is written again; lines lost: %d", self.queue.lost.total())
 
-    def _gap(self, count: int, outcome: str, why: str = "") -> AuditEntry:
-        what = f"{count} {'line' if count == 1 else 'lines'} {outcome}{why}"
-        return AuditEntry(at=self._clock(), kind="gap", what=what, principal=LOCAL, outcome=outcome)
+    def _gap(self, count: int, outcome: str, caller: str = "", why: str = "") -> AuditEntry:
+        whose = f" of {caller}" if caller else ""
+        what = f"{count} {'line' if count == 1 else 'lines'}{whose} {outcome}{why}"
+        principal = Principal(name=caller, owner=caller) if caller else LOCAL
+        return AuditEntry(at=self._clock(), kind="gap", what=what, principal=principal, outcome=outcome)
 
     def _sweep(self) -> None:
         """Remove lines beyond the limits, now and then."""
@@ -273,7 +233,8 @@ class _Writer:
         self._next_sweep = self._clock() + SWEEP_S
         try:
             if removed := self._table.sweep(self.settings.retention_days, self.settings.max_mb):
-                self.add(self._gap(removed, "removed", f": the log is limited to {self.settings.max_mb} MB"))
+                why = f": the log is limited to {self.settings.max_mb} MB"
+                self.queue.put(self._gap(removed, "removed", why=why))
         except DatabaseError as error:
             log.warning("old lines of the audit log can't be removed: %s", error)
 
@@ -283,26 +244,6 @@ class _Writer:
         except DatabaseError as error:
             self._set_problem(str(error))
             raise
-
-    def _start(self) -> None:
-        with self._counting:
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="onetool-audit", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:  # the process is about to end: `close` writes it
-                    self._thread = None
-
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            self._wake.wait()
-            self._closed.wait(RETRY_S if self.problem else GATHER_S)
-            self._wake.clear()
-            self.flush()
-            if self._waiting:
-                self._wake.set()
-            elif not self._closed.is_set():
-                self._sweep()
 
 
 __all__ = [

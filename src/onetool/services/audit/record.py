@@ -7,7 +7,7 @@ secrets can't be guessed without the key of the log.
 
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from onetool.core.context import CallEvent, RunEvent
+from onetool.core.json_data import sorted_json
 from onetool.core.principal import Principal
 from onetool.core.text import distinct_name, read_span, read_time, utc_text_ms, wanted_name
 
@@ -139,8 +140,12 @@ class AuditHasher:
         self._begun = None if key is None else hmac.new(key, digestmod="sha256")
 
     def of(self, value: Any) -> str:
-        """Return the first 16 hexadecimal digits of the HMAC-SHA256 of canonical JSON; empty without a key."""
-        if self._begun is None or (data := _canonical(value)) is None:
+        """Return the first 16 hexadecimal digits of the HMAC-SHA256 of sorted JSON; empty without a key."""
+        return self.of_json(sorted_json(value)[0])
+
+    def of_json(self, data: bytes) -> str:
+        """Return the same for the JSON."""
+        if self._begun is None or not data:
             return ""
         hash = self._begun.copy()  # faster than starting with the key each time
         hash.update(data)
@@ -151,13 +156,13 @@ class AuditHasher:
         return id if _ID.fullmatch(id) else self.of(id)
 
 
-def call_entry(event: CallEvent, at: float, hasher: AuditHasher, args: str | None = None) -> AuditEntry:
-    """Return the entry of a call that has ended. `args` is the hash of its arguments, if known.
+def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
+    """Return the entry of a call that has ended.
 
     A call that its caller may not make is a refusal. The name of an unknown tool may be anything, such as a misplaced
     secret, so its hash is written.
     """
-    error, name = event.error, event.call.name
+    error, name = event.error, event.tool
     is_refused = error is not None and (error.code == "tool_not_found" or error.reason in _REFUSALS)
     return AuditEntry(
         at=at,
@@ -167,24 +172,24 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher, args: str | Non
         address=event.address,
         outcome=OK if error is None else error.code,
         reason=None if error is None else error.reason,
-        via=event.call.source,
+        via=event.source,
         client=event.client,
         ms=event.duration_ms,
-        args=hasher.of(event.call.args) if args is None else args,
-        id=hasher.id(event.call.id),
+        args=hasher.of_json(event.args),
+        id=hasher.id(event.id),
         run=event.run,
     )
 
 
-def run_entry(event: RunEvent, at: float, principal: Principal, address: str, hasher: AuditHasher) -> AuditEntry:
+def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
     """Return the entry of code that was run. Its calls have their own lines, with its id as `run`."""
     error = event.error
     return AuditEntry(
         at=at,
         kind="call",
         what="run",
-        principal=principal,
-        address=address,
+        principal=event.principal,
+        address=event.address,
         outcome=OK if error is None else error.code,
         reason=None if error is None else error.reason,
         via=event.door,
@@ -204,31 +209,7 @@ def _cleaned(text: str, limit: int = MAX_FIELD) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    raise TypeError
-
-
 _encode = msgspec.json.Encoder().encode
-_encode_args = msgspec.json.Encoder(enc_hook=_plain, order="deterministic").encode
-
-
-def _canonical(value: Any) -> bytes | None:
-    """Return JSON with sorted keys; None for a value without such a form."""
-    try:
-        return _encode_args(value)
-    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
-        import json
-
-        try:
-            return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_named_type).encode()
-        except Exception:  # noqa: BLE001 - it contains itself, or is nested too deep
-            return None
-
-
-def _named_type(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 # Reading

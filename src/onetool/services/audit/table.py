@@ -130,7 +130,8 @@ class AuditTable:
 
         After an error, callers may pass the same entries again, as the first ones: none is written twice.
         """
-        entries = entries[self._confirmed(entries) :]
+        if self._unconfirmed is not None:
+            entries = entries[self._confirmed(entries, *self._unconfirmed) :]
         lines = [(entry.at, entry.line()) for entry in entries]
         before = 0
 
@@ -150,11 +151,8 @@ class AuditTable:
                 self._unconfirmed = before, entries
                 raise
 
-    def _confirmed(self, entries: Sequence[AuditEntry]) -> int:
+    def _confirmed(self, entries: Sequence[AuditEntry], before: int, sent: Sequence[AuditEntry]) -> int:
         """Return how many entries were appended although the connection was lost."""
-        if self._unconfirmed is None:
-            return 0
-        before, sent = self._unconfirmed
         found = self._read("SELECT line FROM audit WHERE number > %s ORDER BY number LIMIT 1", (before,))
         self._unconfirmed = None
         if found != [(sent[0].line(),)]:

@@ -2,13 +2,12 @@
 
 Replicas share a database: then all figures are those of all replicas.
 
-Only the size of arguments and values is kept. It is measured where the call ends: whoever keeps a value to measure it
-later keeps its memory, and may find it changed. Rows are written by a thread.
+Only the size of arguments and values is kept.
 """
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
@@ -17,6 +16,7 @@ import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.text import distinct_name, wanted_name
+from onetool.services.event_queue import Recorder
 from onetool.services.stats.store import (
     CALLS,
     GAPS,
@@ -35,74 +35,6 @@ if TYPE_CHECKING:  # what sums up is loaded when somebody asks: most processes o
     from onetool.services.stats.summary import Summary
     from onetool.services.stats.usage import StatsFilter, StatsOverview, ToolUsage
 
-_NO_DATA = 4  # bytes of `null`: for what has no form in JSON
-_DIGITS_PER_BIT = 0.30103
-
-
-def size_of(value: Any) -> int:
-    """Bytes of a text in UTF-8, or of the JSON of anything else."""
-    if type(value) is str:
-        return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
-    try:
-        return len(_encode(value))
-    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
-        return _sum_of_parts(value)
-
-
-def _form(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    raise TypeError
-
-
-_encode = msgspec.json.Encoder(enc_hook=_form).encode
-
-
-def _sum_of_parts(value: Any) -> int:
-    """The same for what the encoder refuses: each part of it on its own. What contains itself ends."""
-    try:
-        total, met, left = 0, dict[int, Any](), [_bare(value)]
-        while left:
-            one = left.pop()
-            parts = _parts(one)
-            if parts is None or id(one) in met:
-                total += _leaf(one)
-                continue
-            met[id(one)] = one  # held, so that nothing else gets its id
-            total += 2 + max(0, len(one) - 1) + (len(one) if isinstance(one, Mapping) else 0)  # brackets and commas
-            left.extend(parts)
-    except Exception:  # noqa: BLE001 - it may even change while it is looked at
-        return _NO_DATA
-    return total
-
-
-def _bare(value: Any) -> Any:
-    try:
-        return msgspec.to_builtins(value)  # an error of ours is a struct
-    except Exception:  # noqa: BLE001 - then as it is
-        return value
-
-
-def _parts(value: Any) -> Iterable[Any] | None:
-    if isinstance(value, Mapping):
-        return [part for pair in value.items() for part in pair]  # pyright: ignore[reportUnknownVariableType]
-    return value if isinstance(value, list | tuple | set | frozenset) else None  # pyright: ignore[reportUnknownVariableType]
-
-
-def _leaf(value: Any) -> int:
-    if isinstance(value, str):
-        return len(_encode(value.encode("utf-8", "replace").decode()))
-    try:
-        return len(_encode(value))
-    except Exception:  # noqa: BLE001 - no data, or a number that Python does not write out
-        if isinstance(value, int):
-            return int(value.bit_length() * _DIGITS_PER_BIT) + 1 + (value < 0)
-        return _NO_DATA
-
-
-# The stats
-
-
 log = logging.getLogger("onetool.stats")
 
 T = TypeVar("T")
@@ -116,7 +48,8 @@ _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; wh
 class UsageStats:
     """Counts calls, runs, replies and menus. `record` and `record_*` append to a list, in any thread, and never raise.
 
-    A place that can't be written is logged once. Rows are written every few seconds, before a read, and at the end.
+    A place that can't be written is logged once. Rows are written every few seconds by the thread of the `recorder`,
+    before a read, and at the end.
     """
 
     def __init__(
@@ -126,38 +59,42 @@ class UsageStats:
         now: Callable[[], float] = time,
         inline_bytes: int = 16_384,
         redact: Callable[[Any], Any] = lambda rows: rows,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle."""
+        """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle. A reader waits for
+        the events of the `recorder`.
+        """
         self._store = StatsStore(database)
         self._inline = inline_bytes
         self._now = now
         self._has_warned = False
         self._writer = Writer(self._store, retention_days * 86_400, now, redact)
-        self._finalizer = finalize(self, self._writer.flush_in_finalizer)
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.writers.append(self._writer.write)
+        finalize(self, self._writer.write, is_last=True)
 
     # What happens
 
     def record(self, event: CallEvent) -> None:
         """Record a finished call."""
-        if self._writer.is_off:
-            return
-        call, spec, error = event.call, event.spec, event.error
+        spec, error = event.spec, event.error
         row = (
             self._now(),
-            _name(call.name, _LONGEST_NAME),
+            _name(event.tool, _LONGEST_NAME),
             "" if spec is None else _name(spec.source),
-            _name(call.source),
+            _name(event.source),
             _name(event.client),
             event.run,
             int(error is None),
             None if error is None else error.code,
             None if error is None else _reason(error.reason),
             event.duration_ms,
-            size_of(call.args),
-            size_of(event.value if error is None else error),
-            distinct_name(event.owner),
+            event.bytes_in,
+            event.bytes_out,
+            distinct_name(event.principal.lasting_owner),
         )
-        self._writer.add(CALLS, row)
+        self._writer.rows[CALLS].append(row)
 
     def record_run(self, event: RunEvent) -> None:
         """Record a finished run."""
@@ -165,7 +102,8 @@ class UsageStats:
         code = None if error is None else error.code
         door, client = _name(event.door), _name(event.client)
         measured = (event.duration_ms, event.calls, event.code_bytes)
-        self._add(RUNS, event.id, door, client, int(error is None), code, *measured, distinct_name(event.owner))
+        caller = distinct_name(event.principal.lasting_owner)
+        self._add(RUNS, event.id, door, client, int(error is None), code, *measured, caller)
 
     def record_reply(self, run: str, size: int) -> None:
         """Record the size of the reply to a run, in bytes."""
@@ -182,6 +120,8 @@ class UsageStats:
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits."""
+        if self._recorder is not None:
+            self._recorder.flush()
         self._writer.flush(timeout)
 
     # What it comes to
@@ -244,8 +184,7 @@ class UsageStats:
         return read_nothing(ask)
 
     def _add(self, table: str, *cells: Any) -> None:
-        if not self._writer.is_off:
-            self._writer.add(table, (self._now(), *cells))
+        self._writer.rows[table].append((self._now(), *cells))
 
 
 def _name(text: str, longest: int = _LONGEST) -> str:
@@ -261,6 +200,3 @@ def _wanted(caller: str | None) -> str | None:
 
 def _reason(text: str | None) -> str | None:
     return text if text is not None and _REASON.fullmatch(text) else None
-
-
-__all__ = ["UsageStats", "size_of"]

@@ -1,9 +1,10 @@
-"""`Writer` writes rows of the stats in a thread, in batches."""
+"""`Writer` gathers rows of the stats, and writes them in batches."""
 
 import logging
 from collections import deque
 from collections.abc import Callable
-from threading import Event, Lock, Thread, get_ident
+from threading import Lock, get_ident
+from time import monotonic
 from typing import Any
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
@@ -21,8 +22,8 @@ SWEEP_SECONDS = 3600.0  # between two looks for what is too old
 
 
 class Writer:
-    """Writes rows in a thread; adding only appends to a list. What can't be written is logged once, and never fails a
-    call. Rows that have to wait do so in memory, up to a number; the oldest are dropped first, and counted.
+    """Writes what is appended to `rows`. What can't be written is logged once. Rows that have to wait do so in memory,
+    up to a number; the oldest are dropped first, and counted.
     """
 
     def __init__(
@@ -37,33 +38,40 @@ class Writer:
         self._redact = redact
         self._retention = retention_seconds
         self._now = now
-        self._waiting: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}
+        self.rows: dict[str, deque[Row]] = {table: deque() for table in COLUMNS}  # that wait, by table
         self._number = 0  # of the last batch
         self._unknown: tuple[int, Batch] | None = None  # a batch that may have been written
         self._writing = Lock()
         self._writer: int | None = None  # the thread that is at it
-        self._starting = Lock()
-        self._thread: Thread | None = None
-        self._full = Event()
+        self._due: float | None = None  # when to write what waits, on the clock of time.monotonic
         self._next_sweep = 0.0
         self._has_warned = False  # since rows were last written
         self.is_off = False
         self.dropped = 0  # rows
         self.problem: str | None = None  # why the last batch was not written
 
-    def add(self, table: str, row: Row) -> None:
-        waiting = self._waiting[table]
-        waiting.append(row)
-        if self._thread is None:
-            self._start()
-        elif len(waiting) % MAX_GATHERED == 0:
-            self._full.set()
+    def write(self, is_last: bool = False) -> float | None:
+        """Write what has waited long enough, and return the seconds until the rest has; None: nothing waits."""
+        if is_last:
+            self._write_last()
+        if self.is_off:
+            self._forget()
+        if not any(self.rows.values()) and self._unknown is None:
+            self._due = None
+            return None
+        now = monotonic()
+        self._due = self._due or now + GATHER_SECONDS
+        if now < self._due and max(map(len, self.rows.values())) < MAX_GATHERED:
+            return self._due - now
+        self.flush()
+        self._due = None
+        return GATHER_SECONDS if self.waiting else None
 
     @property
     def waiting(self) -> int:
         """How many rows wait."""
         held = 0 if self._unknown is None else sum(map(len, self._unknown[1].values()))
-        return held + sum(map(len, self._waiting.values()))
+        return held + sum(map(len, self.rows.values()))
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
         """Write what waits. What can't be written now is tried again later, for a bounded number of rows."""
@@ -74,27 +82,32 @@ class Writer:
             finally:
                 self._writer = None
 
-    def flush_in_finalizer(self) -> None:
-        """The same, for a finalizer: the garbage collector may run it while the writer thread is writing."""
+    def _write_last(self) -> None:
+        """Write what waits, or drop it. The garbage collector may call this while this thread is writing."""
         if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
             try:
                 self._flush(BUSY_SECONDS)
                 if waiting := self.waiting:
                     self._drop(waiting)
+                    self._forget()
             finally:
                 self._writing.release()
 
     def give_up(self, why: str) -> None:
         """Nothing more is written. Said once."""
         if not self.is_off:
-            self.is_off, self.problem, self._unknown = True, why, None
-            for waiting in self._waiting.values():
-                waiting.clear()
+            self.is_off, self.problem = True, why
+            self._forget()
             log.warning("stats are not kept: %s", why)
+
+    def _forget(self) -> None:
+        self._unknown = None
+        for waiting in self.rows.values():
+            waiting.clear()
 
     def _flush(self, timeout: float) -> None:
         if not self.is_off and (self._unknown is None or self._try(*self._unknown, timeout)):
-            taken = {table: _all_of(waiting) for table, waiting in self._waiting.items() if waiting}
+            taken = {table: _all_of(waiting) for table, waiting in self.rows.items() if waiting}
             if taken:
                 self._number += 1
                 self._try(self._number, taken, timeout)
@@ -131,12 +144,12 @@ class Writer:
             self._unknown = (number, rows)
             return
         for table, some in rows.items():
-            self._waiting[table].extendleft(reversed(some))
+            self.rows[table].extendleft(reversed(some))
 
     def _trim(self) -> None:
         """Drop what is too much, the oldest first."""
         dropped = 0
-        for waiting in self._waiting.values():
+        for waiting in self.rows.values():
             for _ in range(len(waiting) - MAX_WAITING):
                 waiting.popleft()
                 dropped += 1
@@ -148,24 +161,6 @@ class Writer:
         if not self._has_warned:
             self._has_warned = True
             log.warning("stats: %d rows are dropped: %s; health() counts further ones", number, self.problem)
-
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None and not self.is_off:
-                self._thread = Thread(target=self._gather, name="onetool-stats", daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError:  # the process is about to end: it is written with the rest
-                    self._thread = None
-
-    def _gather(self) -> None:
-        """One batch. Whatever has come meanwhile, or could not be written, is the next one's."""
-        self._full.wait(GATHER_SECONDS)
-        self._full.clear()
-        self.flush()
-        self._thread = None
-        if self.waiting:
-            self._start()
 
 
 def _all_of(waiting: deque[Row]) -> list[Row]:

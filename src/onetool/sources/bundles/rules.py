@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from onetool.services.event_queue import Recorder
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError
 from onetool.sources.bundles.files.form import (
     check_set,
@@ -442,6 +443,9 @@ class StoreRules(IndexedReads, BundleStore):
             work.replace_overlay(overlay, overlay.over(self.built_in), work.result)
 
     # Usage
+
+    def follow_calls(self, recorder: Recorder) -> None:
+        self.counter.follow(recorder)
 
     def record_use(self, tool_id: str) -> None:
         self.counter.record(tool_id)

@@ -15,6 +15,7 @@ import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.spec import ToolSpec
+from onetool.services.event_queue import Recorder
 from onetool.services.search.postings import KeptDocuments
 from onetool.services.search.tiers import TierRank
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample, unpack_tool
@@ -230,6 +231,10 @@ class BundleStore(Protocol):
         ...
 
     # Usage. Told at any time from any thread, written later; nobody waits for it.
+
+    def follow_calls(self, recorder: Recorder) -> None:
+        """Have uses written by the thread of the recorder. Whoever reads them waits for its events."""
+        ...
 
     def record_use(self, tool_id: str) -> None: ...
 

@@ -1,14 +1,15 @@
 """`UsageCounter`: how often tools were called, and when last.
 
-Calls are counted in memory and written about once a second by a thread of its own: a call of a tool waits for nothing,
-and does not fail because of it.
+Calls are counted in memory and written about once a second, by the thread of a `Recorder`.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from threading import Event, Lock, Thread
+from threading import Lock
+from time import monotonic
 
 from onetool.database import ChangeUnknownError, Database, DatabaseError
+from onetool.services.event_queue import Recorder
 from onetool.sources.bundles.files.form import time_text
 
 log = logging.getLogger("onetool.bundles")
@@ -37,8 +38,12 @@ class UsageCounter:
         self._waiting: Counts = {}
         self._lock = Lock()
         self._writing = Lock()
-        self._thread: Thread | None = None
-        self._closed = Event()
+        self._due: float | None = None  # when to write, on the clock of time.monotonic
+        self._recorder: Recorder | None = None
+
+    def follow(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        recorder.writers.append(self.write)
 
     def record(self, id: str) -> None:
         at = time_text(self._now())
@@ -46,12 +51,11 @@ class UsageCounter:
             calls, last = self._waiting.get(id, (0, at))
             if calls or len(self._waiting) < MAX_PENDING:
                 self._waiting[id] = (calls + 1, max(last, at))
-            if self._thread is None and not self._closed.is_set():
-                self._start()
 
     def of(self, ids: Iterable[str]) -> Counts:
         """callCount and lastCalledAt, also of calls that wait to be written."""
         wanted = list(dict.fromkeys(ids))
+        self._wait()
         with self._writing:  # else a call on its way from memory to the database would be missed, or counted twice
             with self._lock:
                 waiting = {id: self._waiting[id] for id in wanted if id in self._waiting}
@@ -68,7 +72,29 @@ class UsageCounter:
             self._waiting = sum_counts(self._waiting, counts)
         self.flush()
 
+    def write(self, is_last: bool = False) -> float | None:
+        """Write counts that have waited long enough, and return the seconds until the others have."""
+        now = monotonic()
+        if not self._waiting:
+            self._due = None
+            return None
+        self._due = self._due or now + GATHER_SECONDS
+        if now < self._due and not is_last:
+            return self._due - now
+        self._flush()
+        self._due = None
+        return GATHER_SECONDS if self._waiting else None
+
     def flush(self) -> None:
+        self._wait()
+        self._flush()
+
+    def _wait(self) -> None:
+        """Count the calls that have ended."""
+        if self._recorder is not None:
+            self._recorder.flush()
+
+    def _flush(self) -> None:
         with self._writing:
             with self._lock:
                 taken, self._waiting = self._waiting, {}
@@ -77,22 +103,9 @@ class UsageCounter:
                     self._waiting = sum_counts(taken, self._waiting)
 
     def close(self) -> None:
-        self._closed.set()
         self.flush()
-
-    def _start(self) -> None:
-        self._thread = Thread(target=self._gather, name="onetool-usage", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # the process is about to end
-            self._thread = None
-
-    def _gather(self) -> None:
-        """One batch; the next call starts the next."""
-        self._closed.wait(GATHER_SECONDS)
-        with self._lock:
-            self._thread = None
-        self.flush()
+        if self._recorder is not None:
+            self._recorder.writers.remove(self.write)
 
     def _written(self, counts: Counts) -> bool:
         """Add counts to those of the database, and return whether that could be done."""

@@ -1,0 +1,191 @@
+"""`EventQueue`: events wait in memory for a thread that writes them down, in batches.
+
+    queue = EventQueue("onetool-events", handle)
+    queue.put(event, caller)     # appends to a list; a call never waits for more
+    queue.flush()                # handle what waits now, in this thread
+
+Memory is limited. When a queue is full, the caller with the most events loses the newest of them, so that a flood of
+one caller costs no other one an event. `lost` counts them by caller.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Lock, RLock, Thread, get_ident
+from typing import Any, Generic, TypeVar
+
+from onetool.database import DatabaseError
+
+log = logging.getLogger("onetool")
+
+E = TypeVar("E")
+
+GATHER_S = 0.05  # for which an event waits for others
+RETRY_S = 1.0  # after a failure
+IDLE_S = 10.0  # after which a thread without events ends
+LAST_WAIT_S = 3.0  # for the thread, when everything ends
+MAX_WAITING = 10_000  # events
+MAX_BYTES = 64 * 1024**2  # that waiting events hold
+EVENT_BYTES = 1_000  # of one that holds nothing large
+
+
+class EventQueue(Generic[E]):
+    """Any thread may call all methods.
+
+    `handle` gets a deque and removes the events that it has handled from its left. It may raise DatabaseError: the
+    others are kept. One thread at a time is in it. `after` is called in the thread of the queue after each batch, and
+    returns the seconds until it wants to be called again; None: after the next event.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Callable[[deque[E]], None],
+        after: Callable[[], float | None] = lambda: None,
+        gather_s: float = GATHER_S,
+    ) -> None:
+        self.waiting: deque[tuple[E, str, int]] = deque()  # with their callers and sizes
+        self.lost: Counter[str] = Counter()
+        self._name = name
+        self._handle = handle
+        self._after = after
+        self._gather_s = gather_s
+        self.max_waiting = MAX_WAITING
+        self._bytes = 0
+        self._weights: Counter[str] | None = None  # bytes by caller, once the queue was full
+        self._lock = RLock()  # a finalizer may come here in the middle of anything
+        self._handling = Lock()
+        self._handling_thread: int | None = None
+        self._wake, self._closed = Event(), Event()
+        self._thread: Thread | None = None
+
+    def put(self, event: E, caller: str = "", size: int = 0) -> None:
+        """Add an event. `size` is the number of bytes that it holds, if it may be large."""
+        with self._lock:
+            while len(self.waiting) >= self.max_waiting or self._bytes + size > MAX_BYTES:
+                if not self._has_made_room(caller, size):
+                    self.lost[caller] += 1
+                    return
+            self.waiting.append((event, caller, size))
+            self._bytes += size
+            if self._weights is not None:
+                self._weights[caller] += EVENT_BYTES + size
+            if not self._wake.is_set():
+                self._wake.set()
+                if self._thread is None:
+                    self._start()
+
+    def flush(self, last: E | None = None, timeout: float = -1) -> None:
+        """Handle what waits, and `last` after it, in this thread. Raises DatabaseError, and drops `last` then.
+
+        `timeout` is for another thread that does the same; -1: wait for it.
+        """
+        if self._handling_thread == get_ident() or not self._handling.acquire(timeout=timeout):
+            return  # the handler of an event asks for what it comes to
+        self._handling_thread = get_ident()
+        with self._lock:
+            taken = [*self.waiting]
+            self.waiting.clear()
+        events = deque(event for event, _, _ in taken)
+        if last is not None:
+            events.append(last)
+        try:
+            if events:
+                self._handle(events)
+        finally:
+            if last is not None and events:
+                events.pop()
+            with self._lock:
+                for event, (_, caller, size) in zip(reversed(events), reversed(taken), strict=False):
+                    self.waiting.appendleft((event, caller, size))
+                self._bytes -= sum(size for _, _, size in taken[: len(taken) - len(events)])
+                self._weights = None
+            self._handling_thread = None
+            self._handling.release()
+
+    def close(self) -> None:
+        """Handle what waits, and end the thread. The garbage collector may call this, even in that thread."""
+        with self._lock:
+            self._closed.set()
+            if self._thread is not None:
+                self._wake.set()
+        with suppress(DatabaseError):
+            self.flush(timeout=LAST_WAIT_S)
+
+    def _has_made_room(self, caller: str, size: int) -> bool:
+        """Drop some of the newest events of the caller with the most of them, unless that is this one."""
+        if self._weights is None:
+            self._weights = Counter()
+            for _, whose, held in self.waiting:
+                self._weights[whose] += EVENT_BYTES + held
+        heaviest = max(self._weights, key=self._weights.__getitem__, default=caller)
+        if self._weights[heaviest] <= self._weights[caller] + EVENT_BYTES + size:
+            return False
+        theirs = [index for index, (_, whose, _) in enumerate(self.waiting) if whose == heaviest]
+        dropped = {*theirs[-max(1, len(theirs) // 20) :]}  # several at once: looking for them takes a while
+        kept = [one for index, one in enumerate(self.waiting) if index not in dropped]
+        size = sum(self.waiting[index][2] for index in dropped)
+        self.waiting.clear()
+        self.waiting.extend(kept)
+        self._bytes -= size
+        self._weights[heaviest] -= len(dropped) * EVENT_BYTES + size
+        self.lost[heaviest] += len(dropped)
+        return True
+
+    def _start(self) -> None:
+        thread = Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there are too many, or the process is about to end
+            self._wake.clear()
+        else:
+            self._thread = thread
+
+    def _run(self) -> None:
+        gather_s, again = self._gather_s, None
+        while True:
+            is_woken = self._wake.wait(IDLE_S if again is None else again)
+            with self._lock:
+                if not self._wake.is_set() and (self._closed.is_set() or (again is None and not is_woken)):
+                    self._thread = None
+                    return
+            if is_woken:
+                self._closed.wait(gather_s)
+                self._wake.clear()
+            try:
+                self.flush()
+                gather_s, again = self._gather_s, self._after()
+            except Exception as error:  # the events are kept
+                if not isinstance(error, DatabaseError):
+                    log.exception("%s: a batch failed", self._name)
+                gather_s = again = RETRY_S
+
+
+class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
+    """A queue of functions and their arguments, which its thread calls. They may only gather: `writers` write later.
+
+    A writer is told whether this is its last chance.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("onetool-events", _call_all, self._write)
+        self.writers: list[Callable[[bool], float | None]] = []
+
+    def close(self) -> None:
+        super().close()
+        self._write(is_last=True)
+
+    def _write(self, is_last: bool = False) -> float | None:
+        """Call each writer, and return the seconds until one of them wants to be called again."""
+        waits = [wait for write in tuple(self.writers) if (wait := write(is_last)) is not None]
+        return min(waits, default=None)
+
+
+def _call_all(events: deque[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+    while events:
+        handle, args = events.popleft()
+        try:
+            handle(*args)
+        except Exception:
+            log.exception("an event could not be recorded; the call is not affected")
