@@ -28,9 +28,9 @@ TRACED = Path(__file__).with_name("traced.py")
 PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    return x + y\n"
 CALLS = 5
 COUNTED = {  # functions and files until the answer is sent, and with what follows
-    "tools/call over HTTP, in a session": ((141, 46), (195, 53)),
-    "REST invoke of an HTTP tool": ((203, 65), (266, 74)),
-    "run with one inner call, stdio": ((239, 46), (258, 49)),
+    "tools/call over HTTP, in a session": ((93, 39), (160, 52)),
+    "REST invoke of an HTTP tool": ((157, 56), (300, 82)),
+    "run with one inner call, stdio": ((208, 41), (244, 49)),
 }
 
 

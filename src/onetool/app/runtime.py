@@ -91,8 +91,8 @@ class Runtime:
         databases: "AppDatabase",
         call: "AppCall",
     ) -> None:
-        """What happens goes into the queue of the `recorder`. Its thread also calls `count_call` for every call. `call` is
-        `App.call`.
+        """What happens goes into the queue of the `recorder`, whose thread also calls `count_call` for every call.
+        `call` is `App.call`.
         """
         self.config = config
         self.recorder = recorder
