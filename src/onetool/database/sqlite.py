@@ -151,6 +151,9 @@ class SqliteDatabase:
             if self._watching is None:
                 self._watching = self._open()
                 self._watches += 1
+            if isinstance(self._watching, _ImmutableConnection):  # where the folder is writable, others may change it
+                found = os.stat(self.file)
+                return self._watches, found.st_mtime_ns, found.st_ctime_ns, found.st_size
             try:
                 self._seen = self._watches, self._watching.execute("PRAGMA data_version").fetchone()[0]
             except sqlite3.OperationalError as error:
