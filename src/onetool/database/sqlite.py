@@ -71,7 +71,9 @@ DIALECT = {
     "random_id": "lower(hex(randomblob(16)))",
     "random_key": "randomblob(32)",
 }
-_HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'onetool_migrations'"
+# We make tables and indexes only: a view or a trigger could run without end.
+_IS_OURS = """SELECT count(*) FILTER (WHERE name = 'onetool_migrations')
+AND NOT count(*) FILTER (WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%') FROM sqlite_master"""
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
@@ -151,6 +153,9 @@ class SqliteDatabase:
             if self._watching is None:
                 self._watching = self._open()
                 self._watches += 1
+            if isinstance(self._watching, _ImmutableConnection):  # where the folder is writable, others may change it
+                found = os.stat(self.file)
+                return self._watches, found.st_mtime_ns, found.st_ctime_ns, found.st_size
             try:
                 self._seen = self._watches, self._watching.execute("PRAGMA data_version").fetchone()[0]
             except sqlite3.OperationalError as error:
@@ -343,8 +348,8 @@ class SqliteDatabase:
             connection.execute(USUAL_SYNC)
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
-            elif self._is_source and not connection.execute(_HAS_TABLES).fetchone():
-                raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
+            else:
+                self._require_ours(connection)
             _use_log(connection)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -371,8 +376,14 @@ class SqliteDatabase:
         if can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
             raise error
         connection = self._connect_with(immutable="1")
+        self._require_ours(connection)
         self._migrate(connection)
         return connection
+
+    def _require_ours(self, connection: sqlite3.Connection) -> None:
+        """Raise DatabaseError if the source of a copy is another database than a `state.db`."""
+        if self._is_source and not connection.execute(_IS_OURS).fetchone()[0]:
+            raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
 
     def _connect_with(self, **options: str) -> sqlite3.Connection:
         if self.vfs:
