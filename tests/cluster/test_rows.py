@@ -155,6 +155,17 @@ def test_sessions_are_swept(shared):
     assert [id for id in left if rows.get(id)] == ["b0"]
 
 
+def test_one_caller_fills_no_disk_with_sessions(shared, monkeypatch):
+    monkeypatch.setattr(mcp_rows, "BATCH_ROWS", 10)
+    rows = McpSessionRows(shared)
+    rows.add("a", "ada", STATE)
+    for number in range(45):
+        rows.add(f"m{number}", "mallory", STATE)
+    rows.sweep(3600, 7)
+    assert len([number for number in range(45) if rows.get(f"m{number}")]) == 6
+    assert rows.get("a")
+
+
 def test_tasks(shared):
     rows = McpTaskRows(shared)
     rows.begin("t", "ada", "r", 100)

@@ -1,7 +1,9 @@
 """Rates that several processes count together: one suite over memory, SQLite and PostgreSQL."""
 
 import asyncio
+import sqlite3
 import threading
+from time import monotonic
 
 import pytest
 
@@ -73,3 +75,21 @@ def test_a_row_that_nobody_can_have_counted_locks_nobody_out(database, parts):
     database.write(lambda work: work.execute("UPDATE rates SET parts = %s", (parts,)))
     assert windows.take("ada", 2, 60).wait is None
     assert windows.take("ada", 1, 60).wait <= 61
+
+
+@pytest.mark.attack("limits")
+def test_refused_callers_get_no_more_by_making_the_database_slow(tmp_path):
+    database = SqliteDatabase(tmp_path / "shared.db")
+    one, other = (SharedWindows(database, lambda: 2) for _ in range(2))
+    assert [one.take("ada", 4, 60).wait is None for _ in range(5)].count(True) == 4
+    assert 0 < other.take("ada", 4, 60).wait <= 61
+    with sqlite3.connect(database.file, isolation_level=None) as locker:
+        locker.execute("BEGIN IMMEDIATE")
+        began = monotonic()
+        assert 0 < other.take("ada", 4, 60).wait <= 61
+        assert 0 < asyncio.run(other.take_async("ada", 3, 60)).wait <= 61
+        assert monotonic() - began < 0.5  # nothing was asked
+        locker.execute("ROLLBACK")
+    locker.close()
+    assert other.take("ada", 5, 60).wait is None  # the limit was raised
+    database.close()

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from helpers import NOBODY, as_nobody, until
@@ -138,6 +139,26 @@ def test_a_read_only_folder_can_be_read(opened, file):
         with pytest.raises(DatabaseError, match=r"Permission denied .fix: let this user write"):
             absent.write(put("two"))
     assert os.listdir(file.parent) == ["state.db"]
+
+
+@pytest.mark.attack("credentials")
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become another user")
+def test_changes_in_a_read_only_folder_are_noticed(opened, file):
+    """A container may have the folder of another server read-only: what is revoked there counts here."""
+    database = opened()
+    database.write(put("one"))
+    database.close()
+    with as_nobody(file.parent):
+        database = SqliteDatabase(file)
+        before = database.stamp()
+        assert database.stamp() == before
+        os.seteuid(0)
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("INSERT INTO counters VALUES ('two', 1)")
+        os.seteuid(NOBODY)
+        assert database.stamp() != before
+        assert names(database) == ["one", "two"]
+        database.close()
 
 
 def test_a_full_disk_is_told_and_loses_nothing(opened, file):

@@ -96,13 +96,14 @@ class McpSessionRows:
         return found
 
     def sweep(self, idle_s: float, max_count: int) -> None:
-        """Delete idle sessions; if there are too many, also the oldest ones of the owner with the most."""
+        """Delete idle sessions; while there are too many, also the oldest ones of the owner with the most."""
         old = f"DELETE FROM mcp_sessions WHERE used_at < {self._database.clock} - %s"  # noqa: S608
 
-        def job(work: Transaction) -> None:
+        def job(work: Transaction) -> bool:
+            """Return whether there are still too many."""
             work.execute(old, (idle_s,))
             if (over := int(work.execute("SELECT count(*) FROM mcp_sessions")[0][0]) - max_count) <= 0:
-                return
+                return False
             most_of = "SELECT owner FROM mcp_sessions GROUP BY owner ORDER BY count(*) DESC, owner LIMIT 1"
             (owner,) = work.execute(most_of)[0]
             work.execute(
@@ -110,8 +111,10 @@ class McpSessionRows:
                 "(SELECT id FROM mcp_sessions WHERE owner = %s ORDER BY used_at LIMIT %s)",
                 (owner, min(over, BATCH_ROWS)),
             )
+            return work.row_count < over
 
-        self._database.write(job)
+        while self._database.write(job):  # a transaction each, so that others can write meanwhile
+            pass
 
 
 def _written(value: Any) -> str:

@@ -36,20 +36,20 @@ class RateWindow:
 
     def take(self, now: float, most: float) -> float | None:
         """Count one. Returns the seconds to wait if it is one too many, which is then not counted; else None."""
-        part, parts = self.forget_old(now), self._parts
-        if self._count >= most:
-            return max(self.next_free(now), self._part_s / PARTS)
+        if (wait := self.wait_for(now, most)) is not None:
+            return wait
+        part, parts = int(now / self._part_s), self._parts
         last = parts.pop()[1] if parts and parts[-1][0] >= part else 0
         parts.append((part, last + 1))
         self._count += 1
         return None
 
-    def forget_old(self, now: float) -> int:
-        """Forget what has left the window. Gives the number of the part that is now."""
+    def wait_for(self, now: float, most: float) -> float | None:
+        """Return the seconds until there is a place; None if there is one. Nothing is counted."""
         part, parts = int(now / self._part_s), self._parts
         while parts and parts[0][0] < part - PARTS:  # all of it has left
             self._count -= parts.popleft()[1]
-        return part
+        return max(self.next_free(now), self._part_s / PARTS) if self._count >= most else None
 
     def next_free(self, now: float) -> float:
         """Seconds until the oldest part has left; 0 if there is none."""

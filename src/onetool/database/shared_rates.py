@@ -4,7 +4,9 @@ A window is a row. Counting updates the row, which locks it until the end of the
 take the same place. On an event loop, a thread does that.
 
 While the database is away, or slow, each process counts for itself, up to the rate divided by the number of replicas.
-What it has counted before is included. So does a process without a database.
+What it has counted before is included. So does a process without a database. A window that the database called full
+stays full until a place is free: so refused callers, however many, neither load the database nor make it slow enough to
+be counted anew.
 """
 
 import asyncio
@@ -39,11 +41,18 @@ _PARTS = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 class WindowCount(NamedTuple):
-    """A window after counting. `wait` is None if one was counted, else the seconds until there is a place."""
+    """A window after counting. `wait` is None if there was a place, else the seconds until there is one."""
 
     wait: float | None
     used: int
     reset_s: float  # until the oldest count has left the window
+
+
+class _Full(NamedTuple):
+    """A full window: its size, and until when nothing leaves it."""
+
+    most: int
+    until: float
 
 
 class SharedWindows:
@@ -53,6 +62,7 @@ class SharedWindows:
         self._database = database
         self._replicas = replicas
         self._own: OrderedDict[str, RateWindow] = OrderedDict()  # counted by this process
+        self._full: dict[str, _Full] = {}
         self._lock = threading.Lock()
         self._alone_until = 0.0
         self._sweep_at = monotonic()
@@ -61,6 +71,8 @@ class SharedWindows:
     def take(self, name: str, most: int, seconds: float, *, counts: bool = True) -> WindowCount:
         """Count one, unless there are as many already. Without `counts`, only look."""
         key = f"{name} in {seconds:g} s"
+        if (refused := self._refused(key, most)) is not None:
+            return refused
         if (database := self._database) is not None and monotonic() >= self._alone_until:
             try:
                 found = database.write(
@@ -69,7 +81,9 @@ class SharedWindows:
             except DatabaseError as error:
                 self._count_alone(error)
             else:
-                if counts and found.wait is None:
+                if found.wait is not None:
+                    self._note_full(key, most, found.wait)
+                elif counts:
                     self._take_own(key, math.inf, seconds)
                 self._sweep(database)
                 return found
@@ -77,6 +91,9 @@ class SharedWindows:
 
     async def take_async(self, name: str, most: int, seconds: float) -> WindowCount:
         """Do the same as `take` on an event loop. A slow database counts as away."""
+        key = f"{name} in {seconds:g} s"
+        if (refused := self._refused(key, most)) is not None:
+            return refused
         if self._database is not None and monotonic() >= self._alone_until and not self._database.is_away:
             work = asyncio.get_running_loop().run_in_executor(self._pool(), self.take, name, most, seconds)
             try:
@@ -84,15 +101,27 @@ class SharedWindows:
             except TimeoutError:
                 work.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieves the exception
                 self._count_alone(None)
-        return self._take_share(f"{name} in {seconds:g} s", most, seconds, True)
+        return self._take_share(key, most, seconds, True)
 
     # For this process alone
 
-    def _take_share(self, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
-        share = max(1, most // max(1, self._replicas()))
-        return self._take_own(key, share if counts else 0, seconds)
+    def _refused(self, key: str, most: int) -> WindowCount | None:
+        """Return the count of a window that is known to be full; a larger one of the same name may not be."""
+        full = self._full.get(key)
+        if full is None or most > full.most or (wait := full.until - monotonic()) <= 0:
+            return None
+        return WindowCount(wait, full.most, wait)
 
-    def _take_own(self, key: str, most: float, seconds: float) -> WindowCount:
+    def _note_full(self, key: str, most: int, wait: float) -> None:
+        with self._lock:
+            if len(self._full) >= MAX_OWN:
+                self._full.clear()
+            self._full[key] = _Full(most, monotonic() + wait)
+
+    def _take_share(self, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
+        return self._take_own(key, max(1, most // max(1, self._replicas())), seconds, counts=counts)
+
+    def _take_own(self, key: str, most: float, seconds: float, *, counts: bool = True) -> WindowCount:
         with self._lock:
             window = self._own.get(key)
             if window is None:
@@ -101,7 +130,7 @@ class SharedWindows:
                     self._own.popitem(last=False)
             self._own.move_to_end(key)
             now = monotonic()
-            wait = window.take(now, most)
+            wait = window.take(now, most) if counts else window.wait_for(now, most)
             return WindowCount(wait, window.count, window.next_free(now))
 
     def _count_alone(self, error: DatabaseError | None) -> None:
@@ -136,11 +165,8 @@ def _count(work: Transaction, clock: str, key: str, most: int, seconds: float, c
     # Impossible parts are left out: a damaged row locks nobody out.
     last = int(now / (seconds / PARTS)) + 1
     window = RateWindow(seconds, [(part, count) for part, count in counted if part <= last and count > 0])
-    if not counts:
-        window.forget_old(now)
-        return WindowCount(None, window.count, window.next_free(now))
-    wait = window.take(now, most)
-    if wait is None:
+    wait = window.take(now, most) if counts else window.wait_for(now, most)
+    if counts and wait is None:
         sql = "UPDATE rates SET parts = %s, until = %s WHERE name = %s"
         work.execute(sql, (msgspec.json.encode(window.parts).decode(), now + 2 * seconds, key))
     return WindowCount(wait, window.count, window.next_free(now))

@@ -44,14 +44,17 @@ from onetool.database.sqlite_processes import (
     FileIds,
     PollingListeners,
     SqliteLock,
+    add_functions,
     can_write,
+    change_times,
     is_damaged,
     prevent_checkpoint,
     require_own_file,
+    use_log,
 )
 
 if TYPE_CHECKING:
-    from onetool.database.percentiles import SpreadAggregate
+    pass
 
 log = logging.getLogger("onetool.database")
 
@@ -71,7 +74,9 @@ DIALECT = {
     "random_id": "lower(hex(randomblob(16)))",
     "random_key": "randomblob(32)",
 }
-_HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'onetool_migrations'"
+# We make tables and indexes only: a view or a trigger could run without end.
+_IS_OURS = """SELECT count(*) FILTER (WHERE name = 'onetool_migrations')
+AND NOT count(*) FILTER (WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%') FROM sqlite_master"""
 FULL_SYNC, USUAL_SYNC = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 
@@ -128,6 +133,7 @@ class SqliteDatabase:
         self._files: FileIds | None = None  # those that the connections have open
         self._watching: sqlite3.Connection | None = None
         self._watches = 0  # how often that one was opened
+        self._opened_at: tuple[int, ...] = ()  # what `change_times` said before
         self._seen: Hashable = None  # the last stamp
         self._listeners = PollingListeners(self.stamp)
         self._process = os.urandom(8).hex()
@@ -165,7 +171,11 @@ class SqliteDatabase:
             try:
                 if (found := FileIds.of(self.file)) != self._files:
                     self._close_replaced(found)
+                if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
+                    self._watching.close()  # it sees no change; where the folder is writable, others may make one
+                    self._watching = None
                 if self._watching is None:
+                    self._opened_at = change_times(self.file)
                     self._watching = self._open()
                     self._watches += 1
                 return self._watching.execute(sql, params).fetchall()
@@ -360,9 +370,9 @@ class SqliteDatabase:
             connection.execute(USUAL_SYNC)
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which writes, and counts for a new file only
-            elif self._is_source and not connection.execute(_HAS_TABLES).fetchone():
-                raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
-            _use_log(connection)
+            else:
+                self._require_ours(connection)
+            use_log(connection)
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             self._migrate(connection)
@@ -388,8 +398,14 @@ class SqliteDatabase:
         if can_write(self.file.parent) or (log_file.exists() and log_file.stat().st_size):
             raise error
         connection = self._connect_with(immutable="1")
+        self._require_ours(connection)
         self._migrate(connection)
         return connection
+
+    def _require_ours(self, connection: sqlite3.Connection) -> None:
+        """Raise DatabaseError if the source of a copy is another database than a `state.db`."""
+        if self._is_source and not connection.execute(_IS_OURS).fetchone()[0]:
+            raise DatabaseError(f"{self.file} is not a state.db of OneTool (fix: name a backup)")
 
     def _connect_with(self, **options: str) -> sqlite3.Connection:
         if self.vfs:
@@ -402,7 +418,7 @@ class SqliteDatabase:
             check_same_thread=False,  # a connection is used by one thread at a time
             factory=_ImmutableConnection if "immutable" in options else sqlite3.Connection,
         )
-        return _add_functions(connection)
+        return add_functions(connection)
 
     def _is_absent(self) -> bool:
         """Return whether the file isn't there, and was not while this process used it."""
@@ -462,31 +478,8 @@ class _ImmutableConnection(sqlite3.Connection):
     """A connection that notices no change of its file. It is used once."""
 
 
-def _use_log(connection: sqlite3.Connection) -> None:
-    """Use a write-ahead log where the file system can: it lets others read while one writes."""
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-        return
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
-            raise
-
-
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:
     return isinstance(error, ReplacedDatabaseError) or error.sqlite_errorcode & 0xFF in BUSY_CODES
-
-
-def _add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
-    connection.create_function("unix_time", 0, time.time)
-    connection.create_aggregate("spread", 1, _make_spread)  # pyright: ignore[reportArgumentType] - its stub wants a class
-    return connection
-
-
-def _make_spread() -> "SpreadAggregate":
-    from onetool.database.percentiles import SpreadAggregate
-
-    return SpreadAggregate()
 
 
 _empty: Final = threading.local()
@@ -498,7 +491,7 @@ def read_empty(job: Callable[[Transaction], T]) -> T:
 
     connection: sqlite3.Connection | None = getattr(_empty, "connection", None)
     if connection is None:
-        connection = _add_functions(sqlite3.connect(":memory:", isolation_level=None))
+        connection = add_functions(sqlite3.connect(":memory:", isolation_level=None))
         migrate_connection(connection, SqliteTransaction(connection), SqliteDatabase(Path("memory")))
         _empty.connection = connection
     connection.execute("BEGIN")

@@ -1,13 +1,17 @@
-"""What other processes do to a SQLite file: replace or damage it, lock it, and change it."""
+"""What other processes do to a SQLite file: replace or damage it, lock it, and change it.
+
+And what each connection to it needs.
+"""
 
 import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Hashable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.core import flock
 from onetool.core.os_files import HAS_OWNERS, SQLITE_ENDS, private
@@ -15,6 +19,9 @@ from onetool.core.state_folders import make_home
 from onetool.database.connection import BUSY_S, NEWEST, DatabaseError, Forget, StorageError, UnsafeDatabaseError
 from onetool.database.listeners import Listeners
 from onetool.database.sqlite_errors import hide_folder, is_damage, system_fix
+
+if TYPE_CHECKING:
+    from onetool.database.percentiles import SpreadAggregate
 
 POLL_S = 1.0  # between two looks for changes by other processes
 
@@ -161,3 +168,31 @@ class PollingListeners(Listeners):
                 if stamp != seen:
                     seen = stamp
                     self.tell(None)
+
+
+def use_log(connection: sqlite3.Connection) -> None:
+    """Use a write-ahead log where the file system can: it lets others read while one writes."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+            raise
+
+
+def change_times(file: Path) -> tuple[int, ...]:
+    found = os.stat(file)
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
+def add_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.create_function("unix_time", 0, time.time)
+    connection.create_aggregate("spread", 1, _make_spread)  # pyright: ignore[reportArgumentType] - its stub wants a class
+    return connection
+
+
+def _make_spread() -> "SpreadAggregate":
+    from onetool.database.percentiles import SpreadAggregate
+
+    return SpreadAggregate()

@@ -241,6 +241,28 @@ def test_a_database_of_another_program_is_not_changed(tmp_path):
     assert (file.read_bytes(), list(tmp_path.glob("other.db?*"))) == (before, [])
 
 
+ENDLESS = """WITH RECURSIVE endless(at) AS (SELECT 1.0 UNION ALL SELECT at + 1 FROM endless)
+SELECT at, '' AS client, 1.0 AS duration_ms, '' AS caller FROM endless"""
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize(
+    "evil",
+    [
+        f"DROP TABLE stats_gaps; CREATE VIEW stats_gaps AS {ENDLESS}",
+        "PRAGMA user_version = 0; CREATE TRIGGER t AFTER INSERT ON onetool_migrations BEGIN DELETE FROM counters; END",
+    ],
+)
+def test_a_backup_runs_no_code_of_its_own(tmp_path, evil):
+    folder, file = configured(tmp_path / "home", None), tmp_path / "backup.db"
+    with closing(SqliteDatabase(file)) as database:
+        database.write(lambda work: None)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(evil)
+    refused = db(folder, "import", str(file))
+    assert (refused.returncode, "is not a state.db of OneTool" in refused.stderr) == (1, True)
+
+
 def tokens(folder, *args):
     return cli("--config", str(folder / "onetool.yaml"), "tokens", *args, cwd=folder)
 

@@ -7,6 +7,7 @@ import socket
 import time
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -18,8 +19,10 @@ from interfaces.http.test_mount import served
 
 import onetool
 from onetool import App
+from onetool.database.shared_rates import SharedWindows
+from onetool.database.sqlite import SqliteDatabase
 from onetool.http.asgi import HttpError, client_network
-from onetool.interfaces.http.login import LoginRequest, WrongTokens
+from onetool.interfaces.http.login import LoginApp, LoginRequest, WrongTokens
 from onetool.interfaces.http.login_sessions import LoginSessions
 
 CONFIG = {"http": {"token": TOKEN}}
@@ -315,6 +318,36 @@ def test_each_address_is_counted_by_itself_and_all_together():
     now[0] += 60
     assert waits(wrong, "fresh") == 0
     assert len(wrong._all) == 0
+
+
+@pytest.mark.attack("credentials")
+@pytest.mark.parametrize(("folder", "limit"), [("", 10), ("gone", 5)])
+def test_many_guesses_at_once_are_no_more_where_processes_count_together(tmp_path, folder, limit):
+    """Without the database, each of two processes has a half."""
+
+    def refuse(_token):
+        raise HttpError(401, "unauthorized", "no token")
+
+    rules = SimpleNamespace(needs_login=True, credentials=SimpleNamespace(find_token=refuse))
+    database = SqliteDatabase(tmp_path / folder / "workers.db")
+    login = LoginApp(lambda: rules, None, SharedWindows(database, lambda: 2))
+    scope = {"method": "POST", "headers": [], "client": ("192.0.2.1", 1)}
+
+    async def receive():
+        return {"type": "http.request", "body": b'{"token": "guess"}'}
+
+    async def guess():
+        try:
+            await login(scope, receive, None)
+        except HttpError as error:
+            return error.status
+
+    async def guess_often():
+        return await asyncio.gather(*(guess() for _ in range(60)))
+
+    found = asyncio.run(guess_often())
+    database.close()
+    assert (found.count(401), found.count(429)) == (limit, 60 - limit)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,17 @@ def test_deleting_the_document_ends_all_sessions(tmp_path, sessions):
     assert (sessions.read(text, named(TOKEN)), sessions.read(again, named(TOKEN))) == (None, session)
 
 
+@pytest.mark.attack("credentials")
+def test_one_that_was_ended_stays_so_with_an_older_document(tmp_path, sessions):
+    text, session = sessions.start(TOKEN)
+    backup = kept(tmp_path).read("sessions")
+    sessions.end(session)
+    assert sessions.read(text, named(TOKEN)) is None
+    kept(tmp_path).write("sessions", backup)
+    assert sessions.read(text, named(TOKEN)) is None
+    assert sessions.read(sessions.start(TOKEN)[0], named(TOKEN))
+
+
 @pytest.mark.parametrize("body", [b"{", b"", b'{"key": "AAAA"}'])
 def test_a_damaged_document_does_not_count(tmp_path, sessions, clock, body):
     text, _ = sessions.start(TOKEN)

@@ -90,8 +90,8 @@ class SharedWrongTokens:
         """Raises HttpError if there were too many."""
         for name, most in _counts(address):
             found = await asyncio.to_thread(self._windows.take, name, most, WINDOW_S, counts=False)
-            if found.used >= most:
-                raise _too_many(found.reset_s)
+            if found.wait is not None:
+                raise _too_many(found.wait)
 
     async def add_async(self, address: str) -> None:
         for name, most in _counts(address):
@@ -118,6 +118,7 @@ class LoginApp:
         self._rules = rules
         self._sessions = sessions
         self._wrong = WrongTokens() if windows is None else SharedWrongTokens(windows)
+        self._guessing = asyncio.Lock()  # one guess at a time: of many at once, none would be counted before the last
         self._signed_in = RequestRates() if windows is None else SharedRates(windows, "sign-ins")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -165,10 +166,11 @@ class LoginApp:
             refused = error
         if principal is not None and principal.name != OWN_TOKEN:
             return principal
-        await self._wrong.check_async(address)
-        if principal is not None:
-            return principal
-        await self._wrong.add_async(address)
+        async with self._guessing:
+            await self._wrong.check_async(address)
+            if principal is not None:
+                return principal
+            await self._wrong.add_async(address)
         message = "This is no token of this server. Use http.token of its config, or one made by `onetool tokens add`."
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 

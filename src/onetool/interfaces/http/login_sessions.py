@@ -119,7 +119,10 @@ class LoginSessions:
         """None if there is none that counts."""
         with suppress(DatabaseError):
             version, body = self._documents.load(DOCUMENT)
-            return version, read_session_state(body)
+            state, before = read_session_state(body), self._known[1]
+            if state is not None and before is not None and state.key == before.key:
+                state = state.joining(before, self._clock())  # it may be an older one, of a backup
+            return version, state
         return version, None
 
     def _change(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
