@@ -14,7 +14,6 @@ from click.testing import CliRunner
 import onetool
 from onetool import App, Executor, ToolCall
 from onetool.interfaces.cli import cli as root
-from onetool.interfaces.http.mount import mounted_app
 from onetool.sources.bundles.names import new_id
 
 PACK = '''
@@ -76,7 +75,7 @@ def app(tmp_path, calls):
 
 
 def client_of(app):
-    serving = mounted_app(app, auth=None, hosts=(), menu="direct", allowed=None)
+    serving = onetool.asgi(app, menu="direct")
     return httpx.AsyncClient(transport=httpx.ASGITransport(serving), base_url="http://127.0.0.1:8765")
 
 

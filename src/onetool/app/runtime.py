@@ -294,6 +294,11 @@ class Runtime:
         principal = current_principal.get()
         self.recorder.put((self._write_gap, (client, seconds, principal)), principal.owner)
 
+    def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
+        """Record that a client was sent a menu. The recorder's thread measures it and a list of all tools."""
+        principal = current_principal.get()
+        self.recorder.put((self._write_menu, (client, full_bytes, sent_bytes, principal)), principal.owner)
+
     def record_reply(self, result: "RunResult", parts: Iterable[Any]) -> None:
         """Record the size of what a run's caller gets to read: texts, and other things as JSON."""
         run = result.meta.get("run")
@@ -305,6 +310,12 @@ class Runtime:
         if self.stats is not None:
             self.stats.record(event)
         self._count_call(event)
+
+    def _write_menu(
+        self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int], principal: Principal
+    ) -> None:
+        if self.stats is not None:
+            self.stats.record_menu(client, "mcp", full_bytes(), sent_bytes(), principal.lasting_owner)
 
     def _write_gap(self, client: str, seconds: float, principal: Principal) -> None:
         if self.stats is not None:

@@ -8,7 +8,6 @@ sets and clients that select tools themselves.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
-RECORD_AFTER_S = 0.2  # seconds: what the client wants first comes first
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -314,40 +312,6 @@ _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]
     "search": _search_entries,
     "direct": _direct_entries,
 }
-
-
-# How large menus are, for the stats
-
-
-class ListingRecorder:
-    """Records in the stats, a moment later, which clients were sent which menus.
-
-    A thread measures and records all of one moment together: one for each list would keep the event loop waiting.
-    """
-
-    def __init__(self, app: "App") -> None:
-        self._app = app
-        self._sent: list[tuple[Menu, str, str]] = []  # with the client's name and the caller
-
-    def add(self, menu: Menu, client: str, owner: str) -> None:
-        if self._app.config.stats.enabled:
-            self._sent.append((menu, client, owner))
-            if len(self._sent) == 1:
-                asyncio.get_running_loop().call_later(RECORD_AFTER_S, self._record_soon)
-
-    def _record_soon(self) -> None:
-        sent, self._sent = self._sent, []
-        with suppress(RuntimeError):  # the server stops
-            asyncio.get_running_loop().run_in_executor(None, self._record, sent)
-
-    def _record(self, sent: list[tuple[Menu, str, str]]) -> None:
-        if (stats := self._app.runtime.stats) is None:
-            return
-        try:
-            for menu, client, owner in sent:
-                stats.record_menu(client, "mcp", menu.full_bytes(), menu.sent_bytes(), owner)
-        except Exception:
-            log.exception("the size of a menu could not be measured; only the stats need it")
 
 
 def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:

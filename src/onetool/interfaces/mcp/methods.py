@@ -145,7 +145,7 @@ async def list_tools(service: Service, request: McpRequest) -> dict[str, Any]:
     menu = service.menu(request.client)
     if request.params.get("cursor") is not None:
         return page("tools", menu.listing, request)
-    service.listings.add(menu, request.client.name, request.client.principal.lasting_owner)
+    service.app.runtime.record_menu(request.client.name, menu.full_bytes, menu.sent_bytes)
     return {"tools": menu.encoded()} if len(menu.listing) <= PAGE_SIZE else page("tools", menu.listing, request)
 
 

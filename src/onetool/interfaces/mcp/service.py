@@ -12,7 +12,7 @@ from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.registry import Prompt, Resource, SingleTool, Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.menus import ListingRecorder, Menu, menu
+from onetool.interfaces.mcp.menus import Menu, menu
 from onetool.interfaces.mcp.pending_calls import PendingCalls
 
 if TYPE_CHECKING:
@@ -118,7 +118,6 @@ class Service:
         self._allow_lists = allow_lists(app, allowed)
         self.changes = ChangeListeners()
         self.pending_calls = PendingCalls(app.config.results.ttl_s, shared)
-        self.listings = ListingRecorder(app)
         self.reloading = asyncio.Lock()
         self._menu = menu
         self._menus: dict[tuple[str, tuple[str, ...] | None], tuple[Snapshot, Menu]] = {}
