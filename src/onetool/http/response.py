@@ -41,20 +41,17 @@ class ResponseReader:
     """Reads responses as a tool's `httpImpl.response` says."""
 
     def __init__(self, response: ResponseOptions, now: Callable[[], float]) -> None:
-        self._codes = frozenset(response.success_codes)
+        self._success = frozenset(response.success_codes) or range(200, 300)
         self._mode = response.error_mode
         self._encoding = response.encoding
         self._now = now
         self._selector = _selector(response)
 
-    def is_success(self, status: int) -> bool:
-        return status in self._codes if self._codes else 200 <= status < 300
-
     async def value(
         self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact, clean: Redact | None = None
     ) -> Any:
         """`redact` is for messages, and for data before a part of it is taken, unless `clean` is for that."""
-        if not self.is_success(answer.status):
+        if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
         if self._encoding == "binary":
             kind = _kind(answer, redact).lower()
@@ -77,7 +74,7 @@ class ResponseReader:
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
-            if not self.is_success(answer.status):
+            if answer.status not in self._success:
                 answer.body = await pieces.read()
                 return await _by_size(answer, lambda: self._other(answer, url, redact))
             if _mime(answer) not in ("text/event-stream", ""):

@@ -133,7 +133,8 @@ class Sender:
         self, request: "HttpRequest", signer: "Signer | None", context: "HttpContext", seconds: float
     ) -> HttpResponse:
         """The last answer; what kept it from coming is raised. `seconds` are for all of it."""
-        self._check_size(request)  # before anybody fetches a token for it
+        if signer is not None:
+            self._check_size(request)  # before it fetches a token
         until = self._clock() + seconds
         number = 1
         while True:
@@ -144,16 +145,13 @@ class Sender:
                 if signer is not None:
                     await signer.prepare(left)
                 outcome = await self._try(request, signer, context, min(self._seconds, until - self._clock()))
+                if outcome.status < 400:
+                    return outcome
+                if outcome.status == 401 and signer is not None and signer.on_unauthorized():
+                    _close(outcome)
+                    continue
             except WireError as failure:
                 outcome = failure
-            if (
-                not isinstance(outcome, WireError)
-                and outcome.status == 401
-                and signer is not None
-                and signer.on_unauthorized()
-            ):
-                _close(outcome)
-                continue
             pause = self._retries.pause(number, outcome, until - self._clock())
             if pause is None:
                 break

@@ -50,23 +50,20 @@ class ToolRequest:
     ) -> None:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
-        self._template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
+        if not any(name.lower() == "accept" for name in request.headers):
+            accept = ACCEPTS.get(response.encoding, "*/*")
+            request = msgspec.structs.replace(request, headers={**request.headers, "Accept": accept})
+        self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
-        self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
-        if any(name.lower() == "accept" for name in request.headers):
-            self._accept = None
         self._streams = response.encoding == "sse"
         retries = Retries(request, limits)
         sizes = limits.max_response_bytes, limits.max_request_bytes
         self._sending = Sender(retries, request.timeout_ms / 1000, *sizes, request.follow_redirects, self._streams)
         self._seconds = sending_seconds(request, limits)
-        self.secrets, self.step_values = self._template.secrets, self._template.step_values
-        self.files, self.texts = (
-            self._template.files,
-            self._template.texts,
-        )  # arguments that are files, or parts of texts
-        self.credentials = self._template.credentials  # values of steps that have to be masked
+        self.secrets, self.step_values = self.template.secrets, self.template.step_values
+        self.files, self.texts = self.template.files, self.template.texts  # arguments: files, or parts of texts
+        self.credentials = self.template.credentials  # values of steps that have to be masked
         if self.auth is not None:
             self.texts |= {placeholder.name for placeholder in self.auth.placeholders}
             self.secrets |= self.auth.secrets
@@ -76,12 +73,12 @@ class ToolRequest:
     @property
     def fixed_url(self) -> "Url | None":
         """Where every request goes to, as far as the host; None where that depends on the call."""
-        return self._template.fixed_url
+        return self.template.fixed_url
 
     @property
     def destinations(self) -> Iterator[Destination]:
         """Where its secrets go."""
-        yield self._template.secrets, self.fixed_url
+        yield self.template.secrets, self.fixed_url
         if self.auth is not None:
             yield from self.auth.destinations(self.fixed_url)
 
@@ -89,22 +86,15 @@ class ToolRequest:
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
-        outgoing = self.unsigned(args, secret)
+        outgoing = self.template.fill(args, secret)
         asks_elsewhere = self.auth is not None and self.auth.asks_elsewhere
-        for name in self._template.secrets if asks_elsewhere else self.secrets:
+        for name in self.template.secrets if asks_elsewhere else self.secrets:
             context.check_secret(name, outgoing.url)
-        for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
+        for name in self.template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
             context.mask_also((secret(name) or "").lower())
         if self.auth is None:
             return outgoing, None
         return outgoing, self.auth.begin(args, secret, context)
-
-    def unsigned(self, args: Mapping[str, Any], secret: Lookup) -> "HttpRequest":
-        """The request of one call, without what logs in."""
-        outgoing = self._template.fill(args, secret)
-        if self._accept is not None:
-            outgoing.headers.append(self._accept)
-        return outgoing
 
     async def send(
         self,
@@ -176,7 +166,7 @@ def previewed(
         name: file_preview(value) if name in request.files and value is not None else value
         for name, value in args.items()
     }
-    filled = request.unsigned({**args, **words.steps}, lambda _: words.secret)
+    filled = request.template.fill({**args, **words.steps}, lambda _: words.secret)
     signed = _signed(request, filled, {**args, **words.steps}, words.secret, outside)
     body, body_notes = _body(signed.body, words)
     headers: dict[str, str] = {}
