@@ -13,13 +13,13 @@ from onetool.core.errors import OneToolError
 from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     AUDIT,
+    HEAD,
     HttpError,
     Receive,
     Scope,
     Send,
     check_content_type,
     encode,
-    head_of,
     read_body,
     respond,
 )
@@ -103,7 +103,7 @@ class RestApp:
         raw, known = scope["query_string"], found.route.query
         query = read_query(raw, known) if raw or known else {}
         return await found.route.handler(
-            RestRequest(self._context, found.path, query, head_of(scope), scope, receive, send)
+            RestRequest(self._context, found.path, query, scope[HEAD], scope, receive, send)
         )
 
     async def _begin(self, kind: AuditKind, what: str) -> None:
@@ -149,7 +149,7 @@ class CallApp(RestApp):
         if scope["method"] == "OPTIONS":
             return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
         read_query(scope["query_string"], ())
-        request = RestRequest(self._context, (name,), {}, head_of(scope), scope, receive, send)
+        request = RestRequest(self._context, (name,), {}, scope[HEAD], scope, receive, send)
         call = ToolCall(new_id(), name, await _read_args(request), SOURCE)
         return await answer_call(request, call, bare_value, args_at="")
 
