@@ -1,4 +1,4 @@
-"""`HttpClient` sends one request: no redirects, no cookies, no proxies; `sending` has retries and redirects.
+"""`HttpClient` sends one request: no redirects, no cookies, no proxies; `ToolRequest` has retries and redirects.
 
     response = await client.send(request, hosts, timeout=10, max_bytes=4_000_000)
 

@@ -10,6 +10,8 @@ import re
 from base64 import b64encode
 from codecs import BOM_UTF8, lookup
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,7 +23,6 @@ from onetool.http.connection import HttpResponse
 from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
 from onetool.http.placeholders import TemplateError
-from onetool.http.sending import retry_after
 
 MOST_EVENTS = 100_000  # of one answer
 LONGEST_EXCERPT = 300
@@ -223,6 +224,20 @@ def _reason(answer: HttpResponse, redact: Redact) -> str:
         return HTTPStatus(answer.status).phrase
     except ValueError:
         return ""
+
+
+def retry_after(answer: HttpResponse, now: float) -> float | None:
+    """Seconds that a server asks to wait: it says them, or a date."""
+    text = answer.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text[:12])
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return max(0.0, seconds) if isfinite(seconds) else None
 
 
 class SelectorError(ValueError):
