@@ -398,6 +398,28 @@ def test_files_are_not_looked_at_again_right_after_a_first_load_that_took_long(a
     assert looked == looks
 
 
+def test_a_look_without_a_change_reads_no_bundles_and_no_words(app, tmp_path, clock):
+    bundle(app, say=ECHO)
+    with App.open(tmp_path / "onetool.yaml") as other:
+        other.tools()
+        store, asked = other.bundles.store, []
+        for name in ("reap", "searched"):
+            really = getattr(store, name)
+            setattr(store, name, lambda name=name, really=really: (asked.append(name), really())[1])
+        look = other._bundles._poll
+        look()
+        assert asked == ["reap", "searched"]
+        clock.now += 1
+        look()
+        assert asked == ["reap", "searched"]
+        bundle(app, "second", say=ECHO)
+        until(lambda: look() or len(asked) > 2)  # for a moment, what was seen last is current
+        assert asked == ["reap", "searched", "searched"]
+        clock.now += 60
+        look()
+        assert asked == ["reap", "searched", "searched", "reap"]
+
+
 def test_a_reload_keeps_bundles_and_follows_the_home(app, tmp_path, monkeypatch):
     bundle(app, say=ECHO)
     app.reload()

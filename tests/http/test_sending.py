@@ -13,7 +13,8 @@ from onetool.http.client import HttpClient
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import Request, ToolLimits
 from onetool.http.errors import InvalidResponseError, UnreachableError
-from onetool.http.sending import Retries, retry_after
+from onetool.http.response import retry_after
+from onetool.http.tool_request import Retries
 
 OK = Reply(body=b'"done"')
 
@@ -27,14 +28,12 @@ def upstream():
 @pytest.fixture
 def slept(monkeypatch):
     """Pauses between tries, which take no time."""
-    from onetool.http import sending
-
     pauses = []
 
     async def sleep(seconds):
         pauses.append(seconds)
 
-    monkeypatch.setattr(sending.Sender.__init__, "__defaults__", (sleep, time.monotonic))
+    monkeypatch.setattr("onetool.http.tool_request.sleep", sleep)
     return pauses
 
 

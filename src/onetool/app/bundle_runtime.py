@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
-    from onetool.http.tool_request import PreviewRequest
+    from onetool.http.preview import PreviewRequest
     from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.row_facts import Health
     from onetool.sources.bundles.tool_factory import SecretHosts

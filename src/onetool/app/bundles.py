@@ -36,6 +36,7 @@ log = logging.getLogger("onetool.bundles")
 
 FOLDER = "bundles"
 RETRY_SECONDS = 2.0
+REAP_SECONDS = 60.0  # between two looks for bundles that were deleted long ago
 FRESH = 0.05  # seconds that it counts that there are no bundles: another process may add the first one
 UNREAD = "bundles can't be read"
 
@@ -72,7 +73,9 @@ class AppBundles:
         self._none_at = 0.0  # when there were none
         self._is_closed = False
         self._look_at = 0.0  # when to look for changes of files: they were looked at when the store was opened
+        self._reap_at = 0.0  # when to remove bundles that were deleted long ago
         self._searched: KeptDocuments | None = None
+        self._searched_load = 0  # the load of tools that the search was last made for in the background
         self._watched: BundleService | None = None  # whose store tells the poller of changes
 
     @property
@@ -234,17 +237,23 @@ class AppBundles:
         if self._watched is not service and self._poller is not None:
             service.store.watch(self._poller.wake)
             self._watched = service
-        if monotonic() >= self._look_at:
+        now = monotonic()
+        if now >= self._look_at:
             service.store.sync()
-        service.store.reap()
+        if now >= self._reap_at:
+            service.store.reap()
+            self._reap_at = now + REAP_SECONDS
         self._refresh()
-        self.searched()  # here, in the background: nobody who searches has to wait for it
+        load = service.loading.count
+        if load != self._searched_load and self.searched()[1]:  # here: nobody who searches has to wait for it
+            self._searched_load = load
 
     def _close_service(self) -> None:
         with self._lock:
             service, self._service = self._service, None
             self._searched = self._watched = None
-            self._look_at = 0.0
+            self._look_at = self._reap_at = 0.0
+            self._searched_load = 0
         if service is not None:
             service.close()
 

@@ -439,6 +439,6 @@ def _retry_after(answer: HttpResponse) -> float | None:
         return None
     from time import time
 
-    from onetool.http.sending import retry_after
+    from onetool.http.response import retry_after
 
     return retry_after(answer, time())

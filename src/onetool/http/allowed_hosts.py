@@ -166,11 +166,12 @@ class AllowedHosts:
         """The entry that allows a URL. Raises RequestRefusedError if none does. An address in the URL is checked as
         well.
         """
-        rule = self._checked.get(url.origin)
+        origin = url[:3]
+        rule = self._checked.get(origin)
         if rule is None:
             rule = self._check(url)
             if len(self._checked) < MAX_REMEMBERED:
-                self._checked[url.origin] = rule
+                self._checked[origin] = rule
         return rule
 
     def _check(self, url: Url) -> HostRule:

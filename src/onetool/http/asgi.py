@@ -87,12 +87,6 @@ def read_head(headers: Headers) -> dict[bytes, bytes]:
     return found
 
 
-def head_of(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers by name, which `HttpApp` has read already if it is before this route."""
-    found = scope.get(HEAD)
-    return read_head(scope["headers"]) if found is None else found
-
-
 def client_network(scope: Scope) -> str:
     """Return the client's address; of IPv6 its network. Behind a proxy all clients have the proxy's address."""
     client = scope.get("client")

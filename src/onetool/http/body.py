@@ -24,36 +24,17 @@ DEEPEST = 200  # levels: whoever walks through data takes some of Python's own f
 _HOLDERS = frozenset((list, dict))
 
 
-class PlainBody:
-    """A body that is not compressed."""
-
-    def __init__(self, most: int) -> None:
-        self._left = self._most = most
-
-    def feed(self, data: bytes) -> bytes:
-        self._left -= len(data)
-        if self._left < 0:
-            raise too_large(self._most)
-        return data
-
-    def end(self) -> None:
-        """Nothing to check: the HTTP parser has counted the bytes."""
-
-
 class CompressedBody:
     """A gzip or deflate body, decompressed to at most `most` bytes."""
 
     def __init__(self, coding: str, most: int) -> None:
-        self._left_in = self._left_out = self._most = most
+        self._left = self._most = most
         self._bits = GZIP if coding == "gzip" else 0  # 0: zlib or raw, as the first byte says
         self._stream = zlib.decompressobj(self._bits) if self._bits else None
         self._members = 1
         self._begun = False
 
     def feed(self, data: bytes) -> bytes:
-        self._left_in -= len(data)
-        if self._left_in < 0:
-            raise too_large(self._most)
         if self._stream is None:
             self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers mean either by "deflate"
             self._stream = zlib.decompressobj(self._bits)
@@ -66,9 +47,9 @@ class CompressedBody:
     def _inflated(self, stream: "zlib._Decompress", data: bytes) -> bytes:
         found: list[bytes] = []
         while data:
-            part = stream.decompress(data, self._left_out + 1)
-            self._left_out -= len(part)
-            if self._left_out < 0:
+            part = stream.decompress(data, self._left + 1)
+            self._left -= len(part)
+            if self._left < 0:
                 raise too_large(self._most)
             found.append(part)
             data = stream.unused_data
@@ -88,10 +69,11 @@ class CompressedBody:
             raise InvalidResponseError("the answer breaks off: what is compressed has no end")
 
 
-def body_reader(coding: str, most: int) -> PlainBody | CompressedBody:
+def decompressor(coding: str, most: int) -> CompressedBody | None:
+    """Return what decompresses a body with this Content-Encoding; None where it isn't compressed."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
-        return PlainBody(most)
+        return None
     if coding in ("gzip", "x-gzip"):
         return CompressedBody("gzip", most)
     if coding == "deflate":

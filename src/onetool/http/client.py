@@ -1,4 +1,4 @@
-"""`HttpClient` sends one request: no redirects, no cookies, no proxies; `sending` has retries and redirects.
+"""`HttpClient` sends one request: no redirects, no cookies, no proxies; `ToolRequest` has retries and redirects.
 
     response = await client.send(request, hosts, timeout=10, max_bytes=4_000_000)
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool._version import __version__
 from onetool.core.errors import ToolFailure
-from onetool.http.connection import Connection, HttpResponse, request_head
+from onetool.http.connection import Connection, HttpResponse
 from onetool.http.definition import FROM_TOOL, IDEMPOTENT
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError, with_message
 from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
@@ -158,18 +158,25 @@ async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seco
 
 
 def request_bytes(request: "HttpRequest") -> bytes:
-    """The bytes of a request, with Host, the length, and defaults for headers that are not set."""
+    """Return the bytes of a request, with Host, the length, and defaults for headers that are not set.
+
+    Whatever the headers came from, none of them can begin another one.
+    """
+    method, url, body = request.method, request.url, request.body
     given = {name.lower() for name, _ in request.headers}
-    headers = [("Host", request.url.authority), *request.headers]
+    lines = [f"{method} {url.target} HTTP/1.1", f"Host: {url.authority}"]
+    lines += [f"{name}: {value}" for name, value in request.headers]
     if "user-agent" not in given:
-        headers.append(("User-Agent", AGENT))
+        lines.append(f"User-Agent: {AGENT}")
     if "accept-encoding" not in given:
-        headers.append(("Accept-Encoding", "gzip, deflate"))
-    headers.append((FROM_TOOL, "tool"))  # always: a server without a token has routes, too, that a tool must not reach
-    try:
-        return request_head(request.method, request.url.target, headers, request.body)
-    except ValueError as error:
-        raise RequestRefusedError(f"a header can't be sent: it has {error} in it") from None
+        lines.append("Accept-Encoding: gzip, deflate")
+    lines.append(f"{FROM_TOOL}: tool")  # always: a server without a token has routes, too, that a tool must not reach
+    if body or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
+    text = "\r\n".join(lines)
+    if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1 or "\0" in text:
+        raise RequestRefusedError("a header can't be sent: it has a line break or a null character in it")
+    return f"{text}\r\n\r\n".encode() + body
 
 
 class FetchedToken(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from onetool.http.body import BodyStream, CompressedBody, PlainBody, body_reader, too_large
+from onetool.http.body import BodyStream, CompressedBody, decompressor, too_large
 from onetool.http.errors import (
     InvalidResponseError,
     RequestTimeoutError,
@@ -72,7 +72,9 @@ class Connection(asyncio.Protocol):
         self._answer = HttpResponse()
         self._parts: list[bytes] = []
         self._most, self._is_head, self._stream, self._seconds = most, is_head, stream, seconds
-        self._body: PlainBody | CompressedBody | None = None  # from the end of the head on
+        self._left = most  # bytes of the body, as it is sent
+        self._has_head = False
+        self._compressed: CompressedBody | None = None
         self._error: WireError | None = None
         self._head_bytes = self._headers = self._interim = 0
         self._overhead = 0  # bytes of the answer that are neither body nor the lines around its chunks
@@ -82,9 +84,13 @@ class Connection(asyncio.Protocol):
         waiter = self._waiter = self._loop.create_future()
         if self._transport.is_closing():  # it ended between two turns of the loop
             self.end(StaleConnectionError(f"{self._address} closed the connection", sent=False))
-        else:
-            self._set_deadline(deadline)
-            self._transport.write(request)
+            return waiter
+        self._deadline = deadline
+        if self._timer is None or self._timer.when() > deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._deadline_passed)
+        self._transport.write(request)
         return waiter
 
     def end(self, error: WireError | None = None) -> None:
@@ -117,13 +123,6 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     # Time: one timer for many requests. When it rings it may have to wait on.
-
-    def _set_deadline(self, deadline: float) -> None:
-        self._deadline = deadline
-        if self._timer is None or self._timer.when() > deadline:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._deadline_passed)
 
     def _deadline_passed(self) -> None:
         self._timer = None
@@ -167,7 +166,7 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if self._waiter is None and self._stream_body is None:
             self._on_lost(self)
-        elif exc is None and self._body is not None and self._ends_with_connection():
+        elif exc is None and self._has_head and self._ends_with_connection():
             self._finish()
         else:
             self.end(self._broken(exc))
@@ -196,7 +195,7 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers += 1
         self._count(len(name) + len(value))
-        if self._body is not None:
+        if self._has_head:
             return  # a trailer
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers = self._answer.headers
@@ -216,46 +215,51 @@ class Connection(asyncio.Protocol):
                 raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
             return
         self.keep = self._parser.should_keep_alive()
-        try:
-            self._begin_body(answer.headers)
-        except WireError as error:
-            raise self._refused(error) from None
-
-    def _begin_body(self, headers: dict[str, str]) -> None:
+        self._has_head = True
         if self._is_head:
-            self._body, self._complete, self._fresh = PlainBody(0), True, False  # the parser would wait for its body
+            self._complete, self._fresh = True, False  # the parser would wait for its body
             return
+        headers = answer.headers
         length = headers.get("content-length")
-        if length is not None and int(length) > self._most and self._answer.status not in (204, 304):
-            raise too_large(self._most)
+        if length is not None and int(length) > self._most and status not in (204, 304):
+            raise self._refused(too_large(self._most))
         if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
-            raise InvalidResponseError(f"{self._address} sends its answer in a way that was not asked for")
-        self._body = body_reader(headers.get("content-encoding", ""), self._most)
+            message = f"{self._address} sends its answer in a way that was not asked for"
+            raise self._refused(InvalidResponseError(message))
+        if "content-encoding" in headers:
+            try:
+                self._compressed = decompressor(headers["content-encoding"], self._most)
+            except WireError as error:
+                raise self._refused(error) from None
         if self._stream:
-            self._stream_body = self._answer.stream = BodyStream(self._loop, self.set_reading)
-            self._resolve(self._answer)
+            self._stream_body = answer.stream = BodyStream(self._loop, self.set_reading)
+            self._resolve(answer)
 
     def on_chunk_header(self) -> None:
         self._overhead -= CHUNK_LINES
 
     def on_body(self, body: bytes) -> None:
-        if self._is_head or self._body is None:
+        if self._is_head or not self._has_head:
             raise self._refused(InvalidResponseError(f"{self._address} sent a body where there can be none"))
         self._overhead -= len(body)
-        try:
-            part = self._body.feed(body)
-        except WireError as error:
-            raise self._refused(error) from None
+        self._left -= len(body)
+        if self._left < 0:
+            raise self._refused(too_large(self._most))
+        if self._compressed is not None:
+            try:
+                body = self._compressed.feed(body)
+            except WireError as error:
+                raise self._refused(error) from None
         if self._stream_body is not None:
-            self._stream_body.put(part)
+            self._stream_body.put(body)
         else:
-            self._parts.append(part)
+            self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        if self._body is None:  # of an interim answer
-            self._answer = HttpResponse()
-        else:
+        if self._has_head:
             self._complete = True
+        else:  # of an interim answer
+            self._answer = HttpResponse()
 
     def _refused(self, error: WireError) -> WireError:
         self._error = self._error or error
@@ -266,8 +270,8 @@ class Connection(asyncio.Protocol):
     def _finish(self) -> None:
         self._complete = True
         try:
-            if self._body is not None:
-                self._body.end()
+            if self._compressed is not None:
+                self._compressed.end()
         except WireError as error:
             self.end(error)
             return
@@ -287,14 +291,3 @@ class Connection(asyncio.Protocol):
 
 def _closed(address: str) -> UnreachableError:
     return UnreachableError(f"the connection to {address} was closed", again=False)
-
-
-def request_head(method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
-    """The bytes of a request. Whatever the headers came from, none of them can begin another one."""
-    lines = [f"{method} {target} HTTP/1.1", *[f"{name}: {value}" for name, value in headers]]
-    if body or method in ("POST", "PUT", "PATCH"):
-        lines.append(f"Content-Length: {len(body)}")
-    text = "\r\n".join(lines)
-    if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1 or "\0" in text:
-        raise ValueError("a line break in a header")
-    return f"{text}\r\n\r\n".encode() + body

@@ -10,6 +10,8 @@ import re
 from base64 import b64encode
 from codecs import BOM_UTF8, lookup
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,7 +23,6 @@ from onetool.http.connection import HttpResponse
 from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
 from onetool.http.placeholders import TemplateError
-from onetool.http.sending import retry_after
 
 MOST_EVENTS = 100_000  # of one answer
 LONGEST_EXCERPT = 300
@@ -41,20 +42,17 @@ class ResponseReader:
     """Reads responses as a tool's `httpImpl.response` says."""
 
     def __init__(self, response: ResponseOptions, now: Callable[[], float]) -> None:
-        self._codes = frozenset(response.success_codes)
+        self._success = frozenset(response.success_codes) or range(200, 300)
         self._mode = response.error_mode
         self._encoding = response.encoding
         self._now = now
         self._selector = _selector(response)
 
-    def is_success(self, status: int) -> bool:
-        return status in self._codes if self._codes else 200 <= status < 300
-
     async def value(
         self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact, clean: Redact | None = None
     ) -> Any:
         """`redact` is for messages, and for data before a part of it is taken, unless `clean` is for that."""
-        if not self.is_success(answer.status):
+        if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
         if self._encoding == "binary":
             kind = _kind(answer, redact).lower()
@@ -77,7 +75,7 @@ class ResponseReader:
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
-            if not self.is_success(answer.status):
+            if answer.status not in self._success:
                 answer.body = await pieces.read()
                 return await _by_size(answer, lambda: self._other(answer, url, redact))
             if _mime(answer) not in ("text/event-stream", ""):
@@ -226,6 +224,20 @@ def _reason(answer: HttpResponse, redact: Redact) -> str:
         return HTTPStatus(answer.status).phrase
     except ValueError:
         return ""
+
+
+def retry_after(answer: HttpResponse, now: float) -> float | None:
+    """Seconds that a server asks to wait: it says them, or a date."""
+    text = answer.headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text[:12])
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - now
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return max(0.0, seconds) if isfinite(seconds) else None
 
 
 class SelectorError(ValueError):

@@ -315,6 +315,8 @@ class RequestTemplate:
         auth = request.auth
         signed = [auth.name] if isinstance(auth, ApiKey) and auth.place == "query" else []
         self._query = PairTemplates(pairs, max_bytes, taken=signed)
+        is_fixed = not any(part.placeholders for part in (*self._parts[1:], *pairs))
+        self._fixed_target = self._target({}) if is_fixed else None
         self._fields = HeaderTemplates(request.headers, arguments)
         self._payload = self._read_body(request, arguments, max_bytes)
         placeholders = [
@@ -341,15 +343,17 @@ class RequestTemplate:
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
         """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
         values = gather(self.placeholders, args, secret)
-        query = self._query.fill(values)
-        path = self._path.fill(values)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
-        url = Url(self._scheme, host, self._port, f"{path}?{query}" if query else path)
+        url = Url(self._scheme, host, self._port, self._fixed_target or self._target(values))
         headers = self._fields.fill(values)
         body = None if self._payload is None else self._payload.fill(values)
         if body is not None and self._fields.content_type is None:
             headers.append(("Content-Type", body.content_type))
         return HttpRequest(self.method, url, headers, b"" if body is None else body.data, self._idempotent)
+
+    def _target(self, values: Values) -> str:
+        query, path = self._query.fill(values), self._path.fill(values)
+        return f"{path}?{query}" if query else path
 
     @property
     def fixed_url(self) -> Url | None:

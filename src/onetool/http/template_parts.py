@@ -39,7 +39,7 @@ class FilledBody(NamedTuple):
 class PathTemplate:
     """What stands before the `?`: fixed texts, and segments with placeholders."""
 
-    __slots__ = ("fixed", "parts")
+    __slots__ = ("parts",)
 
     def __init__(self, segments: list[TemplateText]) -> None:
         parts: list[str | TemplateText] = []
@@ -51,11 +51,8 @@ class PathTemplate:
             else:
                 parts.append(slash + cleaned.literal)
         self.parts = tuple(parts)
-        self.fixed = None if any(isinstance(part, TemplateText) for part in parts) else "".join(map(str, parts))
 
     def fill(self, values: Values) -> str:
-        if self.fixed is not None:
-            return self.fixed
         return "".join([part if isinstance(part, str) else _segment(part, values) for part in self.parts])
 
 
@@ -217,7 +214,7 @@ class PairTemplate:
 class PairTemplates:
     """The pairs, in order. Those without placeholders are written once. Callers can't choose the names `taken`."""
 
-    __slots__ = ("_max_bytes", "_names", "fixed", "parts")
+    __slots__ = ("_max_bytes", "_names", "parts")
 
     def __init__(self, pairs: Collection[PairTemplate], max_bytes: int, taken: Collection[str] = ()) -> None:
         self._max_bytes = max_bytes
@@ -226,13 +223,8 @@ class PairTemplates:
         self.parts: tuple[str | PairTemplate, ...] = tuple(
             pair if pair.placeholders else "&".join(pair.fill({}, checks)) for pair in pairs
         )
-        self.fixed = (
-            None if any(isinstance(part, PairTemplate) for part in self.parts) else "&".join(map(str, self.parts))
-        )
 
     def fill(self, values: Values) -> str:
-        if self.fixed is not None:
-            return self.fixed
         checks = FieldChecks(self._names, self._max_bytes)
         filled: list[str] = []
         for part in self.parts:

@@ -30,8 +30,9 @@ from onetool.http.placeholders import (
     argument_names,
     parse_text,
 )
+from onetool.http.preview import PreviewRequest, previewed
 from onetool.http.response import Selector, SelectorError
-from onetool.http.tool_request import PreviewRequest, ToolRequest, previewed
+from onetool.http.tool_request import ToolRequest
 from onetool.http.url import Url
 
 ARGS = "args"

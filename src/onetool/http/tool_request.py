@@ -1,29 +1,36 @@
 """`ToolRequest` is one request of an HTTP tool: it fills the template, signs, sends, and reads the response.
 
-`previewed` shows to somebody what would be sent. Nothing is sent then, and no secret is read: secrets, and values of
-earlier steps, are filled in as words that no escaping changes, and those are replaced by what a reader is to see.
+It retries and follows redirects within one deadline. Only what does no harm twice is sent twice. After a redirect to
+another origin nothing is sent that could be secret.
 """
 
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated, Any
+from asyncio import sleep
+from collections.abc import Callable, Iterator, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
-import msgspec
-from msgspec import Meta
+from msgspec.structs import replace
 
 from onetool.core.errors import ToolFailure
-from onetool.core.redaction import MASK
-from onetool.http.allowed_hosts import binding_command
-from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for, with_header
+from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for
 from onetool.http.client import HttpContext
-from onetool.http.definition import OAuth2, RequestStep, ToolLimits, sending_seconds
-from onetool.http.errors import Redact, WireError, with_message
-from onetool.http.files import file_preview
-from onetool.http.placeholders import KnownNames, Lookup, Placeholder, StepNames
-from onetool.http.response import ResponseReader, Tell
-from onetool.http.sending import Retries, Sender
+from onetool.http.connection import HttpResponse
+from onetool.http.definition import OAuth2, Request, RequestStep, ToolLimits, longest_pause, max_tries, sending_seconds
+from onetool.http.errors import (
+    Redact,
+    RequestRefusedError,
+    RequestTimeoutError,
+    ResponseTooLargeError,
+    WireError,
+    with_message,
+)
+from onetool.http.placeholders import KnownNames, Lookup, StepNames
+from onetool.http.response import ResponseReader, Tell, retry_after
 from onetool.http.template import RequestTemplate
+from onetool.http.url import parse_url
 
 if TYPE_CHECKING:
     from onetool.http.definition import Auth
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
 
 SLOW = "timeoutMs in the tool's httpImpl.request sets how long each try may take"
 ACCEPTS = {"json": "application/json, */*;q=0.5", "sse": "text/event-stream"}
-MOST_BODY = 64 * 1024  # characters that a preview shows
 
 
 class ToolRequest:
@@ -50,23 +56,20 @@ class ToolRequest:
     ) -> None:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
-        self._template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
+        if not any(name.lower() == "accept" for name in request.headers):
+            accept = ACCEPTS.get(response.encoding, "*/*")
+            request = replace(request, headers={**request.headers, "Accept": accept})
+        self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)
         self._reader = ResponseReader(response, time.time)
-        self._accept = ("Accept", ACCEPTS.get(response.encoding, "*/*"))
-        if any(name.lower() == "accept" for name in request.headers):
-            self._accept = None
         self._streams = response.encoding == "sse"
-        retries = Retries(request, limits)
-        sizes = limits.max_response_bytes, limits.max_request_bytes
-        self._sending = Sender(retries, request.timeout_ms / 1000, *sizes, request.follow_redirects, self._streams)
-        self._seconds = sending_seconds(request, limits)
-        self.secrets, self.step_values = self._template.secrets, self._template.step_values
-        self.files, self.texts = (
-            self._template.files,
-            self._template.texts,
-        )  # arguments that are files, or parts of texts
-        self.credentials = self._template.credentials  # values of steps that have to be masked
+        self._retries = Retries(request, limits)
+        self._max_bytes, self._max_request_bytes = limits.max_response_bytes, limits.max_request_bytes
+        self._follow = request.follow_redirects
+        self._try_seconds, self._seconds = request.timeout_ms / 1000, sending_seconds(request, limits)
+        self.secrets, self.step_values = self.template.secrets, self.template.step_values
+        self.files, self.texts = self.template.files, self.template.texts  # arguments: files, or parts of texts
+        self.credentials = self.template.credentials  # values of steps that have to be masked
         if self.auth is not None:
             self.texts |= {placeholder.name for placeholder in self.auth.placeholders}
             self.secrets |= self.auth.secrets
@@ -76,12 +79,12 @@ class ToolRequest:
     @property
     def fixed_url(self) -> "Url | None":
         """Where every request goes to, as far as the host; None where that depends on the call."""
-        return self._template.fixed_url
+        return self.template.fixed_url
 
     @property
     def destinations(self) -> Iterator[Destination]:
         """Where its secrets go."""
-        yield self._template.secrets, self.fixed_url
+        yield self.template.secrets, self.fixed_url
         if self.auth is not None:
             yield from self.auth.destinations(self.fixed_url)
 
@@ -89,22 +92,15 @@ class ToolRequest:
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
         """The request of one call, and what signs it. Nothing is sent."""
-        outgoing = self.unsigned(args, secret)
+        outgoing = self.template.fill(args, secret)
         asks_elsewhere = self.auth is not None and self.auth.asks_elsewhere
-        for name in self._template.secrets if asks_elsewhere else self.secrets:
+        for name in self.template.secrets if asks_elsewhere else self.secrets:
             context.check_secret(name, outgoing.url)
-        for name in self._template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
+        for name in self.template.secrets_in_host:  # a host is written in lower case: that form is a secret, too
             context.mask_also((secret(name) or "").lower())
         if self.auth is None:
             return outgoing, None
         return outgoing, self.auth.begin(args, secret, context)
-
-    def unsigned(self, args: Mapping[str, Any], secret: Lookup) -> "HttpRequest":
-        """The request of one call, without what logs in."""
-        outgoing = self._template.fill(args, secret)
-        if self._accept is not None:
-            outgoing.headers.append(self._accept)
-        return outgoing
 
     async def send(
         self,
@@ -120,12 +116,161 @@ class ToolRequest:
         place = outgoing.url.authority
         seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
         try:
-            answer = await self._sending.send(outgoing, signer, context, seconds)
+            answer = await self._send(outgoing, signer, context, seconds)
             if self._streams:
                 return await self._reader.events(answer, place, tell, context.redact)
             return await self._reader.value(answer, place, context.store_result, context.redact, clean)
         except WireError as failure:
             raise failure if failure.reason != "timeout" else with_message(failure, str(failure), SLOW) from None
+
+    async def _send(
+        self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
+    ) -> HttpResponse:
+        """The last answer; what kept it from coming is raised. `seconds` are for all of it."""
+        if signer is not None:
+            self._check_size(request)  # before it fetches a token
+        until = monotonic() + seconds
+        number = 1
+        while True:
+            left = until - monotonic()
+            if left <= 0:
+                raise RequestTimeoutError("there was no answer", seconds)
+            try:
+                if signer is not None:
+                    await signer.prepare(left)
+                outcome = await self._try(request, signer, context, min(self._try_seconds, until - monotonic()))
+                if outcome.status < 400:
+                    return outcome
+                if outcome.status == 401 and signer is not None and signer.on_unauthorized():
+                    _close(outcome)
+                    continue
+            except WireError as failure:
+                outcome = failure
+            pause = self._retries.pause(number, outcome, until - monotonic())
+            if pause is None:
+                break
+            _close(outcome)
+            number += 1
+            await sleep(pause)
+        if isinstance(outcome, WireError):
+            raise outcome if number == 1 else with_message(outcome, f"{outcome} (tried {number} times)")
+        return outcome
+
+    async def _try(
+        self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
+    ) -> HttpResponse:
+        """One try, with all its hops. Once away from the origin that the tool names, nothing is signed any more."""
+        until = monotonic() + seconds
+        hops = 0
+        while True:
+            signed = request if signer is None else signer.sign(request)
+            self._check_size(signed)
+            left = until - monotonic()
+            answer = await context.client.send(
+                signed, context.hosts, timeout=left, max_bytes=self._max_bytes, stream=self._streams
+            )
+            try:
+                there = next_request(request, answer) if self._follow else None
+            except ToolFailure:
+                _close(answer)
+                raise
+            if there is None:
+                return answer
+            _close(answer)
+            hops += 1
+            if hops > MOST_HOPS:
+                raise ToolFailure(f"{request.url.authority} redirects more than {MOST_HOPS} times", "upstream_error")
+            if there.url.origin != request.url.origin:
+                _check_host(request, answer, context)
+                signer = None
+            request = there
+
+    def _check_size(self, request: "HttpRequest") -> None:
+        headers = sum(len(name) + len(text) for name, text in request.headers)
+        size, limit = len(request.body) + len(request.url.target) + headers, self._max_request_bytes
+        if size > limit:
+            raise ResponseTooLargeError(
+                f"the request has {size:,} bytes, and the tool may send {limit:,} (limits.maxRequestBytes)",
+                "limits.maxRequestBytes",
+            )
+
+
+TOO_MANY = 429
+
+
+class Retries:
+    """The retry policy of one tool. `tries` is the maximum number of tries."""
+
+    def __init__(
+        self,
+        request: Request,
+        limits: ToolLimits,
+        now: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.tries = max_tries(request, limits)
+        self._now = now
+        self._chance = chance
+
+    def pause(self, number: int, outcome: HttpResponse | WireError, left: float) -> float | None:
+        """Seconds to wait after try `number` (from 1); None when that was the last one, for one reason or another."""
+        if number >= self.tries:
+            return None
+        asked = 0.0
+        if isinstance(outcome, WireError):
+            if not outcome.again:
+                return None
+        elif outcome.status != TOO_MANY and outcome.status < 500:
+            return None
+        else:
+            asked = retry_after(outcome, self._now()) or 0.0
+        pause = max(asked, self._chance() * longest_pause(number))
+        return pause if pause < left else None
+
+
+# Redirects: nothing secret goes to another origin
+
+
+MOST_HOPS = 5
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+HARMLESS = frozenset(("accept", "accept-language", "user-agent"))  # headers that any origin may see
+OF_BODY = frozenset(("content-type", "content-encoding", "content-language"))
+
+
+def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
+    """The request to send next; None where the answer sends us nowhere. Whether it may go there is not asked here."""
+    location = answer.headers.get("location", "").strip()
+    if answer.status not in REDIRECTS or not location:
+        return None
+    here = request.url
+    try:
+        there = parse_url(urljoin(here.text, location))
+    except (RequestRefusedError, ValueError) as error:
+        raise RequestRefusedError(f"{here.authority} redirects to something that can't be called: {error}") from None
+    method, body, headers = request.method, request.body, request.headers
+    if (answer.status == 303 and method != "HEAD") or (answer.status in (301, 302) and method == "POST"):
+        method, body = "GET", b""
+        headers = [header for header in headers if header[0].lower() not in OF_BODY]
+    if there.origin != here.origin:
+        if body or method not in ("GET", "HEAD", "OPTIONS"):
+            raise RequestRefusedError(
+                f"{here.authority} redirects a {method} to {there.authority}: it is not sent to another origin"
+            )
+        headers = [header for header in headers if header[0].lower() in HARMLESS]
+    return request._replace(method=method, url=there, headers=headers, body=body)
+
+
+def _check_host(request: "HttpRequest", answer: HttpResponse, context: HttpContext) -> None:
+    """Refuse a redirect whose host contains a secret: name servers would see it."""
+    host = urlsplit(urljoin(request.url.text, answer.headers["location"].strip())).netloc
+    if context.redact(host) != host:
+        raise RequestRefusedError(f"{request.url.authority} redirects to a host with a secret in its name")
+
+
+def _close(outcome: HttpResponse | WireError) -> None:
+    """Close a streamed response that is not read to its end."""
+    if isinstance(outcome, HttpResponse) and outcome.stream is not None:
+        outcome.stream.close()
 
 
 def _authenticator(
@@ -140,117 +285,3 @@ def _authenticator(
 
         return OAuthAuthenticator(auth, arguments, arg_schema)
     return authenticator_for(auth, arguments)
-
-
-class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request as it would be sent, without secrets."""
-
-    method: str
-    url: str
-    headers: dict[str, str]
-    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is no text.")]
-    step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
-    notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
-
-
-class _Words:
-    """Stand-ins: each a word of letters and digits, and what a reader sees in its place."""
-
-    def __init__(self, steps: Iterable[Placeholder]) -> None:
-        self.secret = f"s{token_hex(8)}"
-        self.steps = {hole.name: f"v{token_hex(8)}" for hole in steps}
-        self._shown = {self.secret: MASK} | {word: f"${{{name}}}" for name, word in self.steps.items()}
-
-    def show(self, text: str) -> str:
-        for word, shown in self._shown.items():
-            text = text.replace(word, shown)
-        return text
-
-
-def previewed(
-    request: ToolRequest, args: Mapping[str, Any], outside: HttpContext, step: str = "", when: str | None = None
-) -> PreviewRequest:
-    """BadArguments or ToolFailure when a value does not fit."""
-    words = _Words(request.step_values)
-    args = {
-        name: file_preview(value) if name in request.files and value is not None else value
-        for name, value in args.items()
-    }
-    filled = request.unsigned({**args, **words.steps}, lambda _: words.secret)
-    signed = _signed(request, filled, {**args, **words.steps}, words.secret, outside)
-    body, body_notes = _body(signed.body, words)
-    headers: dict[str, str] = {}
-    for name, value in signed.headers:
-        headers[name] = f"{headers[name]}, {words.show(value)}" if name in headers else words.show(value)
-    notes = [*_notes(request, filled, outside), *body_notes]
-    if words.steps:
-        notes.append("${steps.…} stands for what an earlier request gives")
-    if when:
-        notes.append(f"sent only if this holds: {when}")
-    return PreviewRequest(
-        method=signed.method,
-        url=words.show(signed.url.text),
-        headers=headers,
-        body=body,
-        step=step,
-        notes=tuple(words.show(note) for note in notes),
-    )
-
-
-def _signed(
-    request: ToolRequest, filled: "HttpRequest", args: Mapping[str, Any], secret: str, outside: HttpContext
-) -> "HttpRequest":
-    """With its credentials, masked: what is derived of a stand-in is masked as a whole."""
-    if request.auth is None:
-        return filled
-    if request.auth.asks_elsewhere:
-        return with_header(filled, "Authorization", f"Bearer {MASK}")
-    unmasking = outside._replace(mask_also=lambda _: None)  # a stand-in is no secret
-    signed = request.auth.begin(args, lambda _: secret, unmasking).sign(filled)
-    if not request.auth.secrets:
-        return signed
-    headers = [
-        (name, value if (name, value) in filled.headers else _masked(value, secret)) for name, value in signed.headers
-    ]
-    return signed._replace(headers=headers)
-
-
-def _masked(value: str, secret: str) -> str:
-    if secret in value:
-        return value
-    scheme, space, _ = value.partition(" ")
-    return f"{scheme} {MASK}" if space else MASK
-
-
-def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
-    if not data:
-        return None, []
-    try:
-        text = words.show(data.decode())
-    except UnicodeDecodeError:
-        return None, [f"the body is {len(data):,} bytes that are no text"]
-    if len(text) <= MOST_BODY:
-        return text, []
-    return text[:MOST_BODY], [f"the body has {len(text):,} characters, of which the first {MOST_BODY:,} are shown"]
-
-
-def _notes(request: ToolRequest, filled: "HttpRequest", outside: HttpContext) -> list[str]:
-    """What would keep it from being sent."""
-    notes: list[str] = []
-    try:
-        outside.hosts.check(filled.url)
-    except ToolFailure as refusal:
-        notes.append("; ".join([str(refusal), *refusal.hints]))
-    asks_elsewhere = request.auth is not None and request.auth.asks_elsewhere
-    find = outside.secret or (lambda _: None)
-    for name in sorted(request.secrets):
-        try:
-            if not asks_elsewhere:
-                outside.check_secret(name, filled.url)
-            if find(name) is None:
-                notes.append(f"the secret {name} is not set: {binding_command(name)}")
-        except ToolFailure as refusal:
-            notes.append("; ".join([str(refusal), *refusal.hints]))
-    if asks_elsewhere:
-        notes.append("the token is asked for before it is sent")
-    return notes

@@ -203,7 +203,8 @@ class MemoryStore:
 
     # Calls
 
-    async def invoke(self, bundle_id, slug, version, args, source="rest", progress=None, allowed=None):
+    async def call(self, call, allowed=None, progress=None):
+        bundle_id, slug, version = call.version
         tool = self._tool(bundle_id, slug, version)
         if not (tool.is_enabled and self._bundle(bundle_id).is_enabled):
             raise ForbiddenError("it is switched off", "disabled")
@@ -214,7 +215,7 @@ class MemoryStore:
         registry = Registry()
         registry.register(ToolSpec(name=name, description="d", input_schema=tool.arg_schema, handler=handler))
         executor = Executor(registry, redact=hush, timeout=30)
-        return await executor.execute(ToolCall("1", name, args, source), allowed, progress)
+        return await executor.execute(ToolCall("1", name, call.args, call.source), allowed, progress)
 
     # Small things
 

@@ -28,7 +28,7 @@ def app_of(options):
     catalog = SimpleNamespace(registry=ToolRegistry())
     tokens = KnownTokens(http.tokens, token_store(config, in_home(home, "tokens")))
     runtime, audit = SimpleNamespace(redact=hush, tokens=tokens), AppAudit(config, lambda: None)
-    return SimpleNamespace(config=config, bundles=store, runtime=runtime, catalog=catalog, audit=audit)
+    return SimpleNamespace(config=config, bundles=store, call=store.call, runtime=runtime, catalog=catalog, audit=audit)
 
 
 def main(options):

@@ -46,7 +46,8 @@ async def ask(asgi_client, path, body, goes=False):
         sent.append(message)
 
     head = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
-    await asgi_client({**head, "headers": [(b"content-type", b"application/json")]}, receive, take)
+    head["onetool.head"] = {b"content-type": b"application/json"}
+    await asgi_client({**head, "headers": [*head["onetool.head"].items()]}, receive, take)
     return sent
 
 

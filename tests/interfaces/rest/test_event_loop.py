@@ -63,6 +63,7 @@ async def send(asgi_client, method, path, body=None, query=b""):
     messages = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
     headers = [(b"content-type", b"application/json")] if body is not None else []
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query}
+    scope["onetool.head"] = dict(headers)
 
     async def receive():
         if not messages:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
-from onetool.http.asgi import HttpError, Receive, Scope, Send, client_network, head_of, read_body, respond
+from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, client_network, read_body, respond
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
@@ -123,7 +123,7 @@ class LoginApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         rules = self._rules()
-        head = head_of(scope)
+        head = scope[HEAD]
         if scope["method"] in ("GET", "HEAD"):
             await _answer(send, await _status(rules, head.get(b"authorization"), scope))
             return

@@ -5,22 +5,21 @@ is for people with curl: the body is the arguments, and the response the bare va
 problem, with status 424. All else is as `invoke` has it; a stream, too, with the same events.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.allow_lists import Offered
-from onetool.core.call import ToolResult
+from onetool.core.call import ToolCall, ToolResult, new_id
 from onetool.core.errors import OneToolError
 from onetool.core.principal import current_principal
 from onetool.http.asgi import (
     AUDIT,
+    HEAD,
     HttpError,
     Receive,
     Scope,
     Send,
     check_content_type,
     encode,
-    head_of,
     read_body,
     respond,
 )
@@ -36,7 +35,16 @@ from onetool.interfaces.rest.problem import (
     role_error,
 )
 from onetool.interfaces.rest.query import percent_decoded, read_query
-from onetool.interfaces.rest.request import ClientInput, RestContext, RestRequest, RestResponse, json_body, refuse_tools
+from onetool.interfaces.rest.request import (
+    SENT_BODY,
+    SOURCE,
+    RestContext,
+    RestRequest,
+    RestResponse,
+    json_body,
+    refuse_tools,
+    sent_texts,
+)
 from onetool.interfaces.rest.route import EVENT_STREAM, RestRoute
 from onetool.interfaces.rest.routing import API_ROUTES, RouteTable, audited
 from onetool.services.audit import AuditKind, AuditUnavailableError
@@ -60,20 +68,23 @@ class RestApp:
         self._context = RestContext(app, allowed, members)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sent = ClientInput(scope, receive)
         try:
-            answer = await self._answer(scope, sent.receive, send)
+            answer = await self._answer(scope, receive, send)
         except BundleError as error:
-            await self._refuse(scope, error_from_store(error), send, sent)
+            await self._refuse(scope, error_from_store(error), send)
         except HttpError as refused:
-            await self._refuse(scope, refused, send, sent)
+            await self._refuse(scope, refused, send)
         except OneToolError as error:
             if (refused := database_problem(error)) is None:
                 raise
-            await self._refuse(scope, refused, send, sent)
+            await self._refuse(scope, refused, send)
         else:
-            if answer is not None:
-                await _send_response(answer, send)
+            if answer is not None and answer.body:
+                await respond(send, answer.status, answer.body, answer.kind, answer.headers)
+            elif answer is not None:
+                headers = [_NO_SNIFFING, *answer.headers]
+                await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> RestResponse | None:
         found = self.routes.match(scope["raw_path"], scope["method"])
@@ -92,7 +103,7 @@ class RestApp:
         raw, known = scope["query_string"], found.route.query
         query = read_query(raw, known) if raw or known else {}
         return await found.route.handler(
-            RestRequest(self._context, found.path, query, head_of(scope), scope, receive, send)
+            RestRequest(self._context, found.path, query, scope[HEAD], scope, receive, send)
         )
 
     async def _begin(self, kind: AuditKind, what: str) -> None:
@@ -101,20 +112,11 @@ class RestApp:
         except AuditUnavailableError as error:
             raise RestError(503, "audit_unavailable", f"Nothing was done: {error}.") from None
 
-    async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
+    async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
         if (log := scope.get("log")) is not None:
             log["error"] = refused.code
-        body = problem_body(refused, lambda text: self._context.clean(text, sent.texts()))
+        body = problem_body(refused, lambda text: self._context.clean(text, sent_texts(scope)))
         await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)
-
-
-async def _send_response(answer: RestResponse, send: Send) -> None:
-    if answer.body:
-        await respond(send, answer.status, answer.body, answer.kind, answer.headers)
-        return
-    headers = [_NO_SNIFFING, *answer.headers]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
 
 
 # /call
@@ -147,9 +149,9 @@ class CallApp(RestApp):
         if scope["method"] == "OPTIONS":
             return RestResponse(204, headers=((b"allow", ", ".join(CALL_METHODS).encode()),))
         read_query(scope["query_string"], ())
-        request = RestRequest(self._context, (name,), {}, head_of(scope), scope, receive, send)
-        start = partial(self._context.call, name)
-        return await answer_call(request, await _read_args(request), start, bare_value, args_at="")
+        request = RestRequest(self._context, (name,), {}, scope[HEAD], scope, receive, send)
+        call = ToolCall(new_id(), name, await _read_args(request), SOURCE)
+        return await answer_call(request, call, bare_value, args_at="")
 
 
 def _tool_name(raw: bytes) -> str:
@@ -165,10 +167,11 @@ def _tool_name(raw: bytes) -> str:
 
 async def _read_args(request: RestRequest) -> dict[str, Any]:
     if b"content-type" not in request.headers:  # interfaces/http lets only those through that say they have no body
-        if await read_body(request.receive):
+        request.scope[SENT_BODY] = await read_body(request.receive)
+        if request.scope[SENT_BODY]:
             check_content_type(None)
         return {}
-    args = await json_body(request.headers, request.receive, empty={})
+    args = await json_body(request, empty={})
     if not isinstance(args, dict):
         message = "The body: expected a JSON object with the arguments by their names."
         raise RestError(400, "invalid", message, part="body", pointer="")

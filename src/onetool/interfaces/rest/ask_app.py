@@ -35,7 +35,7 @@ from onetool.interfaces.rest.ask_body import (
 )
 from onetool.interfaces.rest.invoke import sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
-from onetool.interfaces.rest.request import ClientInput, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, sent_texts
 from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute
 from onetool.interfaces.rest.routing import RouteTable, routes_of
 
@@ -261,7 +261,7 @@ async def ask(request: RestRequest) -> RestResponse | None:
     """
     context = request.context
     assert isinstance(context, AskContext)  # noqa: S101 - for the type checker
-    asked = read_question(await json_body(request.headers, request.receive, whole=True))
+    asked = read_question(await json_body(request, whole=True))
     has_stream = wants_events(request.headers.get(b"accept", b""))
     if asked.approve == "ask" and not has_stream:
         raise RestError(400, "needs_stream", NEEDS_STREAM, part="body", pointer="/approve")
@@ -318,8 +318,8 @@ class AskApp(RestApp):
         self._context.questions = questions or OpenQuestions(app, replica="" if cluster is None else cluster.id)
         self._context.cluster = cluster
 
-    async def _refuse(self, scope: Scope, refused: HttpError, send: Send, sent: ClientInput) -> None:
+    async def _refuse(self, scope: Scope, refused: HttpError, send: Send) -> None:
         if (log := scope.get("log")) is not None:
             log["error"] = refused.code
-        body = ask_problem_body(refused, lambda value: self._app.runtime.redact(value, sent.texts()))
+        body = ask_problem_body(refused, lambda value: self._app.runtime.redact(value, sent_texts(scope)))
         await respond(send, refused.status, body, PROBLEM_TYPE, refused.headers)

@@ -225,7 +225,7 @@ async def approve_call(request: RestRequest) -> RestResponse | None:
     if await is_elsewhere(request):
         return None
     question = open_question(request)  # first: who may not decide learns nothing of what a body should be
-    body = await json_body(request.headers, request.receive)
+    body = await json_body(request)
     try:
         answer = converted(body, ApprovalAnswer)
     except InvalidError as error:

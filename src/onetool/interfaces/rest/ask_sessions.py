@@ -17,7 +17,7 @@ from onetool.ask.sessions import SessionInfo, Transcript
 from onetool.ask.sessions.markdown import markdown, utc_time
 from onetool.ask.sessions.records import LAST, UNDER_WAY, TurnEnd, TurnEnded, check_id, short_title
 from onetool.ask.sessions.store import ListPlace
-from onetool.core.call import ToolError, ToolResult
+from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
 from onetool.interfaces.rest import ASK_PATH
@@ -28,6 +28,7 @@ from onetool.interfaces.rest.problem import RETRY_S, RestError, error_from_store
 from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, QueryType
 from onetool.interfaces.rest.request import (
     NO_CONTENT,
+    SOURCE,
     RestRequest,
     RestResponse,
     json_body,
@@ -270,7 +271,7 @@ async def rename_session(request: RestRequest) -> RestResponse:
     `modifiedAt` stays. A title is one line of at most 80 characters. On a server that is for calls only, this needs a
     caller with a name.
     """
-    wanted = _converted(await json_body(request.headers, request.receive), SessionTitle)
+    wanted = _converted(await json_body(request), SessionTitle)
     if not short_title(wanted.title):
         raise error_from_store(InvalidError("/title: there is nothing in it that can be seen", "/title"))
 
@@ -427,7 +428,7 @@ async def call_in_new_session(request: RestRequest) -> RestResponse | None:
 
 async def _call_tool(request: RestRequest, session: str | None) -> RestResponse | None:
     """Call the tool. Returns None if the client has disconnected."""
-    wanted = _converted(await json_body(request.headers, request.receive), UserCallRequest)
+    wanted = _converted(await json_body(request), UserCallRequest)
     with DisconnectWatch(request.receive):
         try:
             id, result = await _called(request, wanted, session)
@@ -446,7 +447,8 @@ async def _called(request: RestRequest, wanted: UserCallRequest, session: str | 
         await app.catalog.wait_for_tool(wanted.name)
     name = app.catalog.real_name(wanted.name)
     if name not in app.catalog.registry or (context.allowed is not None and name not in context.allowed):
-        _refuse_unrun(await context.call(wanted.name, wanted.args, None))  # runs nothing, and begins no session
+        call = ToolCall(new_id(), wanted.name, wanted.args, SOURCE)
+        _refuse_unrun(await context.call(call))  # runs nothing, and begins no session
     ids: list[str] = []
     result = await app.user_call(name, wanted.args, ids.append, session=session, within=context.allowed)
     app.catalog.refuse_switched_off(name, result, context.allowed)

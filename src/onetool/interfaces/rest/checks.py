@@ -219,7 +219,7 @@ async def trust_folder(request: RestRequest) -> RestResponse:
 
     With `digest` of a dry run, what has changed since is refused with 409. No tool can call this.
     """
-    asked = converted(await json_body(request.headers, request.receive), TrustRequest)
+    asked = converted(await json_body(request), TrustRequest)
     request.scope["admission"].task = None  # the new config may not know this caller: answer all the same
     return await asyncio.to_thread(_trust, request.context.app, asked, request.query["dryRun"])
 

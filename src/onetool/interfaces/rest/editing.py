@@ -67,7 +67,7 @@ async def copy_tool(request: RestRequest) -> RestResponse:
         await request.context.visibility(),
     )
     bundle_id, slug, version = request.path
-    data = await json_body(request.headers, request.receive, whole=True)
+    data = await json_body(request, whole=True)
 
     def do() -> RestResponse:
         wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
@@ -96,7 +96,7 @@ async def rename_tool(request: RestRequest) -> RestResponse:
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request.headers, request.receive)
+    data = await json_body(request)
 
     def do() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])
@@ -143,7 +143,7 @@ async def put_examples(request: RestRequest) -> RestResponse:
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request.headers, request.receive, whole=True)
+    data = await json_body(request, whole=True)
 
     def put() -> RestResponse:
         if lasting_owner():
@@ -213,7 +213,7 @@ async def validate_draft(request: RestRequest) -> RestResponse:
     Nothing is stored. Pointers lead into the tool or the bundle. With `bundleID`, `slug` and `version` it is also
     checked whether it could be put there.
     """
-    data = await json_body(request.headers, request.receive, whole=True)
+    data = await json_body(request, whole=True)
     draft = converted(data, DraftRequest)
     if (draft.tool is None) == (draft.bundle is None):
         raise InvalidError("the body: expected a tool or a bundle, and one of them only", "")
@@ -234,7 +234,7 @@ async def validate_args(request: RestRequest) -> RestResponse | None:
 
     Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
     """
-    args = read_args(await json_body(request.headers, request.receive, empty={}))
+    args = read_args(await json_body(request, empty={}))
 
     async def validate() -> DraftReport:
         service, visibility = request.context.bundles, await request.context.visibility()
@@ -261,7 +261,7 @@ async def preview_call(request: RestRequest) -> RestResponse | None:
     Nothing is sent or called, except the pre-processors of the tool; secrets are `***`. Pointers of errors lead into
     the arguments.
     """
-    args = read_args(await json_body(request.headers, request.receive, empty={}))
+    args = read_args(await json_body(request, empty={}))
 
     async def look() -> PreviewReport:
         service, visibility = request.context.bundles, await request.context.visibility()
@@ -288,7 +288,7 @@ async def preview_draft(request: RestRequest) -> RestResponse | None:
 
     Nothing is stored or sent, and secrets are `***`. Pointers of errors begin with `/tool` or `/args`.
     """
-    data = await json_body(request.headers, request.receive, whole=True)
+    data = await json_body(request, whole=True)
     draft = converted(data, PreviewDraft)
 
     async def look() -> PreviewReport:

@@ -159,7 +159,7 @@ async def put_bundle(request: RestRequest) -> RestResponse:
     This also restores a bundle that was deleted and not removed yet.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    data = await json_body(request.headers, request.receive)
+    data = await json_body(request)
     create_only = ANY in wanted.known
 
     def put() -> RestResponse:
@@ -184,7 +184,7 @@ async def patch_bundle(request: RestRequest) -> RestResponse:
     A built-in bundle takes no other change.
     """
     service, (id,), wanted = request.context.bundles, request.path, conditions(request.headers)
-    data = await json_body(request.headers, request.receive)
+    data = await json_body(request)
 
     def patch() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_bundle(id)[1])
@@ -335,7 +335,7 @@ async def put_tool(request: RestRequest) -> RestResponse:
     """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request.headers, request.receive, whole=True)
+    data = await json_body(request, whole=True)
     await service.keep_in_step()  # its function may have been switched on a moment ago
 
     def put() -> RestResponse:
@@ -351,7 +351,7 @@ async def patch_tool(request: RestRequest) -> RestResponse:
     """Enable or disable a tool."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
-    data = await json_body(request.headers, request.receive)
+    data = await json_body(request)
 
     def patch() -> RestResponse:
         match = wanted.expected_tag(lambda: service.get_tool(bundle_id, slug, version)[1])

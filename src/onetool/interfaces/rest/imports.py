@@ -19,7 +19,7 @@ from onetool.core.errors import ConfigError
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import AS, BASE_URL, DRY_RUN, ONLY, OPERATION, TAG, TOKEN, URL
-from onetool.interfaces.rest.request import RestRequest, RestResponse, etag, is_known, json_body, parse_json
+from onetool.interfaces.rest.request import SENT_BODY, RestRequest, RestResponse, etag, is_known, json_body, parse_json
 from onetool.interfaces.rest.route import BUNDLE, RestRoute
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Tool, shown
@@ -152,7 +152,7 @@ async def import_curl(request: RestRequest) -> RestResponse:
     The command is not run. What may differ from call to call becomes arguments; credentials go into the secrets file
     of the server, and only their names into the tool.
     """
-    asked = converted(await json_body(request.headers, request.receive), CurlRequest)
+    asked = converted(await json_body(request), CurlRequest)
     return await asyncio.to_thread(_curl, request.context.app, asked, request.query["dryRun"])
 
 
@@ -300,7 +300,7 @@ async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
     if said not in kinds:
         wanted = " or ".join(kind.decode() for kind in kinds)
         raise RestError(415, "unsupported_media_type", f"Send `Content-Type: {wanted}`.")
-    data = await read_body(request.receive)
+    data = request.scope[SENT_BODY] = await read_body(request.receive)
     if data is None:
         raise RestError(400, "incomplete", "The client went away in the middle of its request.")
     return data

@@ -9,33 +9,25 @@ same status as without a stream.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from onetool.core.call import ToolError, ToolResult
+from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, encode
 from onetool.http.definition import below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, read_weights
+from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, read_weights
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.rate_limits import NOTE
 
-if TYPE_CHECKING:
-    from onetool.core.context import Progress
-
 ARGS_AT = "/args"
-
-
-Args = Mapping[str, Any]
-StartCall = Callable[[Args, "Progress | None"], Awaitable[ToolResult]]
-"""Calls the tool that a request is about."""
 
 
 @RestRoute(
@@ -57,22 +49,25 @@ async def invoke_tool(request: RestRequest) -> RestResponse | None:
     text/event-stream` the response is a stream of events: `progress` {progress, total, message}, `chunk` {data}, and
     at the end `result`, which is the envelope. A client that disconnects cancels the call.
     """
-    args = read_args(await json_body(request.headers, request.receive, empty={}))
-    return await answer_call(request, args, partial(request.context.invoke, request.path), envelope)
+    args = read_args(await json_body(request, empty={}))
+    bundle_id, slug, version = request.path
+    call = ToolCall(new_id(), "", args, SOURCE, version=(bundle_id, slug, version))
+    return await answer_call(request, call, envelope)
 
 
 async def answer_call(
-    request: RestRequest, args: Args, start: StartCall, body: Callable[[ToolResult], bytes], args_at: str = ARGS_AT
+    request: RestRequest, call: ToolCall, body: Callable[[ToolResult], bytes], args_at: str = ARGS_AT
 ) -> RestResponse | None:
     """Respond with the body that is made of the result, or with a stream. None: it was streamed, or nobody listens.
 
     `args_at` is where the request's body has the arguments.
     """
     if wants_events(request.headers.get(b"accept", b"")):
-        return await stream_invocation(request, args, start, args_at)
+        return await stream_invocation(request, call, args_at)
     with DisconnectWatch(request.receive):
-        result = await start(args, None)
-        return RestResponse(200, body(result), rate_limit_headers(result.meta.get(NOTE)))
+        result = await request.context.call(call)
+        headers = rate_limit_headers(result.meta[NOTE]) if NOTE in result.meta else ()
+        return RestResponse(200, body(result), headers)
     return None
 
 
@@ -116,6 +111,7 @@ def refuse_unrun(error: ToolError, args_at: str) -> None:
         raise RestError(400, error.code, error.message, part="body", pointer=problems[0].pointer, errors=problems)
 
 
+@lru_cache(64)
 def wants_events(accept: bytes) -> bool:
     """Whether the client prefers an event stream. `*/*` does not count."""
     text = accept.decode("latin-1").lower()
@@ -137,12 +133,12 @@ def _bad_body(what: str, pointer: str) -> RestError:
 BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
 
 
-async def stream_invocation(request: RestRequest, args: Args, start: StartCall, args_at: str) -> None:
+async def stream_invocation(request: RestRequest, call: ToolCall, args_at: str) -> None:
     response = ResponseStream(request.send)
     watch = DisconnectWatch(request.receive)
     begin = asyncio.get_running_loop().call_later(BEGIN_AFTER, response.begin)
     try:
-        last = await _final_event(request, args, start, response, args_at)
+        last = await _final_event(request, call, response, args_at)
     except asyncio.CancelledError:
         response.drop()
         if not watch.was_disconnected():
@@ -155,16 +151,15 @@ async def stream_invocation(request: RestRequest, args: Args, start: StartCall, 
     await response.end()
 
 
-async def _final_event(
-    request: RestRequest, args: Args, start: StartCall, response: ResponseStream, args_at: str
-) -> bytes:
+async def _final_event(request: RestRequest, call: ToolCall, response: ResponseStream, args_at: str) -> bytes:
     try:
-        return envelope(await start(args, ProgressEvents(response)), with_meta=True, args_at=args_at)
+        result = await request.context.call(call, ProgressEvents(response))
+        return envelope(result, with_meta=True, args_at=args_at)
     except (BundleError, HttpError) as error:
         if not response.is_stream:
             raise
         refused = error_from_store(error) if isinstance(error, BundleError) else error
-        message = request.context.clean(str(refused), args)
+        message = request.context.clean(str(refused), call.args)
         return encode({"ok": False, "error": {"code": refused.code, "message": message}})
 
 

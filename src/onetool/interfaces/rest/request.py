@@ -17,13 +17,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+from msgspec import UNSET
+
 from onetool.app.allow_lists import Offered, allow_lists
-from onetool.core.call import ToolCall, ToolResult, new_id
+from onetool.core.call import ToolCall, ToolResult
 from onetool.core.json_data import JsonTooCostlyError, StrictJsonError, check_json, finite, strict_decoder
 from onetool.core.principal import Principal, current_principal
 from onetool.http.asgi import (
     JSON,
-    Message,
     Receive,
     Scope,
     Send,
@@ -35,6 +36,7 @@ from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
 from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
+from onetool.sources.bundles.rate_limits import refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 
 if TYPE_CHECKING:
@@ -44,37 +46,28 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.service import BundleService
 
 SOURCE = "rest"
+SENT_BODY = "onetool.sent_body"  # in the scope: the body, once it has been read
 EXACT_FLOAT = 2**53  # from here on a float may stand for several integers
 LARGE_BODY = 64 * 1024  # bytes from which on reading it would hold up others
 SMALL = 1024  # bytes that are not worth packing
 PACKING_LEVEL = 6  # of gzip
 
 
-class ClientInput:
-    """What the client sent in this request. Secrets among it are not masked in the response: the client has them."""
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._scope = scope
-        self._receive = receive
-        self._body: list[bytes] = []
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._body.append(message.get("body", b""))
-        return message
-
-    def texts(self) -> list[str]:
-        address = self._scope["raw_path"] + b"?" + self._scope["query_string"]
-        return [unquote_to_bytes(address).decode(errors="replace"), b"".join(self._body).decode(errors="replace")]
+def sent_texts(scope: Scope) -> list[str]:
+    """Return what the client sent. Secrets among it are not masked in the response: the client has them."""
+    address = scope["raw_path"] + b"?" + scope["query_string"]
+    return [part.decode(errors="replace") for part in (unquote_to_bytes(address), scope.get(SENT_BODY) or b"")]
 
 
-async def json_body(headers: Mapping[bytes, bytes], receive: Receive, empty: Any = ..., whole: bool = False) -> Any:
+async def json_body(request: "RestRequest", empty: Any = ..., whole: bool = False) -> Any:
     """Read the body as JSON; `empty` is the value for no body, if that is allowed.
 
     With `whole` a number such as 60.0 is the integer that it is to JSON Schema.
     """
-    check_content_type(headers.get(b"content-type"))
-    data = await read_body(receive)
+    content_type = request.headers.get(b"content-type")
+    if content_type != JSON:
+        check_content_type(content_type)
+    data = request.scope[SENT_BODY] = await read_body(request.receive)
     if data is None:
         raise RestError(400, "incomplete", "The client went away in the middle of its request.")
     if not data and empty is not ...:
@@ -266,17 +259,15 @@ class RestContext:
         """Whether it may change bundles."""
         return self.principal.may("edit")
 
-    async def invoke(self, path: tuple[str, ...], args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
-        """Call the tool at this path (bundle, tool, version)."""
-        bundle_id, slug, version = path
-        return await self._app.bundles.invoke(bundle_id, slug, version, args, SOURCE, progress, self.allowed)
-
-    async def call(self, name: str, args: Mapping[str, Any], progress: "Progress | None") -> ToolResult:
-        """Call the tool of that name or alias. One that is switched off or over its limit raises a BundleError."""
-        await self._app.catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
-        allowed = self.allowed
-        result = await self._app.call(ToolCall(new_id(), name, args, SOURCE), allowed, progress)
-        self._app.catalog.refuse_switched_off(name, result, allowed)
+    async def call(self, call: ToolCall, progress: "Progress | None" = None) -> ToolResult:
+        """Call a tool by its name or alias, or a version. One that is off or over its limit raises a BundleError."""
+        is_by_name, catalog = call.version is UNSET, self._app.catalog
+        if is_by_name:
+            await catalog.refresh(at_once=True)  # what somebody has switched off is not called any more
+        allowed = self._allow_lists.of(current_principal.get())
+        result = await self._app.call(call, allowed, progress)
+        if result.error is not None:
+            catalog.refuse_switched_off(call.name, result, allowed) if is_by_name else refuse_limited(result)
         return result
 
     async def visibility(self) -> Visibility:

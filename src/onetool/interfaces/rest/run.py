@@ -109,7 +109,7 @@ async def run_code(request: RestRequest) -> RestResponse | None:
     hints, calls, line, column, endLine, endColumn}. A client that disconnects stops the run. At most 16 run at once;
     others get 503.
     """
-    asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
+    asked = _checked(converted(await json_body(request), RunRequest))
     if wants_events(request.headers.get(b"accept", b"")):
         await _stream(request, asked)
         return None
@@ -130,7 +130,7 @@ async def check_code(request: RestRequest) -> RestResponse:
 
     Nothing runs. Calls are checked against the tools and their schemas, as before every run.
     """
-    asked = _checked(converted(await json_body(request.headers, request.receive), RunRequest))
+    asked = _checked(converted(await json_body(request), RunRequest))
     context = request.context
     with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
         found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)

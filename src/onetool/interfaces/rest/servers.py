@@ -122,7 +122,7 @@ async def read_server_log(request: RestRequest) -> RestResponse:
 @_action("/servers/{server}/reconnect")
 async def reconnect_server(request: RestRequest) -> RestResponse:
     """Connect a server again."""
-    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         await servers.reconnect(status.name)
@@ -149,7 +149,7 @@ async def login_to_server(request: RestRequest) -> RestResponse:
 
     For servers with OAuth. 409: there is nothing to log in to.
     """
-    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
     try:
         page = await servers.begin_login(status.name)
@@ -235,7 +235,7 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
 
 
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
-    converted(await json_body(request.headers, request.receive, empty={}), NoOptions)
+    converted(await json_body(request, empty={}), NoOptions)
     _, status = await asyncio.to_thread(_found, request.context, request.path[0])
     return await asyncio.to_thread(_switched, request.context, status, on)
 
@@ -288,7 +288,7 @@ async def approve_server(request: RestRequest) -> RestResponse:
     """
     from onetool.sources.mcp_servers.proxy import ChangedSinceSeenError
 
-    asked = converted(await json_body(request.headers, request.receive, empty={}), SeenDigest)
+    asked = converted(await json_body(request, empty={}), SeenDigest)
     (name,), servers = request.path, request.context.app.catalog.servers
     known = [] if servers is None else servers.names()
     if servers is None or name not in known:
@@ -340,7 +340,7 @@ async def import_servers(request: RestRequest) -> RestResponse:
     Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
     tool can call this.
     """
-    data = await json_body(request.headers, request.receive)
+    data = await json_body(request)
     return await asyncio.to_thread(_import_servers, request, data)
 
 

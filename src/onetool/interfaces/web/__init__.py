@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from onetool.http.asgi import BARE_PREFIX, HttpError, Receive, Scope, Send, head_of, respond
+from onetool.http.asgi import BARE_PREFIX, HEAD, HttpError, Receive, Scope, Send, respond
 
 # The files in memory
 
@@ -109,7 +109,7 @@ class PageApp:
         self._reading = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = head_of(scope)
+        headers = scope[HEAD]
         if scope.get(BARE_PREFIX):
             await _redirect_to_slash(scope, send)
         elif scope["path"].startswith(ASSETS):

@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onetool.core.errors import BadArguments, SchemaError, ToolFailure
 from onetool.core.lenient import taken
 from onetool.core.spec import ToolSpec
-from onetool.http.tool_request import PreviewRequest
+from onetool.http.preview import PreviewRequest
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import IMPLS, SINCE, Tool
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id

@@ -33,7 +33,7 @@ from onetool.sources.bundles.rate_limits import RateLimiter, is_counted
 from onetool.sources.bundles.validation import check_schemas, refuse_secrets
 
 if TYPE_CHECKING:
-    from onetool.http.tool_request import PreviewRequest
+    from onetool.http.preview import PreviewRequest
 
 # The factory: a stored tool becomes a ToolSpec with a handler
 

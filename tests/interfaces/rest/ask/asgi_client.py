@@ -44,6 +44,7 @@ class AsgiClient:
         scope |= {"query_string": query.encode(), "client": ("127.0.0.1", 1), "server": ("localhost", 80)}
         scope |= {"http_version": "1.1", "scheme": "http", "principal": user, "log": {}}
         scope["headers"] = [(name.lower().encode(), value.encode()) for name, value in head.items()]
+        scope["onetool.head"] = dict(scope["headers"])
         async with asyncio.timeout(PATIENCE):
             await self.site(scope, receive, take)
         reply.json = json.loads(reply.body) if reply.headers.get("content-type", "").endswith("json") else None

@@ -123,6 +123,7 @@ async def post(asgi_client, body, accept="*/*", *, kind="application/json", quer
         "raw_path": b"/ask",
         "query_string": query,
         "headers": headers,
+        "onetool.head": dict(headers),
         "log": client.log,
     }
     current_principal.set(Principal(name="p1", owner="p1", role="edit"))

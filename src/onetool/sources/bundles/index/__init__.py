@@ -13,12 +13,14 @@ The search is in memory, and follows the index. Safe for several threads and pro
 one: a read is answered from the new one, a transaction fails.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from threading import local
+from time import time_ns
 from typing import TypeVar
 
 import msgspec
@@ -27,7 +29,7 @@ from onetool.core.errors import Mistake
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.index import rows
 from onetool.sources.bundles.index.changes import IndexTransaction, PathTakenError, Stamp, read_note
-from onetool.sources.bundles.index.database import IndexConnection, IndexConnections, change_stamp
+from onetool.sources.bundles.index.database import IndexConnection, IndexConnections
 from onetool.sources.bundles.index.feed import NAME, FunctionOf, IndexedSearch, KeptRows, changes_since, no_function
 from onetool.sources.bundles.index.rows import path_out
 from onetool.sources.bundles.index.stamps import FileStamps, read_stamps
@@ -50,6 +52,7 @@ from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolCha
 T = TypeVar("T")
 
 Fill = Callable[[], None]
+TICK_NS = 20_000_000  # no file system that SQLite's log works on has a coarser clock
 _TRIES = 5  # of an index that is deleted or damaged again and again
 _TURN_SECONDS = 0.5  # seconds that who must not wait waits for its turn, where all threads share a connection
 
@@ -103,14 +106,20 @@ class IndexAccess:
         return self.read(_revision, is_single=True)
 
     def stamp(self) -> Hashable:
-        """Differs after every change. It asks SQLite nothing, and so never blocks; None where only asking tells."""
-        if self._file is not None:
-            return change_stamp(self.wal)
+        """Differs after every change by anybody. It asks SQLite nothing, and so never blocks.
+
+        It is that of the write-ahead log: an index that is made anew has a new log, too. None where only asking tells:
+        the clock of a file system ticks every few ms, so that a commit right after this look could leave the same time.
+        """
         try:
-            connection = self._connections.current()
-        except UnavailableError:  # it has been closed
+            if self._file is None:
+                connection = self._connections.current()
+                return connection.revision if connection.is_filled else None
+            found = os.stat(self.wal)
+        except (OSError, UnavailableError):  # there is none, or it has been closed
             return None
-        return connection.revision if connection.is_filled else None
+        is_recent = time_ns() - found.st_mtime_ns < TICK_NS
+        return None if is_recent else (found.st_ino, found.st_mtime_ns, found.st_size)
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
@@ -254,6 +263,7 @@ class Index:
 
     def __init__(self, file: Path | None, fill: Fill | None = None) -> None:
         self._access = IndexAccess(file, fill)
+        self.stamp = self._access.stamp
         self._search = IndexedSearch(None if file is None else file.with_name(NAME), self._access.wal)
         self._bundles = KeptRows(rows.bundles_of_ids)
 
@@ -367,10 +377,6 @@ class Index:
     def state(self) -> int:
         """A number that grows with every change by any process, and when the index is made anew."""
         return self._access.revision()
-
-    def stamp(self) -> Hashable:
-        """Differs after every change by anybody. It never blocks; None where only `state` tells."""
-        return self._access.stamp()
 
     def close(self) -> None:
         self._access.close()

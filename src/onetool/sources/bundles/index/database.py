@@ -7,7 +7,7 @@ identity. An index in memory has a single connection, which its threads share. A
 
 import os
 import sqlite3
-from collections.abc import Generator, Hashable
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -76,8 +76,6 @@ def is_ours(database: sqlite3.Connection) -> bool:
 # The file
 
 
-TICK_NS = 20_000_000  # no file system that SQLite's log works on has a coarser clock
-
 Identity = tuple[int, int]
 
 # No commit waits for the disk. A power failure may take the last ones, and their stamps: those files are read again.
@@ -125,20 +123,6 @@ def identity(file: Path) -> Identity | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def change_stamp(log: str) -> Hashable:
-    """Differs after every commit by anybody, without a question to SQLite. `log` is the write-ahead log of the file.
-
-    An index that is made anew has a new log, too. None where nobody can tell: the clock of a file system ticks every
-    few ms, so that a commit right after this look could leave the same time.
-    """
-    try:
-        found = os.stat(log)
-    except OSError:
-        return None
-    recent = time_ns() - found.st_mtime_ns < TICK_NS
-    return None if recent else (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def throw_away(file: Path, which: Identity, seconds: float = LONG_SECONDS) -> None:

@@ -1,0 +1,140 @@
+"""`previewed` shows what a request of an HTTP tool would send.
+
+Nothing is sent, and no secret is read: secrets, and values of earlier steps, are filled in as words that no escaping
+changes, and those are replaced by what a reader is to see.
+"""
+
+from collections.abc import Iterable, Mapping
+from secrets import token_hex
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from onetool.core.errors import ToolFailure
+from onetool.core.redaction import MASK
+from onetool.http.allowed_hosts import binding_command
+from onetool.http.auth import with_header
+from onetool.http.files import file_preview
+
+if TYPE_CHECKING:
+    from onetool.http.client import HttpContext
+    from onetool.http.placeholders import Placeholder
+    from onetool.http.tool_request import ToolRequest
+    from onetool.http.url import HttpRequest
+
+MOST_BODY = 64 * 1024  # characters that a preview shows
+
+
+class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request as it would be sent, without secrets."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is no text.")]
+    step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
+    notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
+
+
+class _Words:
+    """Stand-ins: each a word of letters and digits, and what a reader sees in its place."""
+
+    def __init__(self, steps: "Iterable[Placeholder]") -> None:
+        self.secret = f"s{token_hex(8)}"
+        self.steps = {hole.name: f"v{token_hex(8)}" for hole in steps}
+        self._shown = {self.secret: MASK} | {word: f"${{{name}}}" for name, word in self.steps.items()}
+
+    def show(self, text: str) -> str:
+        for word, shown in self._shown.items():
+            text = text.replace(word, shown)
+        return text
+
+
+def previewed(
+    request: "ToolRequest", args: Mapping[str, Any], outside: "HttpContext", step: str = "", when: str | None = None
+) -> PreviewRequest:
+    """BadArguments or ToolFailure when a value does not fit."""
+    words = _Words(request.step_values)
+    args = {
+        name: file_preview(value) if name in request.files and value is not None else value
+        for name, value in args.items()
+    }
+    filled = request.template.fill({**args, **words.steps}, lambda _: words.secret)
+    signed = _signed(request, filled, {**args, **words.steps}, words.secret, outside)
+    body, body_notes = _body(signed.body, words)
+    headers: dict[str, str] = {}
+    for name, value in signed.headers:
+        headers[name] = f"{headers[name]}, {words.show(value)}" if name in headers else words.show(value)
+    notes = [*_notes(request, filled, outside), *body_notes]
+    if words.steps:
+        notes.append("${steps.…} stands for what an earlier request gives")
+    if when:
+        notes.append(f"sent only if this holds: {when}")
+    return PreviewRequest(
+        method=signed.method,
+        url=words.show(signed.url.text),
+        headers=headers,
+        body=body,
+        step=step,
+        notes=tuple(words.show(note) for note in notes),
+    )
+
+
+def _signed(
+    request: "ToolRequest", filled: "HttpRequest", args: Mapping[str, Any], secret: str, outside: "HttpContext"
+) -> "HttpRequest":
+    """With its credentials, masked: what is derived of a stand-in is masked as a whole."""
+    if request.auth is None:
+        return filled
+    if request.auth.asks_elsewhere:
+        return with_header(filled, "Authorization", f"Bearer {MASK}")
+    unmasking = outside._replace(mask_also=lambda _: None)  # a stand-in is no secret
+    signed = request.auth.begin(args, lambda _: secret, unmasking).sign(filled)
+    if not request.auth.secrets:
+        return signed
+    headers = [
+        (name, value if (name, value) in filled.headers else _masked(value, secret)) for name, value in signed.headers
+    ]
+    return signed._replace(headers=headers)
+
+
+def _masked(value: str, secret: str) -> str:
+    if secret in value:
+        return value
+    scheme, space, _ = value.partition(" ")
+    return f"{scheme} {MASK}" if space else MASK
+
+
+def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
+    if not data:
+        return None, []
+    try:
+        text = words.show(data.decode())
+    except UnicodeDecodeError:
+        return None, [f"the body is {len(data):,} bytes that are no text"]
+    if len(text) <= MOST_BODY:
+        return text, []
+    return text[:MOST_BODY], [f"the body has {len(text):,} characters, of which the first {MOST_BODY:,} are shown"]
+
+
+def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> list[str]:
+    """What would keep it from being sent."""
+    notes: list[str] = []
+    try:
+        outside.hosts.check(filled.url)
+    except ToolFailure as refusal:
+        notes.append("; ".join([str(refusal), *refusal.hints]))
+    asks_elsewhere = request.auth is not None and request.auth.asks_elsewhere
+    find = outside.secret or (lambda _: None)
+    for name in sorted(request.secrets):
+        try:
+            if not asks_elsewhere:
+                outside.check_secret(name, filled.url)
+            if find(name) is None:
+                notes.append(f"the secret {name} is not set: {binding_command(name)}")
+        except ToolFailure as refusal:
+            notes.append("; ".join([str(refusal), *refusal.hints]))
+    if asks_elsewhere:
+        notes.append("the token is asked for before it is sent")
+    return notes
