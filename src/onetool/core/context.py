@@ -4,11 +4,11 @@ The executor sets the context around every handler and the SDK reads it. It is a
 that concurrent calls each see their own, also in threads, and code outside of any call sees none.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,8 +19,6 @@ from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-
-T = TypeVar("T")
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -58,16 +56,6 @@ class CallTool(Protocol):
         gate: Gate | None = None,
         for_tool: bool = False,
     ) -> ToolResult: ...
-
-
-def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in this thread, which has no event loop: what it awaits has to block instead."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    work.close()
-    raise RuntimeError("this would wait for an event loop, and its thread has none")
 
 
 class Environment(Protocol):

@@ -40,7 +40,6 @@ from onetool.core.context import (
     Recorder,
     ToolLookup,
     current_call,
-    run_blocking,
 )
 from onetool.core.errors import (
     BadArguments,
@@ -61,6 +60,7 @@ from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
+from onetool.core.threads import run_blocking
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor

@@ -19,7 +19,7 @@ from typing import Any
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import BadArguments, RefusedArguments, ToolFailure, describe_error
 from onetool.core.json_data import plain
-from onetool.core.threads import MIN_WAIT, Outcome, Threads
+from onetool.core.threads import MIN_WAIT, Outcome, ThreadJob, Threads
 
 
 class Deadline:
@@ -74,7 +74,7 @@ class HandlerRunner:
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler until its deadline, and again after a failure where it may be repeated.
 
-        In a thread without an event loop it never suspends: the thread waits.
+        In a thread without an event loop it awaits a ThreadJob.
         """
         outcome = await self._try(context)
         while context.retries and (pause := pause_before_retry(context, outcome)) is not None:
@@ -96,7 +96,7 @@ class HandlerRunner:
         if not context.spec.is_async:
             job = {"handler": handler, "args": args}
             if loop is None:
-                value, error = self._threads.outcome_blocking(inside, plain_value, job, context.left)
+                value, error = await ThreadJob(self._threads, inside, plain_value, job, context.left)
             else:
                 value, error = await self._threads.outcome(inside, plain_value, job, context.left)
             if isinstance(error, TimeoutError) and context.left() <= 0:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from contextvars import copy_context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -176,20 +175,14 @@ class Pipeline:
             slot=slot,
         )
         printed = PrintedOutput(settings.limits, live, worker_loop.stop)
-        job = {
-            "sessions": sessions,
-            "worker_loop": worker_loop,
-            "prepared": prepared,
-            "printed": printed,
-            "context": context,
-        }
-        work = asyncio.ensure_future(settings.threads.run(_feed, job)) if is_session else None
+        driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context))
+        work = asyncio.ensure_future(driven) if is_session else None
         if work is not None:
             work.add_done_callback(_retrieve_exception)
         try:
             async with within_deadline(context, GRACE):
                 try:
-                    value = await (asyncio.shield(work) if work else settings.threads.run(_feed, job))
+                    value = await (asyncio.shield(work) if work else driven)
                 finally:
                     self._calls, self._warnings = worker_loop.calls, [*dict.fromkeys(worker_loop.warnings)]
         except TimeoutError:
@@ -302,15 +295,14 @@ class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outsi
         self.error = error
 
 
-def _feed(
+async def _feed(
     sessions: OpenSession, worker_loop: WorkerLoop, prepared: PreparedCode, printed: PrintedOutput, context: CallContext
 ) -> Any:
-    """Open a session and run the code in it. Runs in a thread."""
-    inside = copy_context()
-    inside.run(current_call.set, context)
+    """Open a session and run the code in it."""
+    current_call.set(context)
     with sessions(prepared) as session:
         try:
-            return inside.run(worker_loop.run, session, prepared, printed)
+            return await worker_loop.run(session, prepared, printed)
         except BaseException as error:
             if isinstance(error, WorkerError) or not (worker_loop.ended or _ends_code(error)):
                 session.kill()

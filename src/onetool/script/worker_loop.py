@@ -1,9 +1,10 @@
 """WorkerLoop: feeds one piece of code to a worker and answers its questions until it ends.
 
-It runs in a thread. A question is a tool to call, a name to look up, or a sleep; everything else that code asks of the
-machine is refused. Calls that are awaited are answered with a future and run concurrently on the event loop; all others
-are answered with their value. One queue takes the answers of all futures, and stopping the run wakes its thread
-through the same queue.
+It is a coroutine in a thread of its own (`Threads.drive`). A question is a tool to call, a name to look up, or a sleep;
+everything else that code asks of the machine is refused. Calls that are awaited are answered with a future and run
+concurrently on the event loop; all others are answered with their value. Of these, a tool that blocks runs in the run's
+own thread: if it outlives its deadline, the run goes on in another one. One queue takes the answers of all futures, and
+stopping the run wakes its thread through the same queue.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.core.context import CallContext, CallTool, Gate, run_blocking
+from onetool.core.context import CallContext, CallTool, Gate
 from onetool.core.errors import cut, describe_error
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
@@ -190,7 +191,7 @@ class WorkerLoop:
         self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
 
-    def run(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> Any:
+    async def run(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> Any:
         """The value of the code's last expression, as plain data. Raises LimitError, or what the sandbox raises."""
         with self._lock:
             self._session = session
@@ -200,7 +201,7 @@ class WorkerLoop:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
                 self._raise_if_stopped()
-                question = self._answer_question(session, question)
+                question = await self._answer_question(session, question)
             self.ended = True
             return self._result(question)
         except MessageTooLargeError as error:
@@ -286,7 +287,7 @@ class WorkerLoop:
         if self.stopped_by is not None:
             raise self.stopped_by.again()
 
-    def _answer_question(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
+    async def _answer_question(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
         self._questions += 1
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
@@ -295,7 +296,7 @@ class WorkerLoop:
             return _refused(session, question, INTERRUPTED)
         match question:
             case FunctionCall():
-                return self._resume(session, question, self._call(question))
+                return self._resume(session, question, await self._call(question))
             case NameLookup():
                 return session.resume_name(self._value_of(question))
             case ResolveFutures():
@@ -330,7 +331,7 @@ class WorkerLoop:
 
     # Tools
 
-    def _call(self, question: FunctionCall) -> Answer:
+    async def _call(self, question: FunctionCall) -> Answer:
         name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
         if spec is None:
@@ -355,7 +356,7 @@ class WorkerLoop:
             self._pending.begin(question.call_id, self._execute(call, gate))
             return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
         with self._waiting():  # nothing that has to run on the loop
-            result = run_blocking(self._call_tool(call, tools=catalogue))
+            result = await self._call_tool(call, tools=catalogue)
         return self._answer(call, result)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
