@@ -361,7 +361,7 @@ class WorkerLoop:
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
-        count, most = question.named_count, len(spec.order)
+        count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
             raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
         try:
