@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult, current_caller
+from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import size_of, sorted_json
 from onetool.core.principal import LOCAL, Principal
@@ -108,13 +108,6 @@ def note_call(key: str, value: Any) -> None:
     """Say something of the running call in the meta of its result."""
     if (context := current_call.get()) is not None:
         context.notes[key] = value
-
-
-def pauses_within(outer: CallContext | None) -> Pauses | None:
-    """The Pauses of a new call: its own if there is a caller that it may wait for, else the outer one's."""
-    if outer is not None:
-        return None if outer.pauses is None else Pauses(outer.pauses)
-    return None if current_caller.get() is None else Pauses()
 
 
 def paused_for_caller() -> AbstractContextManager[None]:

@@ -181,7 +181,7 @@ class Executor:
         outer = current_call.get()
         if allowed is not None or self._allowed is not None:
             allowed = allowed_by_both(allowed, self._allowed)
-        if outer is not None:
+        if outer is not None and outer.allowed is not None:
             allowed = allowed_by_both(allowed, outer.allowed)
         if spec is None:
             raise _not_found(call.name, tools.names(), allowed)

@@ -45,24 +45,23 @@ from onetool.sandbox.messages import (
     Returned,
     WorkerQuestion,
 )
-from onetool.sandbox.pool import WorkerSession
+from onetool.sandbox.pool import OnPrint, WorkerSession
 from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
 from onetool.script.fair_limiter import RunSlot
-from onetool.script.names import CALL
+from onetool.script.names import CALL, SandboxTools
 from onetool.script.parse import Span
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import (
     ARGUMENT_BYTES,
     LimitError,
-    PrintedOutput,
     RunLimits,
     too_large,
     too_many_calls,
     too_slow,
 )
-from onetool.script.sandbox_tools import SandboxTools, type_findings
+from onetool.script.type_stubs import type_findings
 
 CancelWork = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], CancelWork]
@@ -191,7 +190,7 @@ class WorkerLoop:
         self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
 
-    async def run(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> Any:
+    async def run(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> Any:
         """The value of the code's last expression, as plain data. Raises LimitError, or what the sandbox raises."""
         with self._lock:
             self._session = session
@@ -231,7 +230,7 @@ class WorkerLoop:
         self._stopped.set()
         self._pending.stop()
 
-    def _start(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> WorkerQuestion:
+    def _start(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> WorkerQuestion:
         if prepared.prelude:
             session.feed(prepared.prelude, {}, printed, check_types=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
@@ -247,7 +246,7 @@ class WorkerLoop:
         session: WorkerSession,
         code: str,
         inputs: Mapping[str, Any],
-        printed: PrintedOutput,
+        printed: OnPrint,
         futures: Collection[Span],
     ) -> WorkerQuestion:
         self.feed = session.next_feed
