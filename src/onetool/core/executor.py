@@ -60,7 +60,6 @@ from onetool.core.schema import MOST_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
-from onetool.core.threads import run_blocking
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
@@ -157,12 +156,6 @@ class Executor:
             self._finish(call, spec, context, started, None, error, None, for_tool)
             raise
         return self._finish(call, spec, context, started, data, error, sent, for_tool)
-
-    def execute_blocking(
-        self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
-    ) -> ToolResult:
-        """Run the call for a caller in a thread that has no event loop. The thread waits."""
-        return run_blocking(self.execute(call, allowed, tools=tools))
 
     def _context(
         self,

@@ -94,16 +94,14 @@ class HandlerRunner:
         inside.run(current_call.set, context)
         start = partial(handler, **args)
         if not context.spec.is_async:
-            job = {"handler": handler, "args": args}
-            if loop is None:
-                value, error = await ThreadJob(self._threads, inside, plain_value, job, context.left)
-            else:
-                value, error = await self._threads.outcome(inside, plain_value, job, context.left)
+            job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
+            value, error = await (job if loop is None else self._threads.outcome(job))
             if isinstance(error, TimeoutError) and context.left() <= 0:
                 return _too_late(context)
             if error is not None or not isawaitable(value):
                 return value, error
-            start = partial(_returned, value)
+            returned: Awaitable[Any] = value
+            start = lambda: returned  # noqa: E731
         awaited = self._in_task(start, context, inside)
         return _on_the_loop(awaited, context) if loop is None else await awaited
 
@@ -140,10 +138,6 @@ def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
     """Call the handler and make its value plain while still in its thread: a large one must not hold up the loop."""
     value = handler(**args)
     return value if isawaitable(value) else plain(value)
-
-
-def _returned(value: Any) -> Any:
-    return value
 
 
 async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Outcome]") -> None:

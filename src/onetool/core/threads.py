@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread
 from time import monotonic
@@ -37,7 +38,7 @@ class ThreadJob(NamedTuple):
     context: Context
     function: Callable[..., Any]
     args: Mapping[str, Any]
-    left: Callable[[], float]
+    left: Callable[[], float] = lambda: inf
 
     def __await__(self) -> "Generator[ThreadJob, Outcome, Outcome]":
         return (yield self)
@@ -85,19 +86,13 @@ class Threads:
         self._count = 0
 
     async def run(self, function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
-        value, error = await self.outcome(copy_context(), function, args)
+        value, error = await self.outcome(ThreadJob(self, copy_context(), function, args))
         if error is not None:
             raise error
         return value
 
-    async def outcome(
-        self,
-        context: Context,
-        function: Callable[..., Any],
-        args: Mapping[str, Any],
-        left: Callable[[], float] | None = None,
-    ) -> Outcome:
-        """Run the function within the context. The outcome is a TimeoutError when there are no seconds `left`."""
+    async def outcome(self, job: ThreadJob) -> Outcome:
+        """Run the job in a thread. The outcome is a TimeoutError when there are no seconds left."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
@@ -105,21 +100,18 @@ class Threads:
             if not future.done():
                 future.set_result(outcome)
 
-        def job() -> None:
+        def turn() -> None:
+            outcome = job.run()
             with suppress(RuntimeError):  # the loop has closed: nobody waits
-                try:
-                    value = context.run(function, **args)
-                except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
-                    loop.call_soon_threadsafe(settle, (None, error))
-                else:
-                    loop.call_soon_threadsafe(settle, (value, None))
+                loop.call_soon_threadsafe(settle, outcome)
 
-        self.submit(job)
-        timer = None if left is None else loop.call_later(left(), self._look, loop, future, job, left)
+        self.submit(turn)
+        seconds = job.left()
+        timer = None if seconds == inf else loop.call_later(seconds, self._look, loop, future, turn, job.left)
         try:
             return await future
         except asyncio.CancelledError:
-            self.abandon(job)
+            self.abandon(turn)
             raise
         finally:
             if timer is not None:
@@ -245,7 +237,7 @@ class _DrivenWork:
         self._loop = asyncio.get_running_loop()
         self._lock = Lock()
         self._job: ThreadJob | None = None  # under way in the thread of the coroutine
-        self._look_at = float("inf")  # when the loop looks whether the time of a job is up
+        self._look_at = inf  # when the loop looks whether the time of a job is up
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[Outcome] = self._loop.create_future()
         self._outcome: Outcome | None = None  # of the job that the coroutine waits for
@@ -282,7 +274,7 @@ class _DrivenWork:
 
     def _look(self) -> None:
         """Go on without the job if its time is up. Its deadline may have moved meanwhile."""
-        self._look_at = float("inf")  # a job that begins from now on has us look again
+        self._look_at = inf  # a job that begins from now on has us look again
         with self._lock:
             job = self._job
             seconds = 0.0 if job is None else job.left()

@@ -127,19 +127,13 @@ def _float(value: float) -> str:
     return text.replace("e", ".0e") if isfinite(value) else text.replace("nan", ".nan").replace("inf", ".inf")
 
 
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _none(_: None) -> str:
-    return "null"
-
-
-def _bytes(value: bytes) -> str:
-    return f'!!binary "{b64encode(value).decode()}"'
-
-
-SCALARS: dict[type, Callable[[Any], str]] = {int: _int, float: _float, bool: _bool, NoneType: _none, bytes: _bytes}
+SCALARS: dict[type, Callable[[Any], str]] = {
+    int: _int,
+    float: _float,
+    bool: lambda value: "true" if value else "false",
+    NoneType: lambda _: "null",
+    bytes: lambda value: f'!!binary "{b64encode(value).decode()}"',
+}
 """How to write whatever is no text."""
 
 

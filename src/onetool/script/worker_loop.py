@@ -322,7 +322,10 @@ class WorkerLoop:
         if not question.is_sleep:
             return NotHandled()
         if question.is_async:
-            return self._call_later(question, self._sleep(question.seconds))
+            loop, seconds = self._context.loop, max(0.0, question.seconds)
+            work: Work = lambda answered: loop.call_later(seconds, answered, Returned(None)).cancel  # noqa: E731
+            self._pending.begin(question.call_id, work)
+            return Pending()
         # Whoever sleeps beyond the deadline is stopped at it.
         self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
         self._raise_if_stopped()
@@ -348,7 +351,8 @@ class WorkerLoop:
         if (watch := self._context.watch) is not None:
             watch.began(call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._call_later(question, self._execute(call, gate))
+            self._pending.begin(question.call_id, self._execute(call, gate))
+            return Pending()
         catalogue = self._tools.names.catalogue
         called = catalogue.get(call.name)  # ot.call names another tool
         if gate is not None or self._may_interrupt or (called is not None and called.is_async):
@@ -393,14 +397,6 @@ class WorkerLoop:
             answered(self._answer(call, await self._call_tool(call, tools=catalogue, gate=gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
-
-    def _sleep(self, seconds: float) -> Work:
-        loop = self._context.loop
-        return lambda answered: loop.call_later(max(0.0, seconds), answered, Returned(None)).cancel
-
-    def _call_later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
-        self._pending.begin(question.call_id, work)
-        return Pending()
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one; none if it was interrupted."""
