@@ -61,7 +61,7 @@ class CodeSession:
         if isinstance(prepared, RunResult):
             return prepared
         try:
-            result = await pipeline.execute(prepared, self._own_worker, self._context(), live)
+            result = await pipeline.execute(prepared, lambda _: nullcontext(self.open()), self._context(), live)
         finally:  # also where it was stopped from outside
             if self._worker is None or self._worker.has_ended or not self._worker.is_idle:
                 self.close()
@@ -84,9 +84,6 @@ class CodeSession:
         self._stack.close()
         self._worker = None
         self.known.clear()
-
-    def _own_worker(self, _prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
-        return nullcontext(self.open())
 
 
 # `run`: scripts against a catalogue, so many at a time, in workers that are kept warm.

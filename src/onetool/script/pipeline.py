@@ -218,7 +218,7 @@ class Pipeline:
         driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context))
         work = asyncio.ensure_future(driven) if is_session else None
         if work is not None:
-            work.add_done_callback(_retrieve_exception)
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
         try:
             async with within_deadline(context, GRACE):
                 try:
@@ -349,12 +349,6 @@ async def _feed(
             if isinstance(error, WorkerError) or not (worker_loop.ended or _ends_code(error)):
                 session.kill()
             raise
-
-
-def _retrieve_exception(work: "asyncio.Future[Any]") -> None:
-    """Retrieve the exception of interrupted code, so that asyncio does not log it."""
-    if not work.cancelled():
-        work.exception()
 
 
 async def _interrupted(worker_loop: WorkerLoop, work: "asyncio.Future[Any]") -> bool:

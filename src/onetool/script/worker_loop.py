@@ -269,7 +269,7 @@ class WorkerLoop:
         if not watched.doubts(error, self.feed):
             return None
         try:
-            question = session.feed(watched.question, {}, _ignore_output, check_types=False)
+            question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
             for _ in range(MOST_REFUSED):
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
@@ -297,7 +297,8 @@ class WorkerLoop:
             case FunctionCall():
                 return self._resume(session, question, await self._call(question))
             case NameLookup():
-                return session.resume_name(self._value_of(question))
+                tools, id, name = self._tools, question.object_id, question.name
+                return session.resume_name(tools.member(id, name) if id else tools.value(name))
             case ResolveFutures():
                 found = self._finished(question.call_ids)
                 return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
@@ -310,12 +311,6 @@ class WorkerLoop:
         """Send the answer to the worker, unless the run was stopped while the tool ran."""
         self._raise_if_stopped()
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
-
-    def _value_of(self, question: NameLookup) -> Any:
-        """What a name stands for; None where it is nothing."""
-        if not question.object_id:
-            return self._tools.value(question.name)
-        return self._tools.member(question.object_id, question.name)
 
     def _os_call(self, question: OsCall) -> Answer:
         """What code wants of the machine: it may sleep, and that is all."""
@@ -435,10 +430,6 @@ class WorkerLoop:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.raised] = result.error
         return Raised(_exception_for(result.error), result.raised)
-
-
-def _ignore_output(_stream: str, _text: str) -> None:
-    """Ignores output that comes after the run has ended."""
 
 
 def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVER) -> WorkerQuestion:
