@@ -11,6 +11,7 @@ from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core import redaction
 from onetool.core.redaction import sounds_secret
 from onetool.core.signature import arguments_by_name
+from onetool.core.threads import run_blocking
 
 LONG = "k" * 1_000_000
 REGISTERED = "n" * 400
@@ -34,7 +35,7 @@ class Calls:
         call = ToolCall("1", name, args)
         if way == "execute":
             return asyncio.run(self.executor.execute(call))
-        return self.executor.execute_blocking(call)
+        return run_blocking(self.executor.execute(call))
 
 
 @pytest.fixture

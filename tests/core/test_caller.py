@@ -10,6 +10,7 @@ from onetool.core.call import CannotAsk, Declined, Pauses, current_caller
 from onetool.core.context import paused_for_caller
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_principal, owner
+from onetool.core.threads import run_blocking
 
 
 class Patient:
@@ -149,7 +150,7 @@ def test_a_tool_that_called_the_one_who_asks_does_not_run_out_of_time_either(is_
         return (await executor.execute(ToolCall("2", "asks", {}))).data
 
     def calls_blocking():
-        return executor.execute_blocking(ToolCall("2", "asks", {})).data
+        return run_blocking(executor.execute(ToolCall("2", "asks", {}))).data
 
     for name, handler in (("asks", asks), ("calls", calls if is_async else calls_blocking)):
         registry.register(ToolSpec(name=name, description="d", handler=handler, timeout=0.2))

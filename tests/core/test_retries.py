@@ -12,6 +12,7 @@ from onetool.core import running
 from onetool.core.errors import BadArguments, DefinitionError, ToolFailure
 from onetool.core.executor import Executor
 from onetool.core.spec import ToolSpec
+from onetool.core.threads import run_blocking
 from onetool.sdk import tool
 from onetool.sdk.pack import tool_from_function
 
@@ -55,7 +56,7 @@ def driven(spec, how, **options):
     executor = Executor(registered(spec), **options)
     call = ToolCall("1", "t", {})
     if how == "blocking":
-        return executor.execute_blocking(call)
+        return run_blocking(executor.execute(call))
     return asyncio.run(executor.execute(call))
 
 

@@ -30,7 +30,7 @@ CALLS = 5
 COUNTED = {  # functions and files until the answer is sent, and with what follows
     "tools/call over HTTP, in a session": ((93, 39), (160, 52)),
     "REST invoke of an HTTP tool": ((131, 53), (251, 75)),
-    "run with one inner call, stdio": ((208, 41), (244, 49)),
+    "run with one inner call, stdio": ((167, 38), (204, 47)),
 }
 
 

@@ -15,9 +15,19 @@ from onetool.core.principal import Principal, current_principal
 
 PACK = """
 import asyncio
+import threading
 import time
 from helpers import CHECKPOINTS
+from onetool.sdk import tool
 from onetool.core.context import paused_for_caller
+
+@tool(timeout=0.1)
+def hang() -> str:
+    CHECKPOINTS["engine"].pause_thread()
+    return "too late"
+
+def in_thread() -> int:
+    return threading.get_ident()
 
 async def stop() -> str:
     await CHECKPOINTS["engine"].pause()
@@ -250,6 +260,39 @@ def there(monkeypatch):
     there = Checkpoint()
     monkeypatch.setitem(CHECKPOINTS, "engine", there)
     return there
+
+
+HANGS = """
+late = []
+for _ in range(3):
+    try:
+        work.hang()
+    except TimeoutError as error:
+        late.append(str(error))
+[late, work.in_thread() != first, work.add(1)]
+"""
+
+
+def test_a_tool_that_blocks_keeps_its_thread_and_the_run_goes_on_in_another(app, there):
+    threads = threading.active_count()
+    result = app.run_sync(f"first = work.in_thread()\n{HANGS}")
+    assert result.data == [["work.hang gave no answer within 0.1 s"] * 3, True, 2], result
+    assert result.meta["calls"] == 6
+    there.open()  # what the tool returns now is for nobody
+    until(lambda: threading.active_count() <= threads + 3)  # the loop, its executor, and the thread of the run
+    assert app.run_sync("work.add(2)").data == 3
+
+
+def test_a_run_that_is_cancelled_while_its_tool_blocks_gives_its_worker_back(app, there):
+    async def main():
+        running = asyncio.create_task(app.run("work.hang()"))
+        await there.arrival()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await until_async(lambda: not app.runtime.engine._sandbox._busy)
+
+    asyncio.run(main())
+    there.open()
 
 
 def test_a_reload_in_between_changes_nothing_for_a_run_under_way(app, there):

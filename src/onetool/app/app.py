@@ -221,7 +221,8 @@ class App:
         `live` is called with what the code prints, as it prints it. Its calls have to pass the `gate`, and the
         `watch` is told of them.
         """
-        await self.catalog.refresh()
+        if not self._bundles.is_unchanged():
+            await self.catalog.refresh()
         if words := self.catalog.names_in_code(code):
             looks_around = "ot" in words and not self._is_connected  # a connected app lists them when they come
             await self.catalog.wait_for_servers(None if looks_around else words)
@@ -236,7 +237,7 @@ class App:
             gate=gate,
             watch=watch,
         )
-        return self.catalog.explain_run(result, words)
+        return result if result.error is None else self.catalog.explain_run(result, words)
 
     def check_code(
         self, code: str, allowed: Collection[str] | None = None, variables: Mapping[str, Any] | None = None

@@ -404,9 +404,8 @@ class ToolCatalog:
 
     def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
         """The same for code that uses these names: a server, a folder or the target of an alias may be missing."""
-        if result.error is None:
+        if (error := result.error) is None:
             return result
-        error = result.error
         why = self._missing_server(words, error.message) or self._missing_alias_targets(error.message)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)

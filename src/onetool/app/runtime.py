@@ -114,7 +114,7 @@ class Runtime:
     def executor(self) -> "Executor":
         return self._part("executor", self._new_executor)
 
-    @property
+    @cached_property
     def engine(self) -> "Engine":
         return self._part("engine", self._new_engine)
 
@@ -303,7 +303,7 @@ class Runtime:
         """Record the size of what a run's caller gets to read: texts, and other things as JSON."""
         run = result.meta.get("run")
         if self.stats is not None and run is not None:
-            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), owner())
+            self.recorder.put((self.stats.record_reply, (run, sum(map(size_of, parts)))), current_principal.get().owner)
 
     def _write_call(self, event: "CallEvent") -> None:
         log_call(event, self.redact)

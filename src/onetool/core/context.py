@@ -4,23 +4,21 @@ The executor sets the context around every handler and the SDK reads it. It is a
 that concurrent calls each see their own, also in threads, and code outside of any call sees none.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
-from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult, current_caller
+from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import size_of, sorted_json
 from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-
-T = TypeVar("T")
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -58,16 +56,6 @@ class CallTool(Protocol):
         gate: Gate | None = None,
         for_tool: bool = False,
     ) -> ToolResult: ...
-
-
-def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in this thread, which has no event loop: what it awaits has to block instead."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    work.close()
-    raise RuntimeError("this would wait for an event loop, and its thread has none")
 
 
 class Environment(Protocol):
@@ -120,13 +108,6 @@ def note_call(key: str, value: Any) -> None:
     """Say something of the running call in the meta of its result."""
     if (context := current_call.get()) is not None:
         context.notes[key] = value
-
-
-def pauses_within(outer: CallContext | None) -> Pauses | None:
-    """The Pauses of a new call: its own if there is a caller that it may wait for, else the outer one's."""
-    if outer is not None:
-        return None if outer.pauses is None else Pauses(outer.pauses)
-    return None if current_caller.get() is None else Pauses()
 
 
 def paused_for_caller() -> AbstractContextManager[None]:

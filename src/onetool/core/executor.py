@@ -40,7 +40,6 @@ from onetool.core.context import (
     Recorder,
     ToolLookup,
     current_call,
-    run_blocking,
 )
 from onetool.core.errors import (
     BadArguments,
@@ -158,12 +157,6 @@ class Executor:
             raise
         return self._finish(call, spec, context, started, data, error, sent, for_tool)
 
-    def execute_blocking(
-        self, call: ToolCall, allowed: Collection[str] | None = None, tools: ToolLookup | None = None
-    ) -> ToolResult:
-        """Run the call for a caller in a thread that has no event loop. The thread waits."""
-        return run_blocking(self.execute(call, allowed, tools=tools))
-
     def _context(
         self,
         call: ToolCall,
@@ -181,7 +174,7 @@ class Executor:
         outer = current_call.get()
         if allowed is not None or self._allowed is not None:
             allowed = allowed_by_both(allowed, self._allowed)
-        if outer is not None:
+        if outer is not None and outer.allowed is not None:
             allowed = allowed_by_both(allowed, outer.allowed)
         if spec is None:
             raise _not_found(call.name, tools.names(), allowed)

@@ -19,7 +19,7 @@ from typing import Any
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import BadArguments, RefusedArguments, ToolFailure, describe_error
 from onetool.core.json_data import plain
-from onetool.core.threads import MIN_WAIT, Outcome, Threads
+from onetool.core.threads import MIN_WAIT, Outcome, ThreadJob, Threads
 
 
 class Deadline:
@@ -74,7 +74,7 @@ class HandlerRunner:
     async def run(self, context: CallContext) -> Outcome:
         """Run the handler until its deadline, and again after a failure where it may be repeated.
 
-        In a thread without an event loop it never suspends: the thread waits.
+        In a thread without an event loop it awaits a ThreadJob.
         """
         outcome = await self._try(context)
         while context.retries and (pause := pause_before_retry(context, outcome)) is not None:
@@ -94,16 +94,14 @@ class HandlerRunner:
         inside.run(current_call.set, context)
         start = partial(handler, **args)
         if not context.spec.is_async:
-            job = {"handler": handler, "args": args}
-            if loop is None:
-                value, error = self._threads.outcome_blocking(inside, plain_value, job, context.left)
-            else:
-                value, error = await self._threads.outcome(inside, plain_value, job, context.left)
+            job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
+            value, error = await (job if loop is None else self._threads.outcome(job))
             if isinstance(error, TimeoutError) and context.left() <= 0:
                 return _too_late(context)
             if error is not None or not isawaitable(value):
                 return value, error
-            start = partial(_returned, value)
+            returned: Awaitable[Any] = value
+            start = lambda: returned  # noqa: E731
         awaited = self._in_task(start, context, inside)
         return _on_the_loop(awaited, context) if loop is None else await awaited
 
@@ -140,10 +138,6 @@ def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
     """Call the handler and make its value plain while still in its thread: a large one must not hold up the loop."""
     value = handler(**args)
     return value if isawaitable(value) else plain(value)
-
-
-def _returned(value: Any) -> Any:
-    return value
 
 
 async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Outcome]") -> None:

@@ -7,13 +7,15 @@ when none is idle, and end when there is nothing to do.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread
-from typing import Any, TypeVar
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -24,6 +26,40 @@ MIN_WAIT = 0.05  # seconds between two looks at a deadline that moves while some
 Job = Callable[[], None]
 Outcome = tuple[Any, BaseException | None]
 """The value, or what was raised instead: a pair, since a future refuses to hold StopIteration as its exception."""
+
+
+class ThreadJob(NamedTuple):
+    """A function to run within a context while there are seconds `left`.
+
+    A coroutine in a thread without an event loop awaits it: `run_blocking` and `Threads.drive` send it the outcome.
+    """
+
+    threads: "Threads"
+    context: Context
+    function: Callable[..., Any]
+    args: Mapping[str, Any]
+    left: Callable[[], float] = lambda: inf
+
+    def __await__(self) -> "Generator[ThreadJob, Outcome, Outcome]":
+        return (yield self)
+
+    def run(self) -> Outcome:
+        try:
+            return self.context.run(self.function, **self.args), None
+        except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
+            return None, error
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in this thread, which has no event loop. The jobs that it awaits run in others."""
+    outcome = None
+    try:
+        while isinstance(job := work.send(outcome), ThreadJob):
+            outcome = job.threads.outcome_blocking(job)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    raise RuntimeError("this would wait for an event loop, and its thread has none")
 
 
 class _Worker:
@@ -50,19 +86,13 @@ class Threads:
         self._count = 0
 
     async def run(self, function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
-        value, error = await self.outcome(copy_context(), function, args)
+        value, error = await self.outcome(ThreadJob(self, copy_context(), function, args))
         if error is not None:
             raise error
         return value
 
-    async def outcome(
-        self,
-        context: Context,
-        function: Callable[..., Any],
-        args: Mapping[str, Any],
-        left: Callable[[], float] | None = None,
-    ) -> Outcome:
-        """Run the function within the context. The outcome is a TimeoutError when there are no seconds `left`."""
+    async def outcome(self, job: ThreadJob) -> Outcome:
+        """Run the job in a thread. The outcome is a TimeoutError when there are no seconds left."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
@@ -70,21 +100,18 @@ class Threads:
             if not future.done():
                 future.set_result(outcome)
 
-        def job() -> None:
+        def turn() -> None:
+            outcome = job.run()
             with suppress(RuntimeError):  # the loop has closed: nobody waits
-                try:
-                    value = context.run(function, **args)
-                except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not end this thread silently
-                    loop.call_soon_threadsafe(settle, (None, error))
-                else:
-                    loop.call_soon_threadsafe(settle, (value, None))
+                loop.call_soon_threadsafe(settle, outcome)
 
-        self._submit(job)
-        timer = None if left is None else loop.call_later(left(), self._look, loop, future, job, left)
+        self.submit(turn)
+        seconds = job.left()
+        timer = None if seconds == inf else loop.call_later(seconds, self._look, loop, future, turn, job.left)
         try:
             return await future
         except asyncio.CancelledError:
-            self._abandon(job)
+            self.abandon(turn)
             raise
         finally:
             if timer is not None:
@@ -99,34 +126,43 @@ class Threads:
         if (seconds := left()) > 0:
             loop.call_later(max(seconds, MIN_WAIT), self._look, loop, future, job, left)
         else:
-            self._abandon(job)
+            self.abandon(job)
             future.set_result((None, TimeoutError()))
 
-    def outcome_blocking(
-        self, context: Context, function: Callable[..., Any], args: Mapping[str, Any], left: Callable[[], float]
-    ) -> Outcome:
+    async def drive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in a thread, with the jobs that it awaits. If one takes too long, it goes on in another."""
+        driven = _DrivenWork(self, work)
+        self.submit(driven)
+        try:
+            value, error = await driven.ended
+        except asyncio.CancelledError:
+            if not self.abandon(driven):
+                work.close()  # it has not begun
+            raise
+        if error is not None:
+            raise error
+        return value
+
+    def outcome_blocking(self, job: ThreadJob) -> Outcome:
         """Do the same for a caller that is itself in a thread.
 
         It never waits for a free thread: its caller may be holding the last one.
         """
         box: SimpleQueue[Outcome] = SimpleQueue()
 
-        def job() -> None:
-            try:
-                box.put((context.run(function, **args), None))
-            except BaseException as error:  # noqa: BLE001 - as above
-                box.put((None, error))
+        def turn() -> None:
+            box.put(job.run())
 
-        self._submit(job, at_once=True)
-        while (seconds := left()) > 0:
+        self.submit(turn, at_once=True)
+        while (seconds := job.left()) > 0:
             try:
                 return box.get(timeout=min(seconds, TIMEOUT_MAX))
             except Empty:
                 continue  # there may be more time by now
-        self._abandon(job)
+        self.abandon(turn)
         return None, TimeoutError()
 
-    def _submit(self, job: Job, at_once: bool = False) -> None:
+    def submit(self, job: Job, at_once: bool = False) -> None:
         with self._lock:
             if self._idle:
                 worker = self._busy[id(job)] = self._idle.pop()
@@ -146,17 +182,20 @@ class Threads:
             raise
         self._count += 1
 
-    def _abandon(self, job: Job) -> None:
+    def abandon(self, job: Job) -> bool:
+        """Stop waiting for a job. Returns False if it has not begun, and never will."""
         with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
+                return False
             worker = self._busy.pop(id(job), None)
             if worker is None:
-                return
+                return True
             worker.lost = True
             self._count -= 1
             if self._waiting:  # its place is free for whoever waits
                 self._start(self._waiting.popleft())
+        return True
 
     def _work(self, worker: _Worker) -> None:
         job: Job | None = worker.inbox.get()
@@ -166,9 +205,9 @@ class Threads:
 
     def _next_job(self, worker: _Worker, done: Job) -> Job | None:
         with self._lock:
-            self._busy.pop(id(done), None)
             if worker.lost:
                 return None
+            self._busy.pop(id(done), None)
             if self._waiting:
                 job = self._waiting.popleft()
                 self._busy[id(job)] = worker
@@ -186,6 +225,73 @@ class Threads:
                 self._count -= 1
                 return None
         return worker.inbox.get()  # a job came in at the last moment
+
+
+class _DrivenWork:
+    """A coroutine in a thread. A job that outlives its time keeps the thread, and the coroutine goes on in another."""
+
+    def __init__(self, threads: Threads, work: Coroutine[Any, Any, Any]) -> None:
+        self._threads = threads
+        self._work = work
+        self._context = copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._lock = Lock()
+        self._job: ThreadJob | None = None  # under way in the thread of the coroutine
+        self._look_at = inf  # when the loop looks whether the time of a job is up
+        self._timer: asyncio.TimerHandle | None = None
+        self.ended: asyncio.Future[Outcome] = self._loop.create_future()
+        self._outcome: Outcome | None = None  # of the job that the coroutine waits for
+
+    def __call__(self) -> None:
+        """Run the coroutine in the current thread: to its end, or until the time of a job is up."""
+        outcome = self._outcome
+        try:
+            while True:
+                self._job = job = self._context.run(self._work.send, outcome)
+                seconds = job.left()
+                if (until := monotonic() + seconds) < self._look_at:  # rare: most jobs have as much time as the last
+                    self._look_at = until
+                    self._tell_loop(self._look_in, seconds)
+                outcome = job.run()
+                with self._lock:
+                    if self._job is not job:  # its time was up
+                        return
+                    self._job = None
+        except StopIteration as end:
+            self._tell_loop(self._end, (end.value, None))
+        except BaseException as error:  # noqa: BLE001 - for whoever waits
+            self._tell_loop(self._end, (None, error))
+
+    def _tell_loop(self, what: Callable[[Any], None], value: Any) -> None:
+        with suppress(RuntimeError):  # the loop has closed: nobody waits
+            self._loop.call_soon_threadsafe(what, value)
+
+    def _look_in(self, seconds: float) -> None:
+        self._look_at = monotonic() + seconds
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Go on without the job if its time is up. Its deadline may have moved meanwhile."""
+        self._look_at = inf  # a job that begins from now on has us look again
+        with self._lock:
+            job = self._job
+            seconds = 0.0 if job is None else job.left()
+            if seconds <= 0:
+                self._job = None
+        if seconds > 0:
+            self._look_in(max(seconds, MIN_WAIT))
+        elif job is not None:
+            self._threads.abandon(self)
+            self._outcome = None, TimeoutError()
+            self._threads.submit(self, at_once=True)
+
+    def _end(self, outcome: Outcome) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended.done():
+            self.ended.set_result(outcome)
 
 
 # An event loop in its own thread

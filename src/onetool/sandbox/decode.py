@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from onetool.sandbox import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
-from onetool.sandbox.wire import fields, first_text, read_numbers, read_text, read_varint, signed
+from onetool.sandbox.wire import fields, first_text, read_numbers, read_varint, signed
 
 DEEPEST = 60  # levels; what reads the value at the other end stops there, too
 LONGEST_NUMBER = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
@@ -71,6 +71,8 @@ class Values:
         self._budget -= self._weights[index]
         if self._budget < 0:
             raise TooLargeError
+        if index not in self._depths:  # it holds no others
+            return self._values[index]
         (value,), _ = self._held_values([index])
         return _copy(value) if self._is_shared else value
 
@@ -126,15 +128,12 @@ class Values:
                 self._other(data, start, pos)
             if pos > check_at:
                 check_at = pos + CHECK_BYTES
-                self._go_on()
+                if len(values) > self._most_nodes:
+                    raise TooLargeError
+                if self._check is not None:
+                    self._check()
         if pos > end:
             raise ProtocolError("a node that is longer than its arena")
-
-    def _go_on(self) -> None:
-        if len(self._values) > self._most_nodes:
-            raise TooLargeError
-        if self._check is not None:
-            self._check()
 
     def _dict(self, data: bytes, pos: int, end: int) -> None:
         values, weights, depths, held_before = self._values, self._weights, self._depths, self._held
@@ -248,7 +247,7 @@ class Values:
         indexes: list[int] = []
         for tag, at, stop in fields(data, start, end):
             if tag == 2:
-                names.append(read_text(data, at, stop))
+                names.append(data[at:stop].decode())
             elif tag == 3:
                 indexes += read_indexes(data[at:stop]) if stop else [at]
         self._attributes(names, indexes)
@@ -408,7 +407,7 @@ def _zone(
         if tag == offset_tag and not stop:
             offset = timedelta(seconds=signed(at))
         elif tag == name_tag and stop:
-            name = read_text(data, at, stop)
+            name = data[at:stop].decode()
     if offset is None:
         return None
     return timezone(offset) if name is None else timezone(offset, name)
@@ -439,15 +438,19 @@ def _timezone(data: bytes, start: int, end: int) -> str:
 
 
 def _exception(data: bytes, start: int, end: int) -> str:
-    words = {tag: read_text(data, at, stop) for tag, at, stop in fields(data, start, end)}
+    words = {tag: data[at:stop].decode() for tag, at, stop in fields(data, start, end)}
     return f"{words.get(1, '').rpartition('.')[2]}: {words.get(2, '')}"
 
 
 def _repr(data: bytes, start: int, end: int) -> str:
-    text = read_text(data, start, end)
+    text = data[start:end].decode()
     if FUTURE.fullmatch(text):
         raise NeverAwaitedError
     return text
+
+
+def _text(data: bytes, start: int, end: int) -> str:
+    return data[start:end].decode()
 
 
 def _complex(data: bytes, start: int, end: int) -> str:
@@ -469,12 +472,12 @@ SCALARS: dict[int, Callable[[bytes, int, int], Any]] = {
     22: _exception,
     23: lambda *at: f"<class '{first_text(*at)}'>",
     25: first_text,  # function
-    26: lambda *at: f"<built-in function {read_text(*at)}>",
-    27: read_text,  # path
+    26: lambda *at: f"<built-in function {_text(*at)}>",
+    27: _text,  # path
     28: first_text,  # file_handle
     29: _repr,
-    30: read_text,  # cycle
+    30: _text,  # cycle
     31: _complex,
     32: first_text,  # module
-    33: read_text,  # decimal
+    33: _text,  # decimal
 }

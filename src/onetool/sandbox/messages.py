@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from onetool.sandbox import CodeError, CodeSyntaxError, ProtocolError, TooLargeError, TraceLine, TypeCheckError, wire
 from onetool.sandbox.decode import MALFORMED, Check, Values, read_float, read_indexes, read_pair
-from onetool.sandbox.wire import Arena, fields, first_text, read_numbers, read_text
+from onetool.sandbox.wire import Arena, fields, first_text, read_numbers
 
 PROTOCOL_VERSION = 6
 MONTY_VERSION = "1.4.0"  # the one that is pinned; told to the worker, which does not check it
@@ -148,23 +148,24 @@ class SourceRange(NamedTuple):
 
 
 class FunctionCall:
-    """Code calls a function of ours, or a method of an object of ours."""
+    """Code calls a function of ours, or a method of an object of ours. `named` has the places of named arguments."""
 
-    __slots__ = ("_arena", "_args", "_data", "_kwargs", "call_id", "name", "object_id", "position")
+    __slots__ = ("_arena", "_args", "_data", "call_id", "name", "named", "object_id", "position")
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self._data = data
         self._args = bytearray()
-        self._kwargs: list[tuple[int, int]] = []
+        self.named: list[tuple[int, int]] = []
         self._arena = (0, 0)
         self.call_id, self.name, self.object_id, self.position = 0, "", b"", SourceRange()
+        filename, begin, end_of_call = self.position
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
-                self.name = read_text(data, at, stop)
+                self.name = data[at:stop].decode()
             elif tag == 2:
                 self._args += data[at:stop] if stop else wire.varint(at)
             elif tag == 3:
-                self._kwargs.append((at, stop))
+                self.named.append((at, stop))
             elif tag == 4:
                 self.call_id = at
             elif tag == 5:
@@ -172,12 +173,14 @@ class FunctionCall:
             elif tag == 7:
                 self._arena = (at, stop)
             elif tag == 8:
-                self.position = _source_range(data, at, stop)
-
-    @property
-    def named_count(self) -> int:
-        """The number of arguments that are given by name."""
-        return len(self._kwargs)
+                for part, value, until in fields(data, at, stop):
+                    if part == 1:
+                        filename = data[value:until].decode()
+                    elif part == 2:
+                        begin = value
+                    elif part == 3:
+                        end_of_call = value
+                self.position = SourceRange(filename, begin, end_of_call)
 
     def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
         """What it is given, as plain data. Raises ValueTransferError where it can't cross, else ProtocolError."""
@@ -186,7 +189,7 @@ class FunctionCall:
         try:
             values.read(self._data, *self._arena)
             args = [values.take(index) for index in read_indexes(bytes(self._args))]
-            for start, end in self._kwargs:
+            for start, end in self.named:
                 key, value = read_pair(self._data, start, end)
                 name = values.take(key)
                 if type(name) is not str:
@@ -223,7 +226,7 @@ class NameLookup:
         self.name, self.object_id = "", b""
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
-                self.name = read_text(data, at, stop)
+                self.name = data[at:stop].decode()
             elif tag == 2:
                 self.object_id = _uuid(data, at, stop)
 
@@ -242,23 +245,22 @@ class ResolveFutures:
                 self.call_ids += read_indexes(data[at:stop]) if stop else [at]
 
 
-class Complete:
+class Complete(NamedTuple):
     """The code has ended."""
 
-    __slots__ = ("_data", "_end", "_start")
-
-    def __init__(self, data: bytes, start: int, end: int) -> None:
-        self._data, self._start, self._end = data, start, end
+    data: bytes
+    start: int
+    end: int
 
     def value(self, budget: int, check: Check | None = None) -> Any:
         """The value of the last expression, as plain data. Raises as `FunctionCall.arguments` does."""
         root, values = 0, Values(budget, check)
         try:
-            for tag, at, stop in fields(self._data, self._start, self._end):
+            for tag, at, stop in fields(*self):
                 if tag == 1:
                     root = at
                 elif tag == 2:
-                    values.read(self._data, at, stop)
+                    values.read(self.data, at, stop)
             return values.take(root)
         except MALFORMED as error:
             raise ProtocolError(f"a result that is none: {error}") from None
@@ -277,16 +279,16 @@ class Print:
                 if tag == 1:
                     stream = here
                 else:
-                    text = read_text(data, here, there)
+                    text = data[here:there].decode()
             self.segments.append(("stderr" if stream == 2 else "stdout", text))
 
 
-class Ok:
+class Ok(NamedTuple):
     """A request succeeded that has no other answer."""
 
-    __slots__ = ()
-
-    def __init__(self, *_: object) -> None: ...
+    data: bytes
+    start: int
+    end: int
 
 
 WorkerQuestion = FunctionCall | OsCall | NameLookup | ResolveFutures | Complete
@@ -310,9 +312,9 @@ def _error(data: bytes, start: int, end: int) -> Exception:
     for _, first, last in fields(data, start, end):
         for tag, at, stop in fields(data, first, last):
             if tag == 1:
-                kind = read_text(data, at, stop)
+                kind = data[at:stop].decode()
             elif tag == 2:
-                message = read_text(data, at, stop)
+                message = data[at:stop].decode()
             elif tag == 3:
                 trace.append(_trace_line(data, at, stop))
                 if len(trace) > MOST_TRACE:
@@ -327,24 +329,12 @@ def _trace_line(data: bytes, start: int, end: int) -> TraceLine:
     filename, line, function = "", 0, ""
     for tag, at, stop in fields(data, start, end):
         if tag == 1:
-            filename = read_text(data, at, stop)
+            filename = data[at:stop].decode()
         elif tag == 2:
             line = read_numbers(data, at, stop).get(1, 0)
         elif tag == 4:
-            function = read_text(data, at, stop)
+            function = data[at:stop].decode()
     return TraceLine(filename, line, function)
-
-
-def _source_range(data: bytes, start: int, end: int) -> SourceRange:
-    filename, begin, stop = "", 0, 0
-    for tag, at, until in fields(data, start, end):
-        if tag == 1:
-            filename = read_text(data, at, until)
-        elif tag == 2:
-            begin = at
-        elif tag == 3:
-            stop = at
-    return SourceRange(filename, begin, stop)
 
 
 def _uuid(data: bytes, start: int, end: int) -> bytes:

@@ -106,18 +106,12 @@ class WorkerProcess:
         try:
             for request in requests:
                 size = len(request).to_bytes(HEADER, "little")
-                if len(request) < LARGE:
-                    self._write(size + request)
-                else:  # not copied once more
-                    self._write(size)
-                    self._write(request)
+                for data in (size + request,) if len(request) < LARGE else (size, request):  # not copied once more
+                    sent = os.write(self._stdin, data)
+                    while sent < len(data):
+                        sent += os.write(self._stdin, memoryview(data)[sent:])
         except OSError:  # it has ended
             raise self._exit_reason() from None
-
-    def _write(self, data: bytes) -> None:
-        sent = os.write(self._stdin, data)
-        while sent < len(data):
-            sent += os.write(self._stdin, memoryview(data)[sent:])
 
     def send_ahead(self, *requests: bytes) -> None:
         """Send requests that are answered with Ok, and do not wait for that."""
@@ -135,12 +129,20 @@ class WorkerProcess:
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:
-        """Whether all that was sent ahead is done. Waits for it: so long, or until it is."""
+        """Whether all that was sent ahead is done. Waits for it: so long, or until it is.
+
+        Windows can't tell whether there is something to read: with `seconds` it never seems so there.
+        """
         until = None if seconds is None else monotonic() + seconds
         while self.unacknowledged:
             if self._missing() > 0:
-                if until is not None and not self._has_output(until - monotonic()):
-                    return False
+                if until is not None:
+                    if not hasattr(select, "poll"):
+                        return False
+                    poll = select.poll()
+                    poll.register(self._stdout, select.POLLIN)
+                    if not poll.poll(max(0.0, until - monotonic()) * 1000):
+                        return False
                 self._buffer += self._read(65_536)
             elif isinstance(read_event(self._next_frame()), Ok):
                 self.unacknowledged -= 1
@@ -156,6 +158,11 @@ class WorkerProcess:
                 self._popen.kill()
 
     @property
+    def is_reusable(self) -> bool:
+        """Whether the worker lives, has said no more than its answers, and has not served too many sessions."""
+        return self.sessions < MOST_SESSIONS and not self._buffer and not self.has_ended
+
+    @property
     def has_ended(self) -> bool:
         with self._lock:  # a number is not killed once the process that had it is waited for
             return self._killed or self._popen.poll() is not None
@@ -169,11 +176,6 @@ class WorkerProcess:
             pipe.close()
         with self._lock:
             self._popen.wait()
-
-    @property
-    def has_unread(self) -> bool:
-        """Whether the worker has sent more than the answer."""
-        return bool(self._buffer)
 
     def _missing(self) -> int:
         """How many bytes at least are missing of the next message."""
@@ -217,14 +219,6 @@ class WorkerProcess:
                 raise self._exit_reason()
             read += count
         return bytes(data)
-
-    def _has_output(self, seconds: float) -> bool:
-        """Whether there is something to read, after so long at most. Windows can't tell: there it never seems so."""
-        if not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(self._stdout, select.POLLIN)
-        return bool(poll.poll(max(0.0, seconds) * 1000))
 
     def _exit_reason(self) -> WorkerError:
         with suppress(subprocess.TimeoutExpired):
@@ -396,7 +390,10 @@ class WorkerPool:
             finally:
                 self._release(worker, usable)
         finally:
-            self._close_if_idle()
+            with self._lock:
+                self._busy -= 1
+            if self._closing:
+                self.close()
 
     def close(self) -> None:
         """End the workers; where some are busy, when the last of them is done."""
@@ -414,8 +411,15 @@ class WorkerPool:
         resetting: list[IdleWorker] = []
         seconds = START_SECONDS
         found: WorkerProcess | None = None
-        while found is None and (idle := self._last_idle()) is not None:
-            ready = _is_reset(idle.worker, seconds)
+        while found is None:
+            with self._lock:
+                if not self._idle:
+                    break
+                idle = self._idle.pop()
+            try:
+                ready = idle.worker.acknowledged(seconds)
+            except SandboxError:  # it has ended, or answers nonsense
+                ready = None
             if ready:
                 found = idle.worker
             elif ready is None or monotonic() - idle.since > RESET_SECONDS:
@@ -426,10 +430,6 @@ class WorkerPool:
         with self._lock:
             self._idle[:0] = reversed(resetting)
         return found or self._started()
-
-    def _last_idle(self) -> IdleWorker | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
 
     def _started(self) -> WorkerProcess:
         try:
@@ -447,7 +447,7 @@ class WorkerPool:
 
     def _release(self, worker: WorkerProcess, usable: bool) -> None:
         worker.sessions += 1
-        if usable and worker.sessions < MOST_SESSIONS and not worker.has_unread and not worker.has_ended:
+        if usable and worker.is_reusable:
             with suppress(SandboxError):
                 worker.send_ahead(RESET, self._usual)
                 with self._lock:
@@ -458,17 +458,3 @@ class WorkerPool:
     def _end(self, worker: WorkerProcess) -> None:
         self._reaper.forget(worker.pid)  # before its number can be another one's
         worker.close()
-
-    def _close_if_idle(self) -> None:
-        with self._lock:
-            self._busy -= 1
-        if self._closing:
-            self.close()
-
-
-def _is_reset(worker: WorkerProcess, seconds: float) -> bool | None:
-    """Whether its reset is done, after so long at most. None where it has ended, or answers nonsense."""
-    try:
-        return worker.acknowledged(seconds)
-    except SandboxError:
-        return None

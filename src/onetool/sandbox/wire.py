@@ -90,13 +90,9 @@ def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
         raise ProtocolError(LONGER)
 
 
-def read_text(data: bytes, start: int, end: int) -> str:
-    return data[start:end].decode()
-
-
 def first_text(data: bytes, start: int, end: int) -> str:
     """Field 1 of a message, where that is a text."""
-    return next((read_text(data, at, stop) for tag, at, stop in fields(data, start, end) if tag == 1), "")
+    return next((data[at:stop].decode() for tag, at, stop in fields(data, start, end) if tag == 1), "")
 
 
 def read_numbers(data: bytes, start: int, end: int) -> dict[int, int]:
@@ -136,12 +132,8 @@ class HostObject:
     def __init__(self, class_name: str) -> None:
         self.id = urandom(16)
         class_id = message(2, message(1, urandom(16)))
-        self._class = message(2, message(23, text(1, class_name) + class_id + number(3, HOST)))
-        self._rest = message(2, message(1, self.id)) + message(3, b"")
-
-    def nodes(self, index: int) -> tuple[bytes, bytes]:
-        """Its class, which becomes node `index`, and itself."""
-        return self._class, message(2, message(24, number(1, index) + self._rest))
+        self.class_node = message(2, message(23, text(1, class_name) + class_id + number(3, HOST)))
+        self.fields = message(2, message(1, self.id)) + message(3, b"")  # without the index of its class
 
 
 class Arena:
@@ -195,7 +187,7 @@ class Arena:
         elif kind is Function:
             nodes.append(message(2, message(25, text(1, value.name))))
         elif kind is HostObject:
-            nodes += value.nodes(len(nodes))
+            nodes += value.class_node, message(2, message(24, number(1, len(nodes)) + value.fields))
         else:
             raise TypeError(f"{kind.__name__} is no plain data")
         return len(nodes) - 1

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from onetool.core.call import Pauses, ToolCall, ToolError, new_id
+from onetool.core.call import Pauses, ToolCall, ToolError, current_caller, new_id
 from onetool.core.context import (
     CallContext,
     CallTool,
@@ -15,11 +16,9 @@ from onetool.core.context import (
     Environment,
     Gate,
     Progress,
-    RunEvent,
     RunJournal,
     RunRecorder,
     current_call,
-    pauses_within,
 )
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import allowed_by_both
@@ -29,12 +28,12 @@ from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
 from onetool.script.fair_limiter import FairLimiter
-from onetool.script.names import ScriptNames
+from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy
-from onetool.script.sandbox_tools import SandboxTools, type_stubs
+from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:
     from onetool.script.snippets import SnippetLike
@@ -62,7 +61,7 @@ class CodeSession:
         if isinstance(prepared, RunResult):
             return prepared
         try:
-            result = await pipeline.execute(prepared, self._own_worker, self._context(), live)
+            result = await pipeline.execute(prepared, lambda _: nullcontext(self.open()), self._context(), live)
         finally:  # also where it was stopped from outside
             if self._worker is None or self._worker.has_ended or not self._worker.is_idle:
                 self.close()
@@ -85,9 +84,6 @@ class CodeSession:
         self._stack.close()
         self._worker = None
         self.known.clear()
-
-    def _own_worker(self, _prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
-        return nullcontext(self.open())
 
 
 # `run`: scripts against a catalogue, so many at a time, in workers that are kept warm.
@@ -171,18 +167,25 @@ class Engine:
         the `watch`.
         """
         outer = current_call.get()
-        allowed = allowed_by_both(allowed, outer.allowed if outer else None)
+        if allowed is not None or outer is not None:
+            allowed = allowed_by_both(allowed, outer.allowed if outer else None)
         tools = self._tools_of(catalogue)
         pipeline = Pipeline(self._settings, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
+            begin = partial(self._context, allowed, source, progress, pipeline.run, gate, watch)
             result = await self._journal_failure(pipeline, source) or await self._run_pipeline(
-                pipeline, tools, lambda: self._context(allowed, source, progress, pipeline.run, gate, watch), live
+                pipeline, tools, begin, live
             )
             error = result.error
         finally:
             if pipeline.run is not None and self._recorders:
-                self._record(pipeline.event(pipeline.run, source, error))
+                event = pipeline.event(pipeline.run, source, error)
+                for record in self._recorders:
+                    try:
+                        record(event)
+                    except Exception:
+                        log.exception("a recorder failed; the run is not affected")
         return result
 
     async def _journal_failure(self, pipeline: Pipeline, source: str) -> RunResult | None:
@@ -216,9 +219,7 @@ class Engine:
                 return pipeline.refusal_result(busy(self._limits, QUEUE_SECONDS))
             context = begin()
             with nullcontext() if context.pauses is None else context.pauses.notifying(slot.pause):
-                return await pipeline.execute(
-                    prepared, lambda code: self._worker(code, tools.names), context, live, slot
-                )
+                return await pipeline.execute(prepared, partial(self._worker, tools.names), context, live, slot)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
         """What is wrong with code that is to be stored, if anything. `known` are its variables."""
@@ -260,21 +261,15 @@ class Engine:
     def _limiter_for(self, outer: CallContext | None) -> FairLimiter:
         """The limiter for this level of nested runs: separate levels can't deadlock."""
         level = outer.chain.count(RUN.name) if outer else 0
-        return self._workers.limiters.setdefault(level, FairLimiter(self._limits.workers))
+        limiters = self._workers.limiters
+        return limiters.get(level) or limiters.setdefault(level, FairLimiter(self._limits.workers))
 
-    def _worker(self, prepared: PreparedCode, names: ScriptNames) -> AbstractContextManager[WorkerSession]:
+    def _worker(self, names: ScriptNames, prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
         """A fresh worker for this code."""
         if not self._typecheck:
             return self._sandbox.session()
         declared = type_stubs(names, set(prepared.words.values()))
         return self._sandbox.session(declared)
-
-    def _record(self, event: RunEvent) -> None:
-        for record in self._recorders:
-            try:
-                record(event)
-            except Exception:
-                log.exception("a recorder failed; the run is not affected")
 
     def _context(
         self,
@@ -288,6 +283,9 @@ class Engine:
         """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
         outer = current_call.get()
         left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
+        pauses = Pauses(outer.pauses) if outer and outer.pauses else None
+        if pauses is None and (gate is not None or (outer is None and current_caller.get() is not None)):
+            pauses = Pauses()  # there is somebody to wait for
         return CallContext(
             spec=RUN,
             call=ToolCall(run or new_id(), RUN.name, {}, source),
@@ -296,7 +294,7 @@ class Engine:
             chain=(*outer.chain, RUN.name) if outer else (RUN.name,),
             seconds=self._limits.seconds,
             deadline=monotonic() + left,
-            pauses=pauses_within(outer) or (None if gate is None else Pauses()),
+            pauses=pauses,
             allowed=allowed,
             progress=progress or (outer.progress if outer else None),
             loop=asyncio.get_running_loop(),

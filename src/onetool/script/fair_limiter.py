@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from threading import Lock, RLock
 
-from onetool.core.principal import owner
+from onetool.core.principal import current_principal
 
 Ticket = Future[None]  # has its result once it has a slot
 
@@ -28,7 +28,7 @@ class FairLimiter:
 
     @asynccontextmanager
     async def slot(self) -> "AsyncIterator[RunSlot]":
-        slot = RunSlot(self, owner())
+        slot = RunSlot(self, current_principal.get().owner)
         try:
             if not (ticket := slot.take()).done():
                 await asyncio.wrap_future(ticket)
@@ -41,7 +41,8 @@ class FairLimiter:
         ticket = Ticket()
         with self._lock:
             if self._has_room(caller):
-                self._take(caller)
+                self._free -= 1
+                self._held[caller] += 1
                 ticket.set_result(None)
             else:
                 self._waiting.setdefault(caller, deque()).append(ticket)
@@ -62,15 +63,11 @@ class FairLimiter:
             self._held[caller] -= 1
             if not self._held[caller]:
                 del self._held[caller]
-        while (following := self._next()) is not None:
+        while self._waiting and (following := self._next()) is not None:
             following.set_result(None)
 
     def _has_room(self, caller: str) -> bool:
         return self._free > (self._reserved if caller and self._held[caller] else 0)
-
-    def _take(self, caller: str) -> None:
-        self._free -= 1
-        self._held[caller] += 1
 
     def _next(self) -> Ticket | None:
         """Take a slot for the first caller that may have one, and return its ticket. Its next ticket comes last."""
@@ -80,7 +77,8 @@ class FairLimiter:
                 while tickets:
                     ticket = tickets.popleft()
                     if ticket.set_running_or_notify_cancel():
-                        self._take(caller)
+                        self._free -= 1
+                        self._held[caller] += 1
                         if tickets:
                             self._waiting[caller] = tickets
                         return ticket

@@ -1,14 +1,17 @@
-"""ScriptNames: the tools of a catalogue by the names that code calls them by, and completions of these names."""
+"""ScriptNames: the tools of a catalogue by the names that code calls them by, as objects, and their completions."""
 
 import builtins
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from keyword import kwlist
+from threading import Lock
+from typing import Any
 
 from onetool.core.registry import LazyTool, Snapshot, ToolMap, as_spec
 from onetool.core.signature import as_identifier, as_identifiers
 from onetool.core.spec import ToolSpec
+from onetool.sandbox.wire import Function, HostObject
 
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 CALL = ToolSpec(
@@ -100,7 +103,8 @@ class ScriptNames:
         if not dot or own == "__call__":  # the sandbox calls an object by this method
             return self.functions.get(word)
         pack = self.pack(word)
-        return pack.tools.get(own) if pack else None
+        found = pack.tools.held.get(own) if pack else None
+        return None if found is None else as_spec(found)
 
     def __contains__(self, word: str) -> bool:
         return word in self._pack_of or word in self.functions
@@ -145,6 +149,44 @@ class ScriptNames:
         word = self._words[pack]
         named = self.pack(word)
         return f"{word}.{named.spellings.get(own, own) if named else own}"
+
+
+class SandboxTools:
+    """The tools of a catalogue as objects for the sandbox. Made once per catalogue, and shared by its runs.
+
+    A pack is an object without attributes: each attribute is asked for by the object's id, so that the size of a pack
+    does not matter.
+    """
+
+    def __init__(self, names: ScriptNames) -> None:
+        self.names = names
+        self.prepared: dict[str, Any] = {}  # code that was read and checked against this catalogue
+        self._lock = Lock()
+        self._objects: dict[str, HostObject] = {}
+        self._packs: dict[bytes, str] = {}
+
+    def value(self, word: str) -> HostObject | Function | None:
+        """Return what a name stands for in the sandbox: a pack, or a function. None when it is neither."""
+        if (made := self._objects.get(word)) is not None:
+            return made
+        if self.names.pack(word) is None:
+            return Function(word) if word in self.names.functions else None
+        with self._lock:
+            if word not in self._objects:
+                # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
+                made = HostObject(word)
+                self._packs[made.id] = word
+                self._objects[word] = made
+            return self._objects[word]
+
+    def member(self, receiver: bytes, name: str) -> Function | None:
+        """Return what `pack.name` stands for where it is not called at once."""
+        dotted = self.dotted(receiver, name)
+        return None if self.names.tool(dotted) is None else Function(dotted)
+
+    def dotted(self, receiver: bytes, name: str) -> str:
+        """Return the name of what was called or asked for, with its pack before it."""
+        return f"{self._packs[receiver]}.{name}" if receiver in self._packs else name
 
 
 class Spellings(Mapping[str, str]):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from contextvars import copy_context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
 from onetool.script.failures import RunScene, failed_line, failure, is_limit
 from onetool.script.fair_limiter import RunSlot
-from onetool.script.names import rename_advice
+from onetool.script.names import SandboxTools, rename_advice
 from onetool.script.parse import (
     CodeFault,
     CodePlace,
@@ -36,8 +35,15 @@ from onetool.script.parse import (
     why_not,
 )
 from onetool.script.rewrite import MODULES, PreparedCode, prepare
-from onetool.script.run_result import LimitError, OnPrinted, PrintedOutput, RunLimits, RunResult, cancelled, too_slow
-from onetool.script.sandbox_tools import SandboxTools
+from onetool.script.run_result import (
+    LimitError,
+    OnPrinted,
+    RunLimits,
+    RunResult,
+    cancelled,
+    too_much_printed,
+    too_slow,
+)
 from onetool.script.worker_loop import WorkerLoop, WrongTypesError
 
 if TYPE_CHECKING:
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
 GRACE = 0.25  # seconds that the sandbox gets to say itself where its time ran out
 INTERRUPT = 1.0  # seconds for the code of a session to end by itself
+MAX_PREPARED = 64  # scripts of a catalogue that are remembered: the same few run again and again
 LONG_CODE = 2_000  # characters of code that are read on the loop: about a millisecond
 
 OpenSession = Callable[[PreparedCode], AbstractContextManager[WorkerSession]]
@@ -58,6 +65,38 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     call_tool: CallTool
     threads: Threads
     snippets: "Mapping[str, SnippetLike]"
+
+
+class PrintedOutput:
+    """Collects what code prints, up to the limit."""
+
+    def __init__(self, limits: RunLimits, live: OnPrinted | None, stop: Callable[[LimitError], None]) -> None:
+        self._limits = limits
+        self._live = live
+        self._stop = stop
+        self.parts: list[str] = []
+        self._left = limits.output_bytes
+        self.broken: Exception | None = None  # what the listener raised
+
+    def __call__(self, _stream: str, text: str) -> None:
+        data = text.encode(errors="replace")
+        over = len(data) > self._left
+        kept = data[: self._left].decode(errors="ignore") if over else text
+        self._left = max(0, self._left - len(data))
+        if kept:
+            self.parts.append(kept)
+            self._show(kept)
+        if over:
+            self._stop(too_much_printed(self._limits))
+
+    def _show(self, text: str) -> None:
+        if self._live is None:
+            return
+        try:
+            self._live(text)
+        except Exception as error:  # noqa: BLE001 - not the code's fault: it is told to whoever listens, not to the code
+            self._live, self.broken = None, error
+            self._stop(LimitError("cancelled", "nobody listens any more", ""))
 
 
 class Pipeline:
@@ -95,7 +134,10 @@ class Pipeline:
         """The code to feed to the worker, or the error."""
         text = self.code
         key = "\0".join((text, *self._variables))  # no code has a NUL in it
-        if self._is_plain and (again := self._tools.prepared.get(key)) is not None:
+        # Whether what is prepared depends on the text, the names of its variables and the catalogue alone.
+        is_plain = self._allowed is None and self._known is None and len(text) <= LONG_CODE
+        known = self._tools.prepared
+        if is_plain and (again := known.get(key)) is not None:
             self.code, prepared = again
             return prepared
         try:
@@ -105,8 +147,10 @@ class Pipeline:
                 prepared = await self._settings.threads.run(self._prepare, {})  # the loop has others to serve
         except _Refused as refused:
             return self._result(error=refused.error)
-        if self._is_plain:
-            self._tools.prepared.put(key, (self.code, prepared))
+        if is_plain and len(self.code) <= LONG_CODE:
+            if len(known) >= MAX_PREPARED:
+                known.pop(next(iter(known)), None)  # the oldest; another thread may have been faster
+            known[key] = self.code, prepared
         return prepared
 
     def check(self) -> ToolError | None:
@@ -150,11 +194,6 @@ class Pipeline:
     def _sent_place(self, place: CodePlace | None) -> CodePlace | None:
         return None if place is None else in_sent_text(self._sent, self.code, place)
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether what is prepared depends on the text, the names of its variables and the catalogue alone."""
-        return self._allowed is None and self._known is None and len(self.code) <= LONG_CODE
-
     async def execute(
         self,
         prepared: PreparedCode,
@@ -176,20 +215,14 @@ class Pipeline:
             slot=slot,
         )
         printed = PrintedOutput(settings.limits, live, worker_loop.stop)
-        job = {
-            "sessions": sessions,
-            "worker_loop": worker_loop,
-            "prepared": prepared,
-            "printed": printed,
-            "context": context,
-        }
-        work = asyncio.ensure_future(settings.threads.run(_feed, job)) if is_session else None
+        driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context))
+        work = asyncio.ensure_future(driven) if is_session else None
         if work is not None:
-            work.add_done_callback(_retrieve_exception)
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
         try:
             async with within_deadline(context, GRACE):
                 try:
-                    value = await (asyncio.shield(work) if work else settings.threads.run(_feed, job))
+                    value = await (asyncio.shield(work) if work else driven)
                 finally:
                     self._calls, self._warnings = worker_loop.calls, [*dict.fromkeys(worker_loop.warnings)]
         except TimeoutError:
@@ -290,7 +323,9 @@ class Pipeline:
             meta["warnings"] = self._warnings
         if error is not None and (place := self._sent_place(self._place)) is not None:
             meta["place"] = msgspec.to_builtins(place)
-        return RunResult(ok=error is None, data=value, error=error, meta=meta, printed=printed.text if printed else "")
+        return RunResult(
+            ok=error is None, data=value, error=error, meta=meta, printed="".join(printed.parts) if printed else ""
+        )
 
     def _elapsed_ms(self) -> float:
         return round((perf_counter() - self._started) * 1000, 3)
@@ -302,25 +337,18 @@ class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outsi
         self.error = error
 
 
-def _feed(
+async def _feed(
     sessions: OpenSession, worker_loop: WorkerLoop, prepared: PreparedCode, printed: PrintedOutput, context: CallContext
 ) -> Any:
-    """Open a session and run the code in it. Runs in a thread."""
-    inside = copy_context()
-    inside.run(current_call.set, context)
+    """Open a session and run the code in it."""
+    current_call.set(context)
     with sessions(prepared) as session:
         try:
-            return inside.run(worker_loop.run, session, prepared, printed)
+            return await worker_loop.run(session, prepared, printed)
         except BaseException as error:
             if isinstance(error, WorkerError) or not (worker_loop.ended or _ends_code(error)):
                 session.kill()
             raise
-
-
-def _retrieve_exception(work: "asyncio.Future[Any]") -> None:
-    """Retrieve the exception of interrupted code, so that asyncio does not log it."""
-    if not work.cancelled():
-        work.exception()
 
 
 async def _interrupted(worker_loop: WorkerLoop, work: "asyncio.Future[Any]") -> bool:

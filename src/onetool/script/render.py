@@ -127,19 +127,13 @@ def _float(value: float) -> str:
     return text.replace("e", ".0e") if isfinite(value) else text.replace("nan", ".nan").replace("inf", ".inf")
 
 
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _none(_: None) -> str:
-    return "null"
-
-
-def _bytes(value: bytes) -> str:
-    return f'!!binary "{b64encode(value).decode()}"'
-
-
-SCALARS: dict[type, Callable[[Any], str]] = {int: _int, float: _float, bool: _bool, NoneType: _none, bytes: _bytes}
+SCALARS: dict[type, Callable[[Any], str]] = {
+    int: _int,
+    float: _float,
+    bool: lambda value: "true" if value else "false",
+    NoneType: lambda _: "null",
+    bytes: lambda value: f'!!binary "{b64encode(value).decode()}"',
+}
 """How to write whatever is no text."""
 
 
@@ -164,9 +158,9 @@ class RenderTooLargeError(OneToolError, ValueError):
 def render(value: Any, most_bytes: int | None = None) -> str:
     """The value as text of at most so many bytes of UTF-8; TooLarge if that is not enough."""
     value = yaml_type(value)
-    is_text = type(value) is str
+    is_text, scalar = type(value) is str, SCALARS.get(type(value))
     most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MOST_BYTES
-    text = value if is_text else _Writer(most).write(value)
+    text = value if is_text else scalar(value) if scalar else _Writer(most).write(value)
     if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
         raise _too_large_error(most)
     return text
@@ -334,10 +328,11 @@ def run_reply(
     failed = "" if result.error is None else error_text(result.error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
-    if store is not None and (page := sendable(result.data, len(text.encode(errors="replace")), inline_bytes)):
-        return run_reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on)
-    if store is None or len(text.encode(errors="replace")) <= inline_bytes:
+    size = 0 if store is None else len(text.encode(errors="replace"))
+    if store is None or size <= inline_bytes:
         return RunReply(text=text, structured=result.data, is_error=bool(failed))
+    if page := sendable(result.data, size, inline_bytes):
+        return run_reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on)
     try:
         whole = stored_reply(text, store(text), read_on)
     except ToolFailure as failure:

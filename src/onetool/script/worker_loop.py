@@ -1,9 +1,10 @@
 """WorkerLoop: feeds one piece of code to a worker and answers its questions until it ends.
 
-It runs in a thread. A question is a tool to call, a name to look up, or a sleep; everything else that code asks of the
-machine is refused. Calls that are awaited are answered with a future and run concurrently on the event loop; all others
-are answered with their value. One queue takes the answers of all futures, and stopping the run wakes its thread
-through the same queue.
+It is a coroutine in a thread of its own (`Threads.drive`). A question is a tool to call, a name to look up, or a sleep;
+everything else that code asks of the machine is refused. Calls that are awaited are answered with a future and run
+concurrently on the event loop; all others are answered with their value. Of these, a tool that blocks runs in the run's
+own thread: if it outlives its deadline, the run goes on in another one. One queue takes the answers of all futures, and
+stopping the run wakes its thread through the same queue.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.core.context import CallContext, CallTool, Gate, run_blocking
+from onetool.core.context import CallContext, CallTool, Gate
 from onetool.core.errors import cut, describe_error
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
@@ -44,24 +45,23 @@ from onetool.sandbox.messages import (
     Returned,
     WorkerQuestion,
 )
-from onetool.sandbox.pool import WorkerSession
+from onetool.sandbox.pool import OnPrint, WorkerSession
 from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
 from onetool.script.fair_limiter import RunSlot
-from onetool.script.names import CALL
+from onetool.script.names import CALL, SandboxTools
 from onetool.script.parse import Span
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import (
     ARGUMENT_BYTES,
     LimitError,
-    PrintedOutput,
     RunLimits,
     too_large,
     too_many_calls,
     too_slow,
 )
-from onetool.script.sandbox_tools import SandboxTools, type_findings
+from onetool.script.type_stubs import type_findings
 
 CancelWork = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], CancelWork]
@@ -190,7 +190,7 @@ class WorkerLoop:
         self.ended = False  # the code is through, whatever becomes of its value
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
 
-    def run(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> Any:
+    async def run(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> Any:
         """The value of the code's last expression, as plain data. Raises LimitError, or what the sandbox raises."""
         with self._lock:
             self._session = session
@@ -200,7 +200,7 @@ class WorkerLoop:
             question = self._start(session, prepared, printed)
             while not isinstance(question, Complete):
                 self._raise_if_stopped()
-                question = self._answer_question(session, question)
+                question = await self._answer_question(session, question)
             self.ended = True
             return self._result(question)
         except MessageTooLargeError as error:
@@ -230,7 +230,7 @@ class WorkerLoop:
         self._stopped.set()
         self._pending.stop()
 
-    def _start(self, session: WorkerSession, prepared: PreparedCode, printed: PrintedOutput) -> WorkerQuestion:
+    def _start(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> WorkerQuestion:
         if prepared.prelude:
             session.feed(prepared.prelude, {}, printed, check_types=False)
         inputs = {name: self._tools.value(word) for name, word in prepared.words.items()} | dict(self._variables)
@@ -246,7 +246,7 @@ class WorkerLoop:
         session: WorkerSession,
         code: str,
         inputs: Mapping[str, Any],
-        printed: PrintedOutput,
+        printed: OnPrint,
         futures: Collection[Span],
     ) -> WorkerQuestion:
         self.feed = session.next_feed
@@ -269,7 +269,7 @@ class WorkerLoop:
         if not watched.doubts(error, self.feed):
             return None
         try:
-            question = session.feed(watched.question, {}, _ignore_output, check_types=False)
+            question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
             for _ in range(MOST_REFUSED):
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
@@ -286,7 +286,7 @@ class WorkerLoop:
         if self.stopped_by is not None:
             raise self.stopped_by.again()
 
-    def _answer_question(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
+    async def _answer_question(self, session: WorkerSession, question: WorkerQuestion) -> WorkerQuestion:
         self._questions += 1
         if self._questions > self._limits.calls * PER_CALL + SPARE:
             self.stop(too_many_calls(self._limits))
@@ -295,9 +295,10 @@ class WorkerLoop:
             return _refused(session, question, INTERRUPTED)
         match question:
             case FunctionCall():
-                return self._resume(session, question, self._call(question))
+                return self._resume(session, question, await self._call(question))
             case NameLookup():
-                return session.resume_name(self._value_of(question))
+                tools, id, name = self._tools, question.object_id, question.name
+                return session.resume_name(tools.member(id, name) if id else tools.value(name))
             case ResolveFutures():
                 found = self._finished(question.call_ids)
                 return session.resume_futures(found or dict.fromkeys(question.call_ids, INTERRUPTED))
@@ -311,18 +312,15 @@ class WorkerLoop:
         self._raise_if_stopped()
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
 
-    def _value_of(self, question: NameLookup) -> Any:
-        """What a name stands for; None where it is nothing."""
-        if not question.object_id:
-            return self._tools.value(question.name)
-        return self._tools.member(question.object_id, question.name)
-
     def _os_call(self, question: OsCall) -> Answer:
         """What code wants of the machine: it may sleep, and that is all."""
         if not question.is_sleep:
             return NotHandled()
         if question.is_async:
-            return self._call_later(question, self._sleep(question.seconds))
+            loop, seconds = self._context.loop, max(0.0, question.seconds)
+            work: Work = lambda answered: loop.call_later(seconds, answered, Returned(None)).cancel  # noqa: E731
+            self._pending.begin(question.call_id, work)
+            return Pending()
         # Whoever sleeps beyond the deadline is stopped at it.
         self._stopped.wait(min(max(0.0, question.seconds), TIMEOUT_MAX))
         self._raise_if_stopped()
@@ -330,7 +328,7 @@ class WorkerLoop:
 
     # Tools
 
-    def _call(self, question: FunctionCall) -> Answer:
+    async def _call(self, question: FunctionCall) -> Answer:
         name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
         if spec is None:
@@ -348,19 +346,20 @@ class WorkerLoop:
         if (watch := self._context.watch) is not None:
             watch.began(call)
         if (position.start, position.end) in self._futures.get(position.filename, ()):
-            return self._call_later(question, self._execute(call, gate))
+            self._pending.begin(question.call_id, self._execute(call, gate))
+            return Pending()
         catalogue = self._tools.names.catalogue
         called = catalogue.get(call.name)  # ot.call names another tool
         if gate is not None or self._may_interrupt or (called is not None and called.is_async):
             self._pending.begin(question.call_id, self._execute(call, gate))
             return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
         with self._waiting():  # nothing that has to run on the loop
-            result = run_blocking(self._call_tool(call, tools=catalogue))
+            result = await self._call_tool(call, tools=catalogue)
         return self._answer(call, result)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
-        count, most = question.named_count, len(spec.order)
+        count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
             raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
         try:
@@ -393,14 +392,6 @@ class WorkerLoop:
             answered(self._answer(call, await self._call_tool(call, tools=catalogue, gate=gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
-
-    def _sleep(self, seconds: float) -> Work:
-        loop = self._context.loop
-        return lambda answered: loop.call_later(max(0.0, seconds), answered, Returned(None)).cancel
-
-    def _call_later(self, question: FunctionCall | OsCall, work: Work) -> Answer:
-        self._pending.begin(question.call_id, work)
-        return Pending()
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """The answers that are there, once there is one; none if it was interrupted."""
@@ -439,10 +430,6 @@ class WorkerLoop:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.raised] = result.error
         return Raised(_exception_for(result.error), result.raised)
-
-
-def _ignore_output(_stream: str, _text: str) -> None:
-    """Ignores output that comes after the run has ended."""
 
 
 def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVER) -> WorkerQuestion:

@@ -34,12 +34,13 @@ from onetool.core.call import (
     ToolCall,
     current_caller,
 )
-from onetool.core.context import Environment, current_call, run_blocking
+from onetool.core.context import Environment, current_call
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments
 from onetool.core.registry import Snapshot
 from onetool.core.signature import arguments_by_name
 from onetool.core.spec import ToolSpec
+from onetool.core.threads import run_blocking
 
 if TYPE_CHECKING:
     from logging import Logger

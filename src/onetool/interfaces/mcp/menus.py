@@ -22,6 +22,7 @@ from onetool.core.structured_content import HANDLE, RESULT
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
+    NOTES,
     as_json,
     content_blocks,
     from_reply,
@@ -36,6 +37,7 @@ from onetool.sources.mcp_servers.apps import is_for_apps, not_for_apps, page_of
 
 if TYPE_CHECKING:
     from onetool.app import App
+    from onetool.app.runtime import Runtime
 
 log = logging.getLogger("onetool.mcp")
 
@@ -115,7 +117,9 @@ def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
         result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
-        answer = with_notes(await _answer(app, result), result)
+        answer = await _answer(app.runtime, result)
+        if not result.meta.keys().isdisjoint(NOTES):
+            answer = with_notes(answer, result)
         app.runtime.record_reply(
             result, [block["text"] if block["type"] == "text" else block for block in answer["content"]]
         )
@@ -124,25 +128,23 @@ def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]
     return [MenuEntry(listing=listing, call=call, task_after=RUN_TASK_AFTER)]
 
 
-async def _answer(app: "App", result: RunResult) -> dict[str, Any]:
-    blocks = await content_blocks(result.data, app.runtime.read_result) if result.ok else None
-    if blocks is not None:  # pictures and the like are no text, and no data
-        return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
-    if _size(result) > LARGE_RESULT:  # writing it out takes a while, and others wait for the loop
-        reply = await asyncio.to_thread(app.reply, result)
+async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
+    data, size = result.data, len(result.printed)
+    if isinstance(data, dict | list):
+        blocks = await content_blocks(data, runtime.read_result) if result.ok else None
+        if blocks is not None:  # pictures and the like are no text, and no data
+            return {"content": [*([text_block(result.printed)] if result.printed else []), *blocks]}
+        size += len(encode(data))
+    elif isinstance(data, str):
+        size += len(data)
+    if size > LARGE_RESULT:  # writing it out takes a while, and others wait for the loop
+        reply = await asyncio.to_thread(runtime.reply, result)
     else:
-        reply = app.reply(result)
+        reply = runtime.reply(result)
     answer = from_reply(reply)
-    if not app.config.run.structured or not result.ok:  # the text is the shorter form for a model
+    if not runtime.config.run.structured or not result.ok:  # the text is the shorter form for a model
         return answer
     return {**answer, "structuredContent": {HANDLE: reply.stored.handle} if reply.stored else {RESULT: result.data}}
-
-
-def _size(result: RunResult) -> int:
-    """About as many bytes as there are to write."""
-    data = result.data
-    size = len(data) if isinstance(data, str) else len(encode(data)) if isinstance(data, list | dict) else 0
-    return len(result.printed) + size
 
 
 # The menu `search`

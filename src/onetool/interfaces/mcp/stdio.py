@@ -78,20 +78,15 @@ class StdioConnection:
                     error_response(None, JsonRpcError(INVALID_REQUEST, f"a message of over {LONGEST} bytes"))
                 )
             elif line.strip():
-                await self._drain()
+                for _ in range(TURNS):  # of many requests at once most are quick, and end meanwhile
+                    if len(self._tasks) >= MOST_AT_ONCE:
+                        await asyncio.sleep(0)
                 self._received(line)
             await self._writer.has_room()
         self._service.changes.close()
         self._conversation.expect_no_answers()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
-
-    async def _drain(self) -> None:
-        """Give running requests some turns of the loop to end: many at once are mostly quick ones."""
-        for _ in range(TURNS):
-            if len(self._tasks) < MOST_AT_ONCE:
-                return
-            await asyncio.sleep(0)
 
     async def close(self, reading: "asyncio.Task[None]") -> None:
         reading.cancel()

@@ -1,78 +1,20 @@
-"""The tools of a catalogue as the sandbox gets them: objects to call, and stubs for its type checker.
+"""Stubs of tools for the sandbox's type checker, and its findings on calls of tools.
 
-A pack is an object without attributes: each attribute is asked for by the object's id, so that the size of a pack does
-not matter. Monty's type checker is off unless `run.typecheck` is on: it costs tens of milliseconds a run and is
-stricter than Python, so that only its findings on calls of our tools count.
+Monty's type checker is off unless `run.typecheck` is on: it costs tens of milliseconds a run and is stricter than
+Python, so that only its findings on calls of our tools count.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
-from threading import Lock
 from typing import Any
 
 import msgspec
 
 from onetool.core.signature import as_identifier, inferred_type
 from onetool.core.spec import ToolSpec
-from onetool.sandbox.wire import Function, HostObject
 from onetool.script.check import CodeFinding
-from onetool.script.names import ScriptNames, ScriptPack
-
-
-class RecentCache:
-    """A small cache by text: the same few scripts run again and again."""
-
-    def __init__(self, most: int = 64) -> None:
-        self._most = most
-        self._held: dict[str, Any] = {}
-
-    def get(self, text: str) -> Any:
-        return self._held.get(text)
-
-    def put(self, text: str, value: Any) -> None:
-        if len(self._held) >= self._most:
-            self._held.pop(next(iter(self._held)), None)  # the oldest; another thread may have been faster
-        self._held[text] = value
-
-
-class SandboxTools:
-    """Made once per catalogue, and shared by its runs."""
-
-    def __init__(self, names: ScriptNames) -> None:
-        self.names = names
-        self._lock = Lock()
-        self.prepared: RecentCache = RecentCache()  # code that was read and checked against this catalogue
-        self._objects: dict[str, HostObject] = {}
-        self._packs: dict[bytes, str] = {}
-
-    def value(self, word: str) -> Any:
-        """What a name stands for in the sandbox: a pack, or a function. None when it is neither."""
-        if pack := self.names.pack(word):
-            return self._object(pack)
-        return Function(word) if word in self.names.functions else None
-
-    def member(self, receiver: bytes, name: str) -> Any:
-        """What `pack.name` stands for where it is not called at once."""
-        dotted = self.dotted(receiver, name)
-        return None if self.names.tool(dotted) is None else Function(dotted)
-
-    def dotted(self, receiver: bytes, name: str) -> str:
-        """The name of what was called or asked for, with its pack before it."""
-        return f"{self._packs[receiver]}.{name}" if receiver in self._packs else name
-
-    def _object(self, pack: ScriptPack) -> HostObject:
-        with self._lock:
-            if pack.word not in self._objects:
-                # A class of its own, named like the pack: it is what the sandbox says when an attribute is missing.
-                made = HostObject(pack.word)
-                self._packs[made.id] = pack.word
-                self._objects[pack.word] = made
-            return self._objects[pack.word]
-
-
-# Type checking calls of tools
-
+from onetool.script.names import ScriptNames
 
 PREFIX = "OneTool_"
 SELF, MORE = f"{PREFIX}self", f"**{PREFIX}more: Any"  # a tool may well have a parameter called `self`

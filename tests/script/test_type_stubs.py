@@ -8,7 +8,7 @@ from onetool import App, ToolSpec
 from onetool.core.inferred_schema import SeenValues
 from onetool.core.registry import Snapshot
 from onetool.script.names import ScriptNames
-from onetool.script.sandbox_tools import MORE, SELF, type_stubs
+from onetool.script.type_stubs import MORE, SELF, type_stubs
 
 CODE = """
 item = shop.item(id=1)
