@@ -95,10 +95,13 @@ class HandlerRunner:
         start = partial(handler, **args)
         if not context.spec.is_async:
             job = {"handler": handler, "args": args}
-            if loop is None:
-                value, error = self._threads.outcome_blocking(inside, plain_value, job, context.left)
-            else:
-                value, error = await self._threads.outcome(inside, plain_value, job, context.left)
+            try:
+                if loop is None:
+                    value, error = self._threads.outcome_blocking(inside, plain_value, job, context.left)
+                else:
+                    value, error = await self._threads.outcome(inside, plain_value, job, context.left)
+            except RuntimeError as no_thread:  # the system has none left for us
+                return None, no_thread
             if isinstance(error, TimeoutError) and context.left() <= 0:
                 return _too_late(context)
             if error is not None or not isawaitable(value):

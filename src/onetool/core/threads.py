@@ -155,8 +155,10 @@ class Threads:
                 return
             worker.lost = True
             self._count -= 1
-            if self._waiting:  # its place is free for whoever waits
-                self._start(self._waiting.popleft())
+            if self._waiting:  # its place is free for the next job
+                with suppress(RuntimeError):  # no thread is left: the next worker that is idle takes the job
+                    self._start(self._waiting[0])
+                    self._waiting.popleft()
 
     def _work(self, worker: _Worker) -> None:
         job: Job | None = worker.inbox.get()
