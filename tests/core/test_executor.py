@@ -525,6 +525,44 @@ def test_hung_threads_do_not_use_up_the_others():
     assert asyncio.run(call()).ok
 
 
+class NoThread(threading.Thread):
+    """A thread of a system that has none left."""
+
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+
+def test_without_a_thread_a_call_fails_and_is_recorded(monkeypatch):
+    from onetool.core import threads
+
+    events = []
+    executor = executor_for(lambda: 1, recorders=[events.append])
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "Thread", NoThread)
+        found = [run(executor), threads.run_blocking(executor.execute(ToolCall("1", "t", {})))]
+    assert [result.error.message for result in found] == ["RuntimeError: can't start new thread"] * 2
+    assert [event.ok for event in events] == [False, False]
+    assert run(executor).ok
+
+
+def test_a_call_that_hangs_ends_though_no_thread_is_left_for_the_next_one(monkeypatch):
+    from onetool.core import threads
+
+    release = threading.Event()
+
+    async def call():
+        executor = executor_for(lambda: release.wait(20))
+        executor._runner._threads = threads.Threads(most=1)
+        hangs = asyncio.create_task(executor.execute(ToolCall("1", "t", {}, timeout=0.05)))
+        await asyncio.sleep(0)
+        monkeypatch.setattr(threads, "Thread", NoThread)
+        return await asyncio.gather(hangs, executor.execute(ToolCall("2", "t", {}, timeout=0.1)))
+
+    results = asyncio.run(asyncio.wait_for(call(), 10))
+    release.set()
+    assert [result.error.reason for result in results] == ["timeout", "timeout"]
+
+
 def test_an_allow_list_can_only_be_narrowed():
     registry = Registry()
     for name in ("a", "b"):

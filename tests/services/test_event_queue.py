@@ -93,6 +93,24 @@ def test_large_events_are_limited_by_their_bytes(place, monkeypatch):
     assert len(place.events) == 7
 
 
+def test_large_events_that_are_being_handled_cost_no_other_caller_an_event(monkeypatch):
+    monkeypatch.setattr(event_queue, "MAX_BYTES", 1000)
+    handled = []
+
+    def handle(events):
+        if not handled:
+            queue.put("small", "other", 10)
+        handled.extend(events)
+        events.clear()
+
+    queue = EventQueue("test-events", handle)
+    queue.put("large", "flood", 1000)
+    queue.flush()
+    queue.close()
+    assert handled == ["large", "small"]
+    assert not queue.lost
+
+
 def test_what_can_not_be_handled_is_kept_and_tried_again(place, monkeypatch):
     monkeypatch.setattr(event_queue, "RETRY_S", 0.01)
     place.is_away = True

@@ -29,6 +29,14 @@ def test_one_json_object_a_line():
     assert (event["call_args"], event["level"], event["logger"]) == ({"x": 1}, "info", "onetool.call")
 
 
+def test_half_of_a_surrogate_pair_is_logged_like_other_arguments():
+    stream = io.StringIO()
+    set_up_logging("info", stream)
+    spec = ToolSpec(name="a.b", description="d", input_schema={"type": "object", "properties": {"x": {}}})
+    log_call(CallEvent.of(call=ToolCall("7", "a.b", {"x": "\ud800"}), spec=spec), lambda value: value)
+    assert json.loads(stream.getvalue())["call_args"] == {"x": "\ud800"}
+
+
 def test_below_the_level_nothing_is_said():
     stream = io.StringIO()
     set_up_logging("warning", stream)

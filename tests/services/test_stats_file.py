@@ -1,5 +1,6 @@
 """Stats in `state.db`: a newer file, one that can't be written; shared by processes, some of which are killed."""
 
+import gc
 import logging
 import os
 import signal
@@ -246,3 +247,12 @@ def test_everything_is_forgotten_in_time_and_a_run_keeps_its_calls(place, monkey
     stats.flush()
     assert tools(place) == ["newer"]
     assert asked(place, "SELECT * FROM {replies}") == []
+
+
+def test_stats_that_nobody_holds_are_not_held_by_their_recorder(tmp_path):
+    recorder = Recorder()
+    stats = UsageStats(SqliteDatabase(tmp_path / "state.db"), recorder=recorder)
+    assert len(recorder.writers) == 1
+    del stats
+    gc.collect()
+    assert recorder.writers == []

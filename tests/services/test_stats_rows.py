@@ -4,7 +4,7 @@ import math
 from collections import UserDict
 
 import pytest
-from helpers import examples
+from helpers import calls, examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from stats_place import BOTH, asked, place
@@ -93,6 +93,12 @@ def test_names_from_outside_are_cut_and_printable(place):
 )
 def test_sizes_are_those_of_the_json(value, size):
     assert size_of(value) == size
+
+
+def test_many_parts_beside_half_a_surrogate_pair_are_measured_at_once():
+    value = ["\ud800", *({"a": 0} for _ in range(10_000))]
+    with calls(1000):
+        assert size_of(value) > 80_000
 
 
 def test_what_contains_itself_has_a_size():

@@ -163,7 +163,12 @@ class CallEvent(msgspec.Struct, frozen=True):
 
     def shown_args(self) -> Mapping[str, Any]:
         """The arguments as a record may show them. Computed when asked for: most calls are only counted."""
-        args: Any = msgspec.json.decode(self.args) if self.args else {}
+        try:
+            args: Any = msgspec.json.decode(self.args or b"{}")
+        except msgspec.DecodeError:  # half of a surrogate pair, which JSON can have
+            import json
+
+            args = json.loads(self.args)
         return shown_args(ToolCall(self.id, self.tool, args, self.source), self.spec)
 
 

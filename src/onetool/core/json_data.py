@@ -7,6 +7,7 @@ write: its decoder refuses what Python's takes and other programs refuse, or rea
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from inspect import iscoroutine
 from math import isfinite
@@ -325,7 +326,14 @@ def size_of(value: Any) -> int:
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
     try:
         return len(_encode(value))
-    except Exception:  # noqa: BLE001 - half surrogates, numbers of any length, objects of any kind
+    except UnicodeEncodeError:  # half of a surrogate pair, perhaps beside half a million parts: slow one by one
+        import json
+
+        with suppress(Exception):  # as below
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return len(text.encode("utf-8", "replace"))
+        return _sum_of_parts(value)
+    except Exception:  # noqa: BLE001 - numbers of any length, objects of any kind
         return _sum_of_parts(value)
 
 

@@ -105,7 +105,10 @@ class Threads:
             with suppress(RuntimeError):  # the loop has closed: nobody waits
                 loop.call_soon_threadsafe(settle, outcome)
 
-        self.submit(turn)
+        try:
+            self.submit(turn)
+        except RuntimeError as error:  # the system has no thread left for us
+            return None, error
         seconds = job.left()
         timer = None if seconds == inf else loop.call_later(seconds, self._look, loop, future, turn, job.left)
         try:
@@ -153,7 +156,10 @@ class Threads:
         def turn() -> None:
             box.put(job.run())
 
-        self.submit(turn, at_once=True)
+        try:
+            self.submit(turn, at_once=True)
+        except RuntimeError as error:  # the system has no thread left for us
+            return None, error
         while (seconds := job.left()) > 0:
             try:
                 return box.get(timeout=min(seconds, TIMEOUT_MAX))
@@ -193,8 +199,10 @@ class Threads:
                 return True
             worker.lost = True
             self._count -= 1
-            if self._waiting:  # its place is free for whoever waits
-                self._start(self._waiting.popleft())
+            if self._waiting:  # its place is free for the next job
+                with suppress(RuntimeError):  # no thread is left: the next worker that is idle takes the job
+                    self._start(self._waiting[0])
+                    self._waiting.popleft()
         return True
 
     def _work(self, worker: _Worker) -> None:
@@ -285,7 +293,10 @@ class _DrivenWork:
         elif job is not None:
             self._threads.abandon(self)
             self._outcome = None, TimeoutError()
-            self._threads.submit(self, at_once=True)
+            try:
+                self._threads.submit(self, at_once=True)
+            except RuntimeError as error:  # the system has no thread left for us
+                self._end((None, error))
 
     def _end(self, outcome: Outcome) -> None:
         if self._timer is not None:

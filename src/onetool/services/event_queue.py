@@ -87,6 +87,7 @@ class EventQueue(Generic[E]):
         with self._lock:
             taken = [*self.waiting]
             self.waiting.clear()
+            self._bytes, self._weights = 0, None  # those that are handled now cost no other caller an event
         events = deque(event for event, _, _ in taken)
         if last is not None:
             events.append(last)
@@ -99,7 +100,7 @@ class EventQueue(Generic[E]):
             with self._lock:
                 for event, (_, caller, size) in zip(reversed(events), reversed(taken), strict=False):
                     self.waiting.appendleft((event, caller, size))
-                self._bytes -= sum(size for _, _, size in taken[: len(taken) - len(events)])
+                    self._bytes += size
                 self._weights = None
             self._handling_thread = None
             self._handling.release()

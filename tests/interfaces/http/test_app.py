@@ -15,6 +15,7 @@ from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import NOBODY
 from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.http.rules import AccessRules
+from onetool.services import event_queue
 from onetool.services.logs import NonBlockingHandler, make_log_non_blocking, set_up_logging
 
 JSON = (b"content-type", b"application/json")
@@ -236,6 +237,19 @@ def test_nobody_can_forge_a_line(text, tmp_path):
 def test_what_is_long_is_cut(lines):
     ask(site(Route("/x", telling("x"))), "/" + "y" * 5000)
     assert len(lines()[0]["path"]) == 201
+
+
+def test_long_paths_that_wait_are_limited_by_their_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_queue, "MAX_BYTES", 10_000)
+    recorder = event_queue.Recorder()
+    with (tmp_path / "log").open("w") as stream:
+        set_up_logging("info", stream)
+        make_log_non_blocking(lambda fd, formatter: request_log.AccessHandler(fd, formatter, recorder))
+        with recorder._handling:  # the thread is held up
+            for _ in range(5):
+                request_log.write_entry(request_log.LoggedRequest("GET", "/" + "y" * 4_000, 404, 0.0, 0, None, {}))
+        written_now()
+    assert recorder.lost.total() == 3
 
 
 def test_a_route_can_not_replace_what_the_line_says(lines, tmp_path):

@@ -146,6 +146,17 @@ def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(way, shar
     assert said(slow.answer()) == "it came"
 
 
+def test_the_id_of_a_request_that_is_just_cancelled_is_refused_too(shared_server, tmp_path):
+    peer = HttpPeer(shared_server, "old", revision="2025-03-26")
+    slow = begin(peer, SLOW[0], tmp_path / "it")
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": slow.id}}
+    (refused,) = peer.send([cancelled, peer.message("ping", id=slow.id)]).message
+    assert "still being answered" in refused["error"]["message"]
+    assert slow.answer() is None
+    assert slow.exchange.status == 202
+    peer.close()
+
+
 def test_over_http_in_the_new_era_equal_ids_do_not_matter(shared_peers, tmp_path):
     peer = shared_peers("http-new")
     slow = begin(peer, SLOW[0], tmp_path / "it")

@@ -5,7 +5,7 @@ a client that does not read. Here each of these has a limit; every refusal is JS
 and where there are too many connections, the one that has been silent longest makes room.
 
     connected -> head -> body -> answered -> idle -> head …
-    `_alarm` is set while something is missing from the client: the head, the rest of the body.
+    `_timer` is set while something is missing from the client: the head, the rest of the body.
 """
 
 import asyncio

@@ -9,7 +9,7 @@
 A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every role at call.
 
 A stream may last for hours. Meanwhile its token may be revoked, or expire, or be given other tools; or its session is
-ended. `Admissions` looks once a second at each request that lasts, as if it came now, and ends it if it is not let in.
+ended. `Admissions` checks each request that lasts every 0.4 s, as if it came now, and ends it if it is not let in.
 """
 
 import asyncio

@@ -91,7 +91,7 @@ def write_entry(request: LoggedRequest) -> None:
         return
     for handler in root_log.handlers:
         if isinstance(handler, AccessHandler):
-            handler.recorder.put((handler.add, (request, time())), log.name)
+            handler.recorder.put((handler.add, (request, time())), log.name, len(request.path))
             return
     fields = request.fields()
     message = f"{fields['method']} {fields['path']} {fields['status']} {fields['duration_ms']} ms"

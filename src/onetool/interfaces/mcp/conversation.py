@@ -96,6 +96,9 @@ class Conversation:
             self._notified(message)
             return None
         id, method, params = message["id"], message["method"], message.get("params", {})
+        if id in self._running:  # what is known of the other request stays
+            text = f"id {id!r:.100} is that of a request that is still being answered"
+            return error_response(id, JsonRpcError(INVALID_REQUEST, text))
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - messages are answered in a task
         try:
@@ -107,9 +110,6 @@ class Conversation:
                 channel=ConversationChannel(self, send),
                 watched=self.watched,
             )
-            if id in self._running:
-                text = f"id {id!r:.100} is that of a request that is still being answered"
-                raise JsonRpcError(INVALID_REQUEST, text)
             self._running[id] = task
             try:
                 result = await handle_request(self._service, request)

@@ -72,6 +72,8 @@ class UsageStats:
         self._recorder = recorder
         if recorder is not None:
             recorder.writers.append(self._writer.write)
+            # A reload makes other stats. At the end of the process the recorder still writes rows of these.
+            finalize(self, recorder.writers.remove, self._writer.write).atexit = False
         finalize(self, self._writer.write, is_last=True)
 
     # What happens
