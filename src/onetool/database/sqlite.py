@@ -167,23 +167,17 @@ class SqliteDatabase:
         """
         if self._files is None and not os.path.lexists(self.file):
             return []
-        with self._lock:
-            try:
-                if (found := FileIds.of(self.file)) != self._files:
-                    self._close_replaced(found)
-                if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
-                    self._watching.close()  # it sees no change; where the folder is writable, others may make one
-                    self._watching = None
-                if self._watching is None:
-                    self._opened_at = change_times(self.file)
-                    self._watching = self._open()
-                    self._watches += 1
-                return self._watching.execute(sql, params).fetchall()
-            except DatabaseError as error:
-                hide_folder(error, self.file)
-                raise
-            except (sqlite3.Error, OSError) as error:
-                raise self._translated(error) from error
+        with self._lock, self._translating():
+            if (found := FileIds.of(self.file)) != self._files:
+                self._close_replaced(found)
+            if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
+                self._watching.close()  # it sees no change; where the folder is writable, others may make one
+                self._watching = None
+            if self._watching is None:
+                self._opened_at = change_times(self.file)
+                self._watching = self._open()
+                self._watches += 1
+            return self._watching.execute(sql, params).fetchall()
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         return self._listeners.add(topic, call)
