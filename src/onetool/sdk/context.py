@@ -40,7 +40,6 @@ from onetool.core.redaction import mask_arguments
 from onetool.core.registry import Snapshot
 from onetool.core.signature import arguments_by_name
 from onetool.core.spec import ToolSpec
-from onetool.core.threads import run_blocking
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -142,6 +141,8 @@ def _call(spec: ToolSpec, args: dict[str, Any]) -> Any:
     call = ToolCall(f"{context.call.id}/{spec.name}", spec.name, args, f"tool:{context.spec.name}")
     if is_on_event_loop():
         return _value_later(context.environment, call)
+    from onetool.core.threads import run_blocking  # brings asyncio, which importing a pack does not need
+
     return run_blocking(context.environment.call_tool(call)).value()
 
 
