@@ -12,7 +12,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Lock, RLock, Thread, get_ident
+from threading import Event, Lock, RLock, Thread, current_thread, get_ident
 from typing import Any, Generic, TypeVar
 
 from onetool.database import DatabaseError
@@ -111,8 +111,11 @@ class EventQueue(Generic[E]):
             self._closed.set()
             if self._thread is not None:
                 self._wake.set()
+            thread = self._thread
         with suppress(DatabaseError):
             self.flush(timeout=LAST_WAIT_S)
+        if thread is not None and thread is not current_thread():  # what it writes to may be closed next
+            thread.join(LAST_WAIT_S)
 
     def _has_made_room(self, caller: str, size: int) -> bool:
         """Drop some of the newest events of the caller with the most of them, unless that is this one."""
@@ -146,7 +149,7 @@ class EventQueue(Generic[E]):
     def _run(self) -> None:
         gather_s, again = self._gather_s, None
         while True:
-            is_woken = self._wake.wait(IDLE_S if again is None else again)
+            is_woken = self._wake.wait(0 if self._closed.is_set() else IDLE_S if again is None else again)
             with self._lock:
                 if not self._wake.is_set() and (self._closed.is_set() or (again is None and not is_woken)):
                     self._thread = None

@@ -154,3 +154,8 @@ def problem(reply, status, code):
     assert data["title"]
     assert data["detail"]
     return data
+
+
+def with_head(app):
+    """A route as an app of its own: its headers are read, as `HttpApp` does it."""
+    return lambda scope, *others: app({**scope, "onetool.head": dict(scope["headers"])}, *others)

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 from helpers import until
-from interfaces.rest.served import problem
+from interfaces.rest.served import problem, with_head
 
 from onetool.app import App
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
@@ -63,7 +63,8 @@ def test_what_any_route_meets_is_told(tmp_path, error, code):
         routes = RouteTable([RestRoute("GET", "/meet")(meet)])
 
     async def asked(app):
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(MeetingApp(app)), base_url="http://x") as client:
+        transport = httpx.ASGITransport(with_head(MeetingApp(app)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.get("/meet")
 
     (tmp_path / "onetool.yaml").write_text("{}")

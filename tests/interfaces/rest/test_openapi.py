@@ -11,7 +11,7 @@ import httpx
 import jsonschema_rs
 import msgspec
 import pytest
-from interfaces.rest.served import BUILT_IN, problem
+from interfaces.rest.served import BUILT_IN, problem, with_head
 
 from onetool.http import asgi
 from onetool.interfaces import rest
@@ -84,7 +84,8 @@ def test_a_route_is_declared_at_its_handler_and_nowhere_else():
         routes = RouteTable([get_greeting, get_best_greeting])
 
     async def ask():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(GreetingApp(app)), base_url="http://x") as client:
+        transport = httpx.ASGITransport(with_head(GreetingApp(app)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return await client.get("/tools/greetings/hello?days=3")
 
     app = SimpleNamespace(audit=SimpleNamespace(), runtime=SimpleNamespace(), catalog=SimpleNamespace())
