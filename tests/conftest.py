@@ -34,6 +34,7 @@ def empty_homes():
 
 
 HOMES, FOLDER_NUMBERS = empty_homes(), count()
+STORAGE_LOG = logging.getLogger("onetool.database.storage")  # commands turn it off
 
 # Fixtures of modules start before `own_home`. They get a home of the session, never the developer's.
 os.environ["HOME"] = str(FOLDER / "session")
@@ -108,6 +109,7 @@ def own_home():
     log = logging.getLogger("onetool")
     log.handlers, log.propagate = [], True
     log.setLevel(logging.NOTSET)
+    STORAGE_LOG.setLevel(logging.NOTSET)
 
 
 @pytest.fixture

@@ -89,13 +89,13 @@ def test_whoever_reads_waits_for_the_calls_before(app):
 
 
 def test_one_thread_writes_log_stats_and_evidence(app):
-    before = {thread.ident for thread in threading.enumerate()}
+    before = threading.enumerate()
     heard = []
     app.on_call(lambda event: heard.append(threading.current_thread().name))
     for _ in range(20):
         call(app, "mine.rows")
     app.runtime.stats.flush()
-    new = [thread.name for thread in threading.enumerate() if thread.ident not in before]
+    new = [thread.name for thread in threading.enumerate() if thread not in before]
     assert {name for name in new if name.startswith("onetool-")} == {
         "onetool-audit",
         "onetool-events",
