@@ -91,7 +91,7 @@ class Runtime:
         databases: "AppDatabase",
         call: "AppCall",
     ) -> None:
-        """What happens goes into the queue of the `recorder`, whose thread also calls `count_call` for every call.
+        """Put what happens into the queue of the `recorder`, whose thread also calls `count_call` for every call.
         `call` is `App.call`.
         """
         self.config = config
@@ -338,7 +338,7 @@ class Runtime:
         return None if stats is None else stats.health()
 
     def events_health(self) -> dict[str, Any] | None:
-        """How many events came too fast and were dropped, if any were: calls, runs, lines of the access log."""
+        """Return how many events were dropped because they came too fast: calls, runs, lines of the access log."""
         dropped = self.recorder.lost.total()
         return {"status": "degraded", "dropped": dropped} if dropped else None
 

@@ -201,12 +201,12 @@ class SqliteDatabase:
 
     @property
     def has_lost(self) -> bool:
-        """Whether this file replaces a lost one, or lacks state of the version before."""
+        """Return whether this file replaces a lost one, or lacks state of the version before."""
         return self.is_incomplete or self.loss != "none"
 
     @property
     def loss(self) -> Loss:
-        """Whether this file replaces a lost one. The loss is settled by a backup, by new tokens, or by hand."""
+        """Return whether this file replaces a lost one. The loss is settled by a backup, by new tokens, or by hand."""
         sql = "SELECT max(value) FROM counters WHERE name = 'damaged'"
         [(value,)] = self.read(lambda work: work.execute(sql))
         if value is None and not self.set_aside_files():  # a full disk may have kept the row from being written
