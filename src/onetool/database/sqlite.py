@@ -124,7 +124,7 @@ class SqliteDatabase:
 
     def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
         """A damaged file is set aside, unless it `is_source` of a copy: then it may be somebody's only backup."""
-        self.file = file
+        self.file, self._name = file, str(file)
         self._makes_folder = makes_folder
         self._is_source = is_source
         self._idle: list[sqlite3.Connection] = []
@@ -167,17 +167,23 @@ class SqliteDatabase:
         """
         if self._files is None and not os.path.lexists(self.file):
             return []
-        with self._lock, self._translating():
-            if (found := FileIds.of(self.file)) != self._files:
-                self._close_replaced(found)
-            if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
-                self._watching.close()  # it sees no change; where the folder is writable, others may make one
-                self._watching = None
-            if self._watching is None:
-                self._opened_at = change_times(self.file)
-                self._watching = self._open()
-                self._watches += 1
-            return self._watching.execute(sql, params).fetchall()
+        with self._lock:
+            try:  # no context manager: this is asked with every request
+                if (found := FileIds.of(self._name)) != self._files:
+                    self._close_replaced(found)
+                if isinstance(self._watching, _ImmutableConnection) and self._opened_at != change_times(self.file):
+                    self._watching.close()  # it sees no change; where the folder is writable, others may make one
+                    self._watching = None
+                if self._watching is None:
+                    self._opened_at = change_times(self.file)
+                    self._watching = self._open()
+                    self._watches += 1
+                return self._watching.execute(sql, params).fetchall()
+            except DatabaseError as error:
+                hide_folder(error, self.file)
+                raise
+            except (sqlite3.Error, OSError) as error:
+                raise self._translated(error) from error
 
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         return self._listeners.add(topic, call)
@@ -308,7 +314,7 @@ class SqliteDatabase:
         while True:
             try:
                 with self._lock:
-                    if (found := FileIds.of(self.file)) != self._files:
+                    if (found := FileIds.of(self._name)) != self._files:
                         self._close_replaced(found)
                     connection = self._idle.pop() if self._idle else self._open()
                     self._taken += 1
@@ -355,7 +361,7 @@ class SqliteDatabase:
         require_own_file(self.file)
         make_private(self.file)
         connection = self._connect()
-        self._files = FileIds.of(self.file)
+        self._files = FileIds.of(self._name)
         return connection
 
     def _connect(self) -> sqlite3.Connection:

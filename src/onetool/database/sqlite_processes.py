@@ -35,17 +35,17 @@ class FileIds(NamedTuple):
     is_empty: bool
 
     @classmethod
-    def of(cls, file: Path) -> "FileIds | None":
+    def of(cls, file: str) -> "FileIds | None":
         try:
-            found, log_id = os.lstat(file), None
+            found = os.lstat(file)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        access = found.st_mode, found.st_uid
-        with suppress(FileNotFoundError):
-            log_file = os.lstat(f"{file}-wal")
-            log_id = log_file.st_dev, log_file.st_ino
-            access = *access, log_file.st_mode, log_file.st_uid
-        return cls((found.st_dev, found.st_ino), log_id, access, found.st_size == 0)
+        own, is_empty = (found.st_dev, found.st_ino), not found.st_size
+        try:
+            log = os.lstat(f"{file}-wal")
+        except FileNotFoundError:
+            return cls(own, None, (found.st_mode, found.st_uid), is_empty)
+        return cls(own, (log.st_dev, log.st_ino), (found.st_mode, found.st_uid, log.st_mode, log.st_uid), is_empty)
 
 
 def require_own_file(file: Path) -> None:

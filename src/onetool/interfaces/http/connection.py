@@ -11,10 +11,14 @@ and where there are too many connections, the one that has been silent longest m
 import asyncio
 from contextlib import suppress
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from onetool.http.asgi import MAX_HEAD, SEND_WHOLE, HttpError
 from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
@@ -46,23 +50,28 @@ NOTHING, HEAD, BODY, ALL = range(4)  # what has come of the request that is arri
 
 
 async def send_whole(cycle: RequestResponseCycle, start: Any, body: Any) -> None:
-    """Send a response to the transport in one piece: uvicorn would write its head and its body one after the other."""
-    transport, pieces = cycle.transport, list[bytes]()
+    """Send a response to the transport in one piece: uvicorn would write its head and its body one after the other.
 
-    def close() -> None:
-        transport.write(b"".join(pieces))
-        pieces.clear()
-        transport.close()
-
-    if not cycle.flow.write_paused and len(body.get("body", b"")) <= MAX_JOINED:  # else it waits in between
-        cycle.transport = SimpleNamespace(write=pieces.append, close=close)  # pyright: ignore[reportAttributeAccessIssue]
-    try:
+    Responses that say more than their length, or end the connection, are left to uvicorn.
+    """
+    data, fields = body.get("body", b""), dict(start["headers"])
+    is_plain = fields.get(b"content-length") == b"%d" % len(data) and b"connection" not in fields
+    is_open = cycle.keep_alive and not cycle.disconnected and not cycle.flow.write_paused
+    if not is_plain or not is_open or len(data) > MAX_JOINED or cycle.scope["method"] == "HEAD":
         await cycle.send(start)
         await cycle.send(body)
-    finally:
-        cycle.transport = transport
-        if pieces:
-            transport.write(b"".join(pieces))
+        return
+    pieces = [STATUS_LINE[start["status"]]]
+    for name, value in (*cycle.default_headers, *start["headers"]):
+        pieces += name, b": ", value, b"\r\n"
+    if HEADER_VALUE_RE.search(b"".join(fields.values())):
+        raise RuntimeError("a header of the response has a control character")
+    pieces += b"\r\n", data
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"".join(pieces))
+    cycle.message_event.set()
+    cycle.on_response()
 
 
 class HttpConnection(HttpToolsProtocol):

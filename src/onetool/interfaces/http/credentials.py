@@ -78,13 +78,14 @@ class Credentials:
         """Whether a request has to show something."""
         return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
-    def identify(self, authorization: bytes | None) -> Principal:
+    def identify(self, authorization: bytes | None, stored: "TokenView | None" = None) -> Principal:
         """Return who a request comes from, by its header Authorization. Raises HttpError (401, 503).
 
         Holders of tokens are remembered by the hash of the header, until the stored tokens change or theirs expires.
         Sessions and JWTs are looked at each time: a session may have been ended, the issuer's keys may have changed.
+        `stored` are the stored tokens, if somebody has just looked.
         """
-        stored = None if self._tokens is None else self._tokens.store.view()
+        stored = stored or self.stored_tokens()
         if stored is not self._admitted[0]:
             self._admitted = stored, {}  # both at once: other threads read them
         admitted, key = self._admitted[1], sha256(authorization or b"").digest()
@@ -103,6 +104,7 @@ class Credentials:
         return principal
 
     def stored_tokens(self) -> "TokenView | None":
+        """Return the stored tokens as they are now."""
         return None if self._tokens is None else self._tokens.store.view()
 
     def _away_error(self) -> HttpError | None:

@@ -32,6 +32,7 @@ from onetool.interfaces.mcp.http import McpHttpApp
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.config.model import HttpConfig
+    from onetool.services.access_tokens import TokenView
 
 Authenticate = Callable[[Scope], Any]  # the name of the user, or None; it may be awaitable
 
@@ -105,10 +106,13 @@ class MountedRules(AccessRules):
     def needs_login(self) -> bool:
         return self._asks_us and super().needs_login
 
+    def _look(self) -> None:
+        """Let each request look for itself: the web app may send several of them in one turn of its loop."""
+
     async def verify(self, authorization: bytes | None, scope: Scope) -> Principal | None:
         return await super().verify(authorization, scope) if self._asks_us else None
 
-    def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
+    def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         if not self._asks_us:
             return self.credentials.capped(_user(scope.get(WHO)))
         if not self.credentials.needed and not _is_from_here(scope):
@@ -117,7 +121,7 @@ class MountedRules(AccessRules):
                 "http.token in the config."
             )
             raise HttpError(403, "no_authentication", message)
-        return super().identify(authorization, scope)
+        return super().identify(authorization, scope, stored)
 
 
 def _user(name: str | None) -> Principal:

@@ -8,6 +8,7 @@ no page can change that header. Pages whose origin stands in `http.origins` get 
 response; all others are refused.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -22,6 +23,7 @@ from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
 
 if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
+    from onetool.services.access_tokens import TokenView
 
 
 USUAL_PORTS = {"http": 80, "https": 443}
@@ -129,6 +131,7 @@ class AccessRules:
         self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
         self.http = http
         self.credentials = credentials or Credentials(http)
+        self._looked: TokenView | None = None
 
     def check_host(self, host: bytes | None, server: str | None = None) -> None:
         """Check that the Host header names this server. `server` is the address that the client connected to."""
@@ -162,7 +165,7 @@ class AccessRules:
     async def authenticate(self, authorization: bytes | None, scope: Scope) -> Principal:
         """Return who a request comes from. A JWT that was not seen before is verified. Raises HttpError."""
         try:
-            return self.identify(authorization, scope)
+            return self.identify(authorization, scope, self._look())
         except HttpError:
             if (found := await self.verify(authorization, scope)) is None:
                 raise
@@ -177,12 +180,22 @@ class AccessRules:
         except HttpError as refused:
             raise self._with_challenge(refused, authorization, scope) from None
 
-    def identify(self, authorization: bytes | None, scope: Scope) -> Principal:
+    def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         """Who a request comes from, of those who are known. Raises HttpError (401, 403)."""
         try:
-            return self.credentials.identify(authorization)
+            return self.credentials.identify(authorization, stored)
         except HttpError as refused:
             raise self._with_challenge(refused, authorization, scope) from None
+
+    def _look(self) -> "TokenView | None":
+        """Return the stored tokens. The requests of one turn of the loop share a look: all have come before it."""
+        if self._looked is None:
+            self._looked = self.credentials.stored_tokens()
+            asyncio.get_running_loop().call_soon(self._forget_look)
+        return self._looked
+
+    def _forget_look(self) -> None:
+        self._looked = None
 
     def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:
         """Whoever asks hears where a token can be had."""
