@@ -1,5 +1,6 @@
 """Who was let in before is let in without a closer look, as long as nothing has changed; not one request longer."""
 
+import asyncio
 import json
 import time
 import tracemalloc
@@ -130,6 +131,26 @@ def test_who_is_known_is_known_until_the_stored_tokens_change(tmp_path, monkeypa
     monkeypatch.undo()
     store.revoke("anna")
     assert refuses(site.rules.credentials, shown)
+    app.close()
+
+
+def test_requests_of_one_turn_share_a_look_and_those_of_the_next_have_their_own(tmp_path, monkeypatch):
+    app, site = served(tmp_path / "it", {"http": {"tokens": []}})
+    store, looks = stored_tokens(app.config.home), []
+    shown = f"Bearer {store.add('anna')}".encode()
+    look = Credentials.stored_tokens
+    monkeypatch.setattr(Credentials, "stored_tokens", lambda self: looks.append(self) or look(self))
+
+    async def turns():
+        first = await asyncio.gather(*(site.rules.authenticate(shown, {}) for _ in range(16)))
+        seen = len(looks)
+        store.revoke("anna")
+        return first, seen, await asyncio.gather(site.rules.authenticate(shown, {}), return_exceptions=True)
+
+    first, seen, [refused] = asyncio.run(turns())
+    assert ([one.name for one in first], seen) == (["anna"] * 16, 1)
+    assert isinstance(refused, HttpError)
+    assert refused.status == 401
     app.close()
 
 
