@@ -161,7 +161,7 @@ class SqliteDatabase:
         return self._seen
 
     def peek(self, sql: str, params: Params = ()) -> list[Row]:
-        """Return the rows of one SELECT; none where there is no file. Never waits for others, nor begins a transaction."""
+        """Return the rows of one SELECT; none where there is no file. Never waits, and needs no transaction."""
         if self._files is None and not os.path.lexists(self.file):
             return []
         with self._lock:
