@@ -1,7 +1,4 @@
-"""string: constants of characters, capwords, and Template.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""string: constants of characters, capwords, and Template."""
 
 import re
 

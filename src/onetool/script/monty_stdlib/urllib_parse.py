@@ -1,8 +1,5 @@
 # pyright: reportAttributeAccessIssue=false
-"""urllib.parse: quotes, splits and joins URLs and query strings.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""urllib.parse: quotes, splits and joins URLs and query strings."""
 
 import re
 

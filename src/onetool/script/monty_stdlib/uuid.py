@@ -1,7 +1,4 @@
-"""uuid: random (uuid4) and name-based (uuid3, uuid5) UUIDs, and parsing them.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""uuid: random (uuid4) and name-based (uuid3, uuid5) UUIDs, and parsing them."""
 
 import hashlib
 import random
