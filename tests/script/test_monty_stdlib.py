@@ -406,6 +406,15 @@ URLS = [
 PARTS = ["scheme", "netloc", "path", "query", "fragment", "username", "password", "hostname", "port"]
 
 
+def test_results_take_their_parts_by_name(session):
+    same(
+        session,
+        "urllib.parse.SplitResult(scheme='a', netloc='b', path='/c', query='d', fragment='e').geturl()",
+        "urllib.parse.ParseResult('a', 'b', '/c', query='d', fragment='e', params='f').geturl()",
+        "urllib.parse.DefragResult(url='a', fragment='b').geturl()",
+    )
+
+
 @pytest.mark.parametrize("url", URLS)
 def test_urls_apart_and_together(session, url):
     for function in ("urlparse", "urlsplit"):

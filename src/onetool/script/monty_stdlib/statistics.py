@@ -208,12 +208,13 @@ pstdev = lambda data, mu=None: _spread(data, mu, 0, "pstdev")
 
 
 def _pairwise(x, y, name):
+    """Both as floats, and their distances from their means."""
     x, y = [float(one) for one in x], [float(one) for one in y]
     if len(x) != len(y):
         raise StatisticsError(f"{name} requires that both inputs have same number of data points")
     if len(x) < 2:
         raise StatisticsError(f"{name} requires at least two data points")
-    return x, y
+    return x, y, _distances(x), _distances(y)
 
 
 def _distances(x):
@@ -225,36 +226,30 @@ def _product(x, y):
     return math.fsum([a * b for a, b in zip(x, y, strict=True)])
 
 
-def _ranks(x):
-    """Each value's place among the sorted ones; equal values share the middle of theirs."""
-    ordered = sorted(x)
-    return [(bisect_left(ordered, one) + bisect_right(ordered, one) + 1) / 2 for one in x]
-
-
 def covariance(x, y, /):
-    x, y = _pairwise(x, y, "covariance")
-    return _product(_distances(x), _distances(y)) / (len(x) - 1)
+    x, _, dx, dy = _pairwise(x, y, "covariance")
+    return _product(dx, dy) / (len(x) - 1)
 
 
 def correlation(x, y, /, *, method="linear"):
-    x, y = _pairwise(x, y, "correlation")
+    x, y, dx, dy = _pairwise(x, y, "correlation")
     if method not in ("linear", "ranked"):
         raise ValueError(f"Unknown method: {method!r}")
-    if method == "ranked":
-        x, y = _ranks(x), _ranks(y)
-    x, y = _distances(x), _distances(y)
-    spread = math.sqrt(_product(x, x) * _product(y, y))
+    if method == "ranked":  # by place; equal values share the middle of theirs
+        a, b = sorted(x), sorted(y)
+        dx = _distances([bisect_left(a, one) + bisect_right(a, one) for one in x])
+        dy = _distances([bisect_left(b, one) + bisect_right(b, one) for one in y])
+    spread = math.sqrt(_product(dx, dx) * _product(dy, dy))
     if not spread:
         raise StatisticsError("at least one of the inputs is constant")
-    return _product(x, y) / spread
+    return _product(dx, dy) / spread
 
 
 def linear_regression(x, y, /, *, proportional=False):
-    x, y = _pairwise(x, y, "linear regression")
-    dx, dy = (x, y) if proportional else (_distances(x), _distances(y))
-    spread = _product(dx, dx)
-    if not spread:
+    x, y, dx, dy = _pairwise(x, y, "linear regression")
+    dx, dy = (x, y) if proportional else (dx, dy)
+    if not _product(dx, dx):
         raise StatisticsError("x is constant")
-    slope = _product(dx, dy) / spread
+    slope = _product(dx, dy) / _product(dx, dx)
     intercept = 0.0 if proportional else math.fsum(y) / len(y) - slope * math.fsum(x) / len(x)
     return LinearRegression(slope=slope, intercept=intercept)
