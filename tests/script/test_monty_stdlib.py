@@ -233,6 +233,12 @@ def test_any_numbers(session, data):
     same(session, *(f"statistics.{name}({data!r})" for name in names if data or name != "quantiles"))
 
 
+def test_a_wrong_call_names_the_function(session):
+    calls = ["statistics.stdev()", "heapq.nlargest()", "uuid.uuid5()", "urllib.parse.SplitResult()"]
+    for call, told in zip(calls, ours(session, calls), strict=True):
+        assert told.startswith(f"TypeError: {call.rpartition('.')[2]} missing "), told
+
+
 # string
 
 
@@ -318,6 +324,7 @@ def test_wrap_edges(session):
         "textwrap.wrap('x-a-bcd', 4, break_long_words=False)",
         "textwrap.wrap('   ')",
         "textwrap.wrap('a', 0)",
+        "textwrap.TextWrapper(9, '> ', '  ').wrap('aaa bbb ccc')",
         "textwrap.wrap('a', -1)",
         "textwrap.wrap('aaa bbb', 3, max_lines=1)",
         "textwrap.wrap('aaa bbb', initial_indent='> ')",

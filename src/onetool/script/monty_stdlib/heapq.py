@@ -55,8 +55,12 @@ def heappushpop(heap, item, /):
     return heapreplace(heap, item) if heap and heap[0] < item else item
 
 
-nlargest = lambda n, iterable, key=None: sorted(iterable, key=key, reverse=True)[: max(n, 0)]
-nsmallest = lambda n, iterable, key=None: sorted(iterable, key=key)[: max(n, 0)]
+def nlargest(n, iterable, key=None):
+    return sorted(iterable, key=key, reverse=True)[: max(n, 0)]
+
+
+def nsmallest(n, iterable, key=None):
+    return sorted(iterable, key=key)[: max(n, 0)]
 
 
 def merge(*iterables, key=None, reverse=False):

@@ -201,10 +201,20 @@ def _spread(data, middle, less, name):
     return _root(n, d) if n else 0.0
 
 
-variance = lambda data, xbar=None: _spread(data, xbar, 1, "variance")
-pvariance = lambda data, mu=None: _spread(data, mu, 0, "pvariance")
-stdev = lambda data, xbar=None: _spread(data, xbar, 1, "stdev")
-pstdev = lambda data, mu=None: _spread(data, mu, 0, "pstdev")
+def variance(data, xbar=None):
+    return _spread(data, xbar, 1, "variance")
+
+
+def pvariance(data, mu=None):
+    return _spread(data, mu, 0, "pvariance")
+
+
+def stdev(data, xbar=None):
+    return _spread(data, xbar, 1, "stdev")
+
+
+def pstdev(data, mu=None):
+    return _spread(data, mu, 0, "pstdev")
 
 
 def _pairwise(x, y, name):

@@ -59,8 +59,10 @@ def urlencode(query, doseq=False, safe="", encoding=None, errors=None, quote_via
             return quote_via(value, safe)
         return quote_via(str(value), safe, encoding, errors)
 
-    if isinstance(query, (str, bytes)) and query:
-        raise TypeError("not a valid non-string sequence or mapping object")
+    if isinstance(query, (str, bytes)):
+        if query:
+            raise TypeError("not a valid non-string sequence or mapping object")
+        return ""
     parts = []
     for key, value in query.items() if isinstance(query, dict) else query:
         values = [value]
@@ -164,13 +166,18 @@ class _Result:
 
 
 _FIELDS = ("scheme", "netloc", "path", "params", "query", "fragment")
-ParseResult = lambda scheme, netloc, path, params, query, fragment: _Result(
-    "ParseResult", _FIELDS, (scheme, netloc, path, params, query, fragment)
-)
-SplitResult = lambda scheme, netloc, path, query, fragment: _Result(
-    "SplitResult", _FIELDS[:3] + _FIELDS[4:], (scheme, netloc, path, query, fragment)
-)
-DefragResult = lambda url, fragment: _Result("DefragResult", ("url", "fragment"), (url, fragment))
+
+
+def ParseResult(scheme, netloc, path, params, query, fragment):
+    return _Result("ParseResult", _FIELDS, (scheme, netloc, path, params, query, fragment))
+
+
+def SplitResult(scheme, netloc, path, query, fragment):
+    return _Result("SplitResult", _FIELDS[:3] + _FIELDS[4:], (scheme, netloc, path, query, fragment))
+
+
+def DefragResult(url, fragment):
+    return _Result("DefragResult", ("url", "fragment"), (url, fragment))
 
 
 def urlsplit(url, scheme="", allow_fragments=True):

@@ -62,8 +62,14 @@ def uuid4():
     return UUID(int=random.getrandbits(128), version=4)
 
 
-uuid3 = lambda namespace, name: _named(hashlib.md5, namespace, name, 3)
-uuid5 = lambda namespace, name: _named(hashlib.sha1, namespace, name, 5)
+def uuid3(namespace, name):
+    return _named(hashlib.md5, namespace, name, 3)
+
+
+def uuid5(namespace, name):
+    return _named(hashlib.sha1, namespace, name, 5)
+
+
 NAMESPACE_DNS = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
 NAMESPACE_URL = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 NAMESPACE_OID = UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
