@@ -58,7 +58,7 @@ def batch_execute(
     numbered: `a`, `a (2)`. `func` sees the call that is running: `get_config`, `call_tool` and the rest work.
 
     An async `func` makes this awaitable in async code; elsewhere the result is simply returned. Any other function is
-    called in threads and waited for, on an event loop by `await asyncio.to_thread(batch_execute, …)`.
+    called in threads, and this waits for them: on an event loop write `await asyncio.to_thread(batch_execute, …)`.
     """
     if executor is not None:  # earlier versions took one
         instead = "max_workers=N for N threads, or your pool in func: lambda item: pool.submit(work, item).result()"
