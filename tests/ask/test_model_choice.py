@@ -74,7 +74,7 @@ def who(model):
 # Providers
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", " OpenAI "])
+@pytest.mark.parametrize("name", [*ranked_providers(), " OpenAI "])
 def test_the_one_that_is_named(chosen, name):
     plain = name.strip().lower()
     model = chosen(f"{plain.upper()}_API_KEY", provider=name)

@@ -83,14 +83,12 @@ def hostile():
     """Somebody else's words wherever a text can come from."""
     one = usual(tools=3, buckets=5)
     for row in one["tools"]:
-        row["tool"] = row["source"] = row["last_called"] = HOSTILE
+        row["tool"] = row["source"] = HOSTILE
     for row in one["errors"]:
-        row["tool"] = row["code"] = row["last"] = HOSTILE
+        row["tool"] = row["code"] = row["reason"] = HOSTILE
     for row in [*one["doors"], *one["clients"], *one["callers"]]:
         row["name"] = HOSTILE
-    for row in one["series"]:
-        row["start"] = HOSTILE
-    return {**one, "tool": HOSTILE, "period": HOSTILE, "since": HOSTILE, "until": HOSTILE}
+    return {**one, **dict.fromkeys(("tool", "caller", "period"), HOSTILE)}
 
 
 def _bucket(start, dice):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onetool.core.spec import ToolSpec
-from onetool.formats import provider_tools
+from onetool.formats import PROVIDERS, provider_tools
 
 LIVEMCP = json.loads((Path(__file__).parents[1] / "data" / "livemcp.json").read_text())["tools"]
 
@@ -88,7 +88,7 @@ def test_mcp(specs: list[ToolSpec]) -> None:
     assert len({tool["name"] for tool in tools}) == len(specs)
 
 
-@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini", "anthropic", "mcp"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_all_can_be_sent(provider: str, specs: list[ToolSpec]) -> None:
     tools = provider_tools(specs, provider)
     assert json.loads(json.dumps(tools, allow_nan=False)) == tools

@@ -233,6 +233,12 @@ def test_any_numbers(session, data):
     same(session, *(f"statistics.{name}({data!r})" for name in names if data or name != "quantiles"))
 
 
+def test_a_wrong_call_names_the_function(session):
+    calls = ["statistics.stdev()", "heapq.nlargest()", "uuid.uuid5()", "urllib.parse.SplitResult()"]
+    for call, told in zip(calls, ours(session, calls), strict=True):
+        assert told.startswith(f"TypeError: {call.rpartition('.')[2]} missing "), told
+
+
 # string
 
 
@@ -318,6 +324,7 @@ def test_wrap_edges(session):
         "textwrap.wrap('x-a-bcd', 4, break_long_words=False)",
         "textwrap.wrap('   ')",
         "textwrap.wrap('a', 0)",
+        "textwrap.TextWrapper(9, '> ', '  ').wrap('aaa bbb ccc')",
         "textwrap.wrap('a', -1)",
         "textwrap.wrap('aaa bbb', 3, max_lines=1)",
         "textwrap.wrap('aaa bbb', initial_indent='> ')",
@@ -404,6 +411,15 @@ URLS = [
     "git+ssh://git@github.com/a/b.git",
 ]
 PARTS = ["scheme", "netloc", "path", "query", "fragment", "username", "password", "hostname", "port"]
+
+
+def test_results_take_their_parts_by_name(session):
+    same(
+        session,
+        "urllib.parse.SplitResult(scheme='a', netloc='b', path='/c', query='d', fragment='e').geturl()",
+        "urllib.parse.ParseResult('a', 'b', '/c', query='d', fragment='e', params='f').geturl()",
+        "urllib.parse.DefragResult(url='a', fragment='b').geturl()",
+    )
 
 
 @pytest.mark.parametrize("url", URLS)

@@ -1,4 +1,4 @@
-"""Batches: order, failures, hangs, both kinds of functions, other people's pools."""
+"""Batches: order, failures, hangs, both kinds of functions."""
 
 import asyncio
 import json
@@ -6,8 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Executor as Pool
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +17,10 @@ import pytest
 from helpers import calls, executor_for, forever, run, until_async
 
 from onetool import ToolCall, ToolSpec
+from onetool.core import threads
 from onetool.core.context import CallContext, current_call
 from onetool.core.errors import ToolFailure
+from onetool.sdk import batch
 from onetool.sdk.batch import batch_execute, normalize_items
 from onetool.sdk.context import get_config
 
@@ -76,8 +77,6 @@ def test_no_items_no_sections():
     assert batch_execute([], str) == ""
     assert batch_execute([], str, as_dict=True) == {}
     assert batch_execute([], upper) == ""
-    with ThreadPoolExecutor() as pool:
-        assert batch_execute([], str, executor=pool) == ""
 
 
 # What comes out
@@ -177,8 +176,8 @@ def test_duplicate_labels_keep_both():
 
 @pytest.mark.long
 def test_many_equal_labels_are_told_apart_quickly():
-    with calls(2_000_000), ThreadPoolExecutor(1) as pool:
-        assert len(batch_execute(["same"] * 5_000, str, as_dict=True, executor=pool)) == 5_000
+    with calls(2_000_000):
+        assert len(batch_execute(["same"] * 5_000, upper, as_dict=True)) == 5_000
 
 
 # How many at once
@@ -194,15 +193,6 @@ def test_eight_at_once_if_nothing_is_said():
 def test_no_workers_at_all_is_a_mistake(number):
     with pytest.raises(ValueError, match="max_workers"):
         batch_execute(["a"], str, number)
-
-
-@pytest.mark.parametrize(("asked", "size"), [(2, 2), (None, 6)])
-def test_an_executor_is_limited_only_when_asked(asked, size):
-    crowd = Crowd(size)
-    with ThreadPoolExecutor(6) as pool:
-        result = batch_execute(range(12), crowd, max_workers=asked, as_dict=True, executor=pool)
-    assert list(result.values()) == list(range(12))
-    assert crowd.most <= size
 
 
 # Async functions
@@ -285,44 +275,23 @@ def test_an_item_that_cancels_itself_is_one_failed_item():
     assert batch_execute(["a", "b"], fails, as_dict=True) == {"a": {"error": "cancelled"}, "b": "b"}
 
 
-def test_an_async_function_runs_in_an_executor_from_both_kinds_of_code():
-    async def thread(_):
-        return threading.current_thread().name
-
-    async def main(pool):
-        return await batch_execute(["a"], thread, as_dict=True, executor=pool)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="theirs") as pool:
-        assert batch_execute(["a"], thread, as_dict=True, executor=pool)["a"].startswith("theirs")
-        assert asyncio.run(main(pool))["a"].startswith("theirs")
-
-
 # Executors
 
 
-def test_another_process_gets_the_function_alone():
-    here.set("in the parent")  # a context that could not be pickled would fail here
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_is_refused_with_what_to_use(pool):
+    with pool(1) as executor, pytest.raises(TypeError) as refused:
+        batch_execute(["a"], str.upper, executor=executor)
+    assert str(refused.value) == (
+        "batch_execute() no longer takes executor=. Use max_workers=N for N threads, "
+        "or your pool in func: lambda item: pool.submit(work, item).result()"
+    )
+
+
+def test_a_pool_of_processes_in_the_function():
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        assert batch_execute(["a", "b"], str.upper, executor=pool) == "=== a ===\nA\n\n=== b ===\nB"
-        failed = batch_execute(["a"], lambda item: item, as_dict=True, executor=pool)["a"]["error"]
-        assert "lambda" in failed
-
-
-def test_a_closed_executor_fails_each_item():
-    pool = ThreadPoolExecutor(1)
-    pool.shutdown()
-    result = batch_execute(["a", "b"], str, as_dict=True, executor=pool)
-    assert all("shutdown" in value["error"] for value in result.values())
-
-
-def test_an_executor_that_cancels_its_work_fails_these_items():
-    class Refuses(Pool):
-        def submit(self, fn, /, *args, **kwargs):
-            future = Future()
-            future.cancel()
-            return future
-
-    assert batch_execute(["a"], str, as_dict=True, executor=Refuses()) == {"a": {"error": "cancelled"}}
+        text = batch_execute(["a", "b"], lambda item: pool.submit(str.upper, item).result())
+    assert text == "=== a ===\nA\n\n=== b ===\nB"
 
 
 # Inside of a call
@@ -339,21 +308,13 @@ class Environment:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("with_pool", [False, True])
-def test_the_running_call_is_visible_in_the_workers(is_async, with_pool):
+def test_the_running_call_is_visible_in_the_workers(is_async):
     async def work_async(_):
         return get_config()["unit"]
 
-    pool = ThreadPoolExecutor(2) if with_pool else None
     func = work_async if is_async else lambda _: get_config()["unit"]
-    result = run(
-        executor_for(
-            lambda: batch_execute(["a", "b"], func, as_dict=True, executor=pool),
-            environment=Environment(),
-        )
-    )
-    if pool:
-        pool.shutdown()
+    work = lambda: batch_execute(["a", "b"], func, as_dict=True)  # noqa: E731
+    result = run(executor_for(work, environment=Environment()))
     assert result.data == {"a": "C", "b": "C"}
 
 
@@ -364,8 +325,7 @@ def test_what_one_item_sets_another_does_not_see():
         return before
 
     here.set("outside")
-    with ThreadPoolExecutor(1) as pool:
-        values = batch_execute(["a", "b", "c"], work, as_dict=True, executor=pool).values()
+    values = batch_execute(["a", "b", "c"], work, max_workers=1, as_dict=True).values()
     assert set(values) == {"outside"}
     assert here.get() == "outside"
 
@@ -403,7 +363,7 @@ def with_a_deadline(seconds, function):
     return inside.run(function)
 
 
-@pytest.mark.parametrize("kind", ["threads", "pool", "async"])
+@pytest.mark.parametrize("kind", ["threads", "async"])
 def test_a_hanging_item_does_not_lose_the_others(kind):
     stop = threading.Event()
 
@@ -417,15 +377,11 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
             await forever()
         return item
 
-    pool = ThreadPoolExecutor(1) if kind == "pool" else None
     func = hangs_async if kind == "async" else hangs
-    work = partial(batch_execute, ["a", "hangs", "b"], func, max_workers=2, as_dict=True, executor=pool)
+    work = partial(batch_execute, ["a", "hangs", "b"], func, max_workers=2, as_dict=True)
     result = with_a_deadline(1, work)
     stop.set()
-    if pool:
-        pool.shutdown()
-    unfinished = {"error": "not finished when the time was up"}
-    assert result == {"a": "a", "hangs": unfinished, "b": unfinished if kind == "pool" else "b"}
+    assert result == {"a": "a", "hangs": {"error": "not finished when the time was up"}, "b": "b"}
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), 1e300])
@@ -446,12 +402,11 @@ def test_a_hang_does_not_keep_the_process_alive(tmp_path):
 
 
 def test_a_thread_that_cannot_start_fails_its_item(monkeypatch):
-    from onetool.sdk import batch
-
     def no_thread(**_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(batch, "Thread", lambda **_: SimpleNamespace(start=no_thread))
+    batch._threads.cache_clear()  # no idle thread of another batch
+    monkeypatch.setattr(threads, "Thread", lambda **_: SimpleNamespace(start=no_thread))
     assert batch_execute(["a"], str) == "=== a ===\nError: RuntimeError: can't start new thread"
 
 

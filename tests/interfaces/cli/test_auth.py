@@ -21,13 +21,7 @@ def listed(folder, **env):
     return {row["name"]: row["source"] for row in json.loads(done.stdout)}
 
 
-NAMES = {
-    "openai": "OPENAI_API_KEY",
-    "gemini": "GEMINI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-    "ollama": "OLLAMA_API_KEY",
-    "BRAVE_API_KEY": "BRAVE_API_KEY",
-}
+NAMES = {**{name: f"{name.upper()}_API_KEY" for name in PROVIDERS}, "BRAVE_API_KEY": "BRAVE_API_KEY"}
 
 
 def test_set_list_remove(tmp_path, own_home):

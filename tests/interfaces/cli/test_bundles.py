@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers import cli, trusted
+from helpers import BUILT_IN_PACKS, cli, trusted
 from interfaces.cli.bundling import ECHO, FORECAST, did, refused, run, seen
 from interfaces.cli.bundling import here as here  # a fixture
 
@@ -22,7 +22,7 @@ def weather():
 
 def test_a_new_home_has_the_built_in_bundles_and_nothing_is_written(own_home):
     found = did("list")
-    assert {"fs", "time", "ot"} <= {one["slug"] for one in found}
+    assert {one["slug"] for one in found} == BUILT_IN_PACKS
     assert all(one["isBuiltIn"] and one["tools"] for one in found)
     assert not list(own_home.rglob("*"))
 

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import html5lib
 import pytest
 from helpers import cli, definition, start, trusted
 
@@ -176,6 +177,17 @@ def test_a_page_is_written(used):
     code, shown = on_a_terminal("stats", "--html", "page.html", cwd=used)
     assert code == 0
     assert f"Report: {used / 'page.html'}" in shown
+
+
+def test_a_page_has_no_script_and_names_stay_text(project):
+    name = "\"'></title></svg></style><script>alert(1)</script>"
+    record(project, [(name, None), (name, "invalid_args")])
+    told = json.loads(cli("stats", "--tool", name, "--html", "page.html", cwd=project).stdout)
+    assert (told["tool"], told["total_calls"]) == (name, 2)
+    tree = html5lib.parse((project / "page.html").read_text(encoding="utf-8"), namespaceHTMLElements=False)
+    assert not list(tree.iter("script"))
+    assert tree.find(".//title").text == f"OneTool stats: {name}"
+    assert [row.text.strip() for row in tree.findall(".//tbody/tr/th")].count(name) == 2  # a tool, and its error
 
 
 @pytest.mark.parametrize(

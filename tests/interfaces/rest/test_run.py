@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
-from helpers import until
+from helpers import BUILT_IN_PACKS, until
 from interfaces.rest.served import TOKEN, Api, problem
 
 from onetool import App
@@ -254,7 +254,7 @@ def test_names_are_those_that_code_can_say(real):
     reply = real.get("/run/names")
     found = reply.json()
     packs = {pack["name"]: pack for pack in found["packs"]}
-    assert {"fs", "ot", "slow", "time", "tools"} <= set(packs)
+    assert BUILT_IN_PACKS | {"slow"} <= set(packs)
     (wait,) = [tool for tool in packs["slow"]["tools"] if tool["name"] == "wait"]
     assert wait["tool"] == "slow.wait"
     assert wait["signature"].startswith("slow.wait(seconds: float")

@@ -1,7 +1,4 @@
-"""Context managers of contextlib that need no generator: the sandbox has no `yield`.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""Context managers of contextlib that need no generator: the sandbox has no `yield`."""
 
 
 class suppress:

@@ -1,7 +1,4 @@
-"""fnmatch: matches names against patterns with *, ? and [sets].
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""fnmatch: matches names against patterns with *, ? and [sets]."""
 
 import re
 

@@ -1,7 +1,4 @@
-"""heapq: heaps in lists, laid out as CPython lays them out.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""heapq: heaps in lists, laid out as CPython lays them out."""
 
 
 def _up(heap, start, at):

@@ -1,7 +1,4 @@
-"""html: escapes and unescapes text, by number and by the entity names of HTML 4.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""html: escapes and unescapes text, by number and by the entity names of HTML 4."""
 
 import re
 

@@ -1,7 +1,4 @@
-"""io.StringIO: text in memory, as csv needs it. Nothing else of io is there.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""io.StringIO: text in memory, as csv needs it. Nothing else of io is there."""
 
 
 class StringIO:
@@ -39,19 +36,18 @@ class StringIO:
         for line in lines:
             self.write(line)
 
-    def read(self, size=-1, /):
-        text = self._text()
-        end = len(text) if size is None or size < 0 else min(self._at + size, len(text))
-        start, self._at = self._at, max(end, self._at)
-        return text[start:end]
-
-    def readline(self, size=-1, /):
-        text = self._text()
-        end = text.find("\n", self._at) + 1 or len(text)
+    def _take(self, size, end):
         if size is not None and size >= 0:
             end = min(end, self._at + size)
         start, self._at = self._at, max(end, self._at)
-        return text[start:end]
+        return self._text()[start:end]
+
+    def read(self, size=-1, /):
+        return self._take(size, len(self._text()))
+
+    def readline(self, size=-1, /):
+        text = self._text()
+        return self._take(size, text.find("\n", self._at) + 1 or len(text))
 
     def readlines(self, hint=-1, /):
         lines, size = [], 0
@@ -90,18 +86,6 @@ class StringIO:
 
     def flush(self):
         self._text()
-
-    def readable(self):
-        return True
-
-    def writable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def isatty(self):
-        return False
 
     def __iter__(self):
         return self

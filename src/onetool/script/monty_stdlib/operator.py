@@ -1,139 +1,47 @@
-"""operator: operators as functions, itemgetter, attrgetter. `abs`, `methodcaller` and in-place ones are missing.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""operator: operators as functions, itemgetter, attrgetter. `abs`, `methodcaller` and in-place ones are missing."""
 
 
 def itemgetter(item, /, *items):
-    if not items:
-        return lambda obj: obj[item]
-    return lambda obj: tuple([obj[one] for one in (item, *items)])
-
-
-def _attribute(obj, dotted):
-    for name in dotted.split("."):
-        obj = getattr(obj, name)
-    return obj
+    return lambda obj: tuple([obj[one] for one in (item, *items)]) if items else obj[item]
 
 
 def attrgetter(attr, /, *attrs):
-    if not attrs:
-        return lambda obj: _attribute(obj, attr)
-    return lambda obj: tuple([_attribute(obj, one) for one in (attr, *attrs)])
+    def get(obj, dotted):
+        for name in dotted.split("."):
+            obj = getattr(obj, name)
+        return obj
+
+    return lambda obj: tuple([get(obj, one) for one in (attr, *attrs)]) if attrs else get(obj, attr)
 
 
-def add(a, b, /):
-    return a + b
-
-
-concat = add
-
-
-def sub(a, b, /):
-    return a - b
-
-
-def mul(a, b, /):
-    return a * b
-
-
-def truediv(a, b, /):
-    return a / b
-
-
-def floordiv(a, b, /):
-    return a // b
-
-
-def mod(a, b, /):
-    return a % b
-
-
-def pow(a, b, /):
-    return a**b
-
-
-def neg(a, /):
-    return -a
-
-
-def pos(a, /):
-    return +a
-
-
-def and_(a, b, /):
-    return a & b
-
-
-def or_(a, b, /):
-    return a | b
-
-
-def xor(a, b, /):
-    return a ^ b
-
-
-def invert(a, /):
-    return ~a
-
-
-inv = invert
-
-
-def lshift(a, b, /):
-    return a << b
-
-
-def rshift(a, b, /):
-    return a >> b
-
-
-def eq(a, b, /):
-    return a == b
-
-
-def ne(a, b, /):
-    return a != b
-
-
-def lt(a, b, /):
-    return a < b
-
-
-def le(a, b, /):
-    return a <= b
-
-
-def gt(a, b, /):
-    return a > b
-
-
-def ge(a, b, /):
-    return a >= b
-
-
-def is_(a, b, /):
-    return a is b
-
-
-def is_not(a, b, /):
-    return a is not b
-
-
-def not_(a, /):
-    return not a
-
-
-def truth(a, /):
-    return bool(a)
-
-
-def contains(a, b, /):
-    return b in a
-
-
-def countOf(a, b, /):
-    return sum([1 for one in a if one is b or one == b])
+add = concat = lambda a, b, /: a + b
+sub = lambda a, b, /: a - b
+mul = lambda a, b, /: a * b
+truediv = lambda a, b, /: a / b
+floordiv = lambda a, b, /: a // b
+mod = lambda a, b, /: a % b
+pow = lambda a, b, /: a**b
+neg = lambda a, /: -a
+pos = lambda a, /: +a
+and_ = lambda a, b, /: a & b
+or_ = lambda a, b, /: a | b
+xor = lambda a, b, /: a ^ b
+invert = inv = lambda a, /: ~a
+lshift = lambda a, b, /: a << b
+rshift = lambda a, b, /: a >> b
+eq = lambda a, b, /: a == b
+ne = lambda a, b, /: a != b
+lt = lambda a, b, /: a < b
+le = lambda a, b, /: a <= b
+gt = lambda a, b, /: a > b
+ge = lambda a, b, /: a >= b
+is_ = lambda a, b, /: a is b
+is_not = lambda a, b, /: a is not b
+not_ = lambda a, /: not a
+truth = lambda a, /: bool(a)
+contains = lambda a, b, /: b in a
+countOf = lambda a, b, /: sum([1 for one in a if one is b or one == b])
+getitem = lambda a, b, /: a[b]
 
 
 def indexOf(a, b, /):
@@ -141,10 +49,6 @@ def indexOf(a, b, /):
         if one is b or one == b:
             return i
     raise ValueError("sequence.index(x): x not in sequence")
-
-
-def getitem(a, b, /):
-    return a[b]
 
 
 def setitem(a, b, c, /):

@@ -1,7 +1,4 @@
-"""shlex: splits and quotes the words of a command line as a POSIX shell does.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""shlex: splits and quotes the words of a command line as a POSIX shell does."""
 
 import re
 

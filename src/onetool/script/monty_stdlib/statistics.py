@@ -1,7 +1,4 @@
-"""statistics: averages and spread, exact as in CPython: sums are kept as integer numerators and denominators.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""statistics: averages and spread, exact as in CPython: sums are kept as integer numerators and denominators."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -56,6 +53,13 @@ def _root(n, d):
     return q / (1 << (shift // 2))
 
 
+def _floats(data, problem):
+    data = [float(x) for x in data]
+    if not data:
+        raise StatisticsError(problem)
+    return data
+
+
 def mean(data):
     pairs, kind, odd = _ratios(data)
     if odd is not None:
@@ -67,47 +71,39 @@ def mean(data):
 
 
 def fmean(data, weights=None):
-    data = [float(x) for x in data]
     if weights is None:
-        if not data:
-            raise StatisticsError("fmean requires at least one data point")
+        data = _floats(data, "fmean requires at least one data point")
         return math.fsum(data) / len(data)
-    weights = [float(x) for x in weights]
+    data, weights = [float(x) for x in data], [float(x) for x in weights]
     if len(data) != len(weights):
         raise StatisticsError("data and weights must be the same length")
-    total = math.fsum(weights)
-    if not total:
+    if not math.fsum(weights):
         raise StatisticsError("sum of weights must be non-zero")
-    return math.fsum([x * w for x, w in zip(data, weights, strict=True)]) / total
+    return _product(data, weights) / math.fsum(weights)
 
 
 def geometric_mean(data):
-    data = [float(x) for x in data]
-    if not data:
-        raise StatisticsError("Must have a non-empty dataset")
-    if any(x < 0 for x in data):
+    data = _floats(data, "Must have a non-empty dataset")
+    if min(data) < 0:
         raise StatisticsError("No negative inputs allowed")
-    if 0.0 in data:
-        return 0.0
-    return math.exp(math.fsum([math.log(x) for x in data]) / len(data))
+    return 0.0 if 0.0 in data else math.exp(math.fsum([math.log(x) for x in data]) / len(data))
 
 
 def harmonic_mean(data, weights=None):
     data = list(data)
     if not data:
         raise StatisticsError("harmonic_mean requires at least one data point")
-    if any(x < 0 for x in data):
-        raise StatisticsError("harmonic mean does not support negative values")
-    if len(data) == 1 and weights is None:
+    if len(data) == 1 and weights is None and data[0] >= 0:
         return data[0]
     weights = [1] * len(data) if weights is None else list(weights)
     if len(weights) != len(data):
         raise StatisticsError("Number of weights does not match data size")
-    if any(w < 0 for w in weights):
+    if min(data) < 0 or min(weights) < 0:
         raise StatisticsError("harmonic mean does not support negative values")
-    if any(x == 0 and w for x, w in zip(data, weights, strict=True)):
+    both = list(zip(data, weights, strict=True))
+    if any(x == 0 and w for x, w in both):
         return 0
-    pairs, kind, odd = _ratios([w / x if w else 0 for x, w in zip(data, weights, strict=True)])
+    pairs, kind, odd = _ratios([w / x if w else 0 for x, w in both])
     top, below = _add(_ratios(weights)[0])
     n, d = _add(pairs)
     if odd is not None:
@@ -144,112 +140,91 @@ def median_grouped(data, interval=1.0):
     x = data[n // 2]
     below = bisect_left(data, x)
     inside = bisect_right(data, x) - below
-    interval = float(interval)
-    return float(x) - interval / 2 + interval * (n / 2 - below) / inside
+    return float(x) - float(interval) / 2 + float(interval) * (n / 2 - below) / inside
 
 
-def _most(data):
-    """The values that come most often, in order.
-
-    By hand: of values that are equal, like 0 and 0.0, the sandbox's Counter keeps the last and not the first.
-    """
+def multimode(data):
+    """By hand: of values that are equal, like 0 and 0.0, the sandbox's Counter keeps the last and not the first."""
     counts = {}
     for x in data:
-        if x in counts:
-            counts[x][1] += 1
-        else:
-            counts[x] = [x, 1]
+        counts.setdefault(x, [x, 0])[1] += 1
     most = max([count for _, count in counts.values()], default=0)
     return [x for x, count in counts.values() if count == most]
 
 
 def mode(data):
-    most = _most(data)
+    most = multimode(data)
     if not most:
         raise StatisticsError("no mode for empty data")
     return most[0]
-
-
-def multimode(data):
-    return _most(data)
 
 
 def quantiles(data, *, n=4, method="exclusive"):
     if n < 1:
         raise StatisticsError("n must be at least 1")
     data = sorted(data)
-    size = len(data)
-    if size < 2:
-        if size < 1:
+    if len(data) < 2:
+        if not data:
             raise StatisticsError("must have at least one data point")
         return data * (n - 1)
-    result = []
-    if method == "inclusive":
-        for i in range(1, n):
-            at, rest = divmod(i * (size - 1), n)
-            result.append((data[at] * (n - rest) + data[at + 1] * rest) / n)
-    elif method == "exclusive":
-        for i in range(1, n):
-            at = min(max(i * (size + 1) // n, 1), size - 1)
-            rest = i * (size + 1) - at * n
-            result.append((data[at - 1] * (n - rest) + data[at] * rest) / n)
-    else:
+    if method not in ("inclusive", "exclusive"):
         raise ValueError(f"Unknown method: {method!r}")
+    size = len(data) + (1 if method == "exclusive" else -1)
+    first = 1 if method == "exclusive" else 0
+    result = []
+    for i in range(1, n):
+        at = min(max(i * size // n, first), len(data) - 2 + first)
+        rest = i * size - at * n
+        result.append((data[at - first] * (n - rest) + data[at - first + 1] * rest) / n)
     return result
 
 
-def _squares(data, middle, less, name):
-    """The mean of squared distances from the middle, as numerator, denominator and type; or what makes it endless."""
+def _spread(data, middle, less, name):
+    """The mean of squared distances from the middle, or its root for a deviation."""
     data = list(data)
     if middle is not None:
         data = [(x - middle) * (x - middle) for x in data]
     pairs, kind, odd = _ratios(data)
     if len(data) < 1 + less:
         raise StatisticsError(f"{name} requires at least {'two data points' if less else 'one data point'}")
+    if odd is not None:
+        return odd
     n, d = _add(pairs)
     if middle is None:
         square, below = _add([(one * one, under * under) for one, under in pairs])
         n, d = square * d * d * len(data) - n * n * below, below * d * d * len(data)
-    return n, d * (len(data) - less), kind, odd
-
-
-def _variance(data, middle, less, name):
-    n, d, kind, odd = _squares(data, middle, less, name)
-    return _number(n, d, kind) if odd is None else odd
-
-
-def _deviation(data, middle, less, name):
-    n, d, kind, odd = _squares(data, middle, less, name)
-    if odd is not None:
-        return odd
+    d *= len(data) - less
+    if "dev" not in name:
+        return _number(n, d, kind)
     if kind is Decimal:
         return _number(n, d, kind).sqrt()
     return _root(n, d) if n else 0.0
 
 
 def variance(data, xbar=None):
-    return _variance(data, xbar, 1, "variance")
+    return _spread(data, xbar, 1, "variance")
 
 
 def pvariance(data, mu=None):
-    return _variance(data, mu, 0, "pvariance")
+    return _spread(data, mu, 0, "pvariance")
 
 
 def stdev(data, xbar=None):
-    return _deviation(data, xbar, 1, "stdev")
+    return _spread(data, xbar, 1, "stdev")
 
 
 def pstdev(data, mu=None):
-    return _deviation(data, mu, 0, "pstdev")
+    return _spread(data, mu, 0, "pstdev")
 
 
 def _pairwise(x, y, name):
+    """Both as floats, and their distances from their means."""
     x, y = [float(one) for one in x], [float(one) for one in y]
     if len(x) != len(y):
         raise StatisticsError(f"{name} requires that both inputs have same number of data points")
     if len(x) < 2:
         raise StatisticsError(f"{name} requires at least two data points")
-    return x, y
+    return x, y, _distances(x), _distances(y)
 
 
 def _distances(x):
@@ -261,36 +236,30 @@ def _product(x, y):
     return math.fsum([a * b for a, b in zip(x, y, strict=True)])
 
 
-def _ranks(x):
-    """Each value's place among the sorted ones; equal values share the middle of theirs."""
-    ordered = sorted(x)
-    return [(bisect_left(ordered, one) + bisect_right(ordered, one) + 1) / 2 for one in x]
-
-
 def covariance(x, y, /):
-    x, y = _pairwise(x, y, "covariance")
-    return _product(_distances(x), _distances(y)) / (len(x) - 1)
+    x, _, dx, dy = _pairwise(x, y, "covariance")
+    return _product(dx, dy) / (len(x) - 1)
 
 
 def correlation(x, y, /, *, method="linear"):
-    x, y = _pairwise(x, y, "correlation")
+    x, y, dx, dy = _pairwise(x, y, "correlation")
     if method not in ("linear", "ranked"):
         raise ValueError(f"Unknown method: {method!r}")
-    if method == "ranked":
-        x, y = _ranks(x), _ranks(y)
-    x, y = _distances(x), _distances(y)
-    spread = math.sqrt(_product(x, x) * _product(y, y))
+    if method == "ranked":  # by place; equal values share the middle of theirs
+        a, b = sorted(x), sorted(y)
+        dx = _distances([bisect_left(a, one) + bisect_right(a, one) for one in x])
+        dy = _distances([bisect_left(b, one) + bisect_right(b, one) for one in y])
+    spread = math.sqrt(_product(dx, dx) * _product(dy, dy))
     if not spread:
         raise StatisticsError("at least one of the inputs is constant")
-    return _product(x, y) / spread
+    return _product(dx, dy) / spread
 
 
 def linear_regression(x, y, /, *, proportional=False):
-    x, y = _pairwise(x, y, "linear regression")
-    dx, dy = (x, y) if proportional else (_distances(x), _distances(y))
-    spread = _product(dx, dx)
-    if not spread:
+    x, y, dx, dy = _pairwise(x, y, "linear regression")
+    dx, dy = (x, y) if proportional else (dx, dy)
+    if not _product(dx, dx):
         raise StatisticsError("x is constant")
-    slope = _product(dx, dy) / spread
+    slope = _product(dx, dy) / _product(dx, dx)
     intercept = 0.0 if proportional else math.fsum(y) / len(y) - slope * math.fsum(x) / len(x)
     return LinearRegression(slope=slope, intercept=intercept)

@@ -1,7 +1,4 @@
-"""string: constants of characters, capwords, and Template.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""string: constants of characters, capwords, and Template."""
 
 import re
 
@@ -48,11 +45,11 @@ class Template:
                 parts.append(str(values[name]))
         return "".join(parts) + self.template[end:]
 
-    def substitute(self, mapping=None, /, **kws):
-        return self._filled({**(mapping or {}), **kws}, False)
+    def substitute(self, mapping=(), /, **kws):
+        return self._filled({**dict(mapping), **kws}, False)
 
-    def safe_substitute(self, mapping=None, /, **kws):
-        return self._filled({**(mapping or {}), **kws}, True)
+    def safe_substitute(self, mapping=(), /, **kws):
+        return self._filled({**dict(mapping), **kws}, True)
 
     def get_identifiers(self):
         names = [found.group(2) or found.group(3) for found in re.finditer(_PLACE, self.template)]

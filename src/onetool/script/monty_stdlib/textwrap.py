@@ -1,7 +1,4 @@
-"""textwrap: wraps, indents and dedents paragraphs.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""textwrap: wraps, indents and dedents paragraphs."""
 
 import re
 
@@ -59,18 +56,11 @@ class TextWrapper:
         max_lines=None,
         placeholder=" [...]",
     ):
-        self.width = width
-        self.initial_indent = initial_indent
-        self.subsequent_indent = subsequent_indent
-        self.expand_tabs = expand_tabs
-        self.replace_whitespace = replace_whitespace
-        self.fix_sentence_endings = fix_sentence_endings
-        self.break_long_words = break_long_words
-        self.drop_whitespace = drop_whitespace
-        self.break_on_hyphens = break_on_hyphens
-        self.tabsize = tabsize
-        self.max_lines = max_lines
-        self.placeholder = placeholder
+        self.width, self.tabsize, self.max_lines, self.placeholder = width, tabsize, max_lines, placeholder
+        self.initial_indent, self.subsequent_indent = initial_indent, subsequent_indent
+        self.expand_tabs, self.replace_whitespace = expand_tabs, replace_whitespace
+        self.fix_sentence_endings, self.drop_whitespace = fix_sentence_endings, drop_whitespace
+        self.break_long_words, self.break_on_hyphens = break_long_words, break_on_hyphens
 
     def _pieces(self, text):
         """What may stand on a line of its own: words, their parts after a hyphen, dashes, and the space between."""

@@ -1,17 +1,13 @@
 # pyright: reportAttributeAccessIssue=false
-"""urllib.parse: quotes, splits and joins URLs and query strings.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""urllib.parse: quotes, splits and joins URLs and query strings."""
 
 import re
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 _CONTROL = "".join([chr(n) for n in range(33)])
-_WITH_PARAMS = {"", "ftp", "hdl", "http", "https", "mms", "prospero", "rtsp", "rtspu", "sftp", "shttp", "sip", "sips"}
-_WITH_PARAMS |= {"imap", "tel"}
-_RELATIVE = {"", "file", "ftp", "gopher", "http", "https", "imap", "mms", "nntp", "prospero", "rtsp", "rtspu", "sftp"}
-_RELATIVE |= {"shttp", "svn", "svn+ssh", "wais", "ws", "wss"}
+_BOTH = {"", "ftp", "http", "https", "imap", "mms", "prospero", "rtsp", "rtspu", "sftp", "shttp"}
+_WITH_PARAMS = _BOTH | {"hdl", "sip", "sips", "tel"}
+_RELATIVE = _BOTH | {"file", "gopher", "nntp", "svn", "svn+ssh", "wais", "ws", "wss"}
 _WITH_HOST = _RELATIVE | {"git", "git+ssh", "nfs", "rsync", "snews", "telnet"}
 
 
@@ -26,27 +22,21 @@ def quote_from_bytes(bs, safe="/"):
 
 def quote(string, safe="/", encoding=None, errors=None):
     if isinstance(string, str):
-        return quote_from_bytes(string.encode(encoding or "utf-8", errors or "strict"), safe)
+        string = string.encode(encoding or "utf-8", errors or "strict")
     return quote_from_bytes(string, safe)
 
 
 def quote_plus(string, safe="", encoding=None, errors=None):
-    if isinstance(safe, bytes):
-        safe = safe.decode("ascii", "ignore")
+    safe = safe.decode("ascii", "ignore") if isinstance(safe, bytes) else safe
     return quote(string, safe + " ", encoding, errors).replace(" ", "+")
 
 
 def unquote_to_bytes(string):
-    if isinstance(string, str):
-        string = string.encode()
-    first, *rest = string.split(b"%")
-    parts = [first]
-    for part in rest:
-        digits = part[:2].decode("ascii", "replace")
-        if re.match("[0-9a-fA-F]{2}$", digits):
-            parts.append(bytes.fromhex(digits) + part[2:])
-        else:
-            parts.append(b"%" + part)
+    parts = (string.encode() if isinstance(string, str) else string).split(b"%")
+    for i in range(1, len(parts)):
+        digits = parts[i][:2].decode("ascii", "replace")
+        is_code = re.match("[0-9a-fA-F]{2}$", digits)
+        parts[i] = bytes.fromhex(digits) + parts[i][2:] if is_code else b"%" + parts[i]
     return b"".join(parts)
 
 
@@ -69,14 +59,12 @@ def urlencode(query, doseq=False, safe="", encoding=None, errors=None, quote_via
             return quote_via(value, safe)
         return quote_via(str(value), safe, encoding, errors)
 
-    if isinstance(query, dict):
-        query = query.items()
-    elif isinstance(query, (str, bytes)):
+    if isinstance(query, (str, bytes)):
         if query:
             raise TypeError("not a valid non-string sequence or mapping object")
         return ""
     parts = []
-    for key, value in query:
+    for key, value in query.items() if isinstance(query, dict) else query:
         values = [value]
         if doseq and not isinstance(value, (str, bytes)):
             try:
@@ -160,7 +148,7 @@ class _Result:
         return hash(self._values)
 
     def __repr__(self):
-        return f"{self._kind}({', '.join([f'{k}={v!r}' for k, v in zip(self._fields, self._values, strict=True)])})"
+        return f"{self._kind}({', '.join([f'{k}={v!r}' for k, v in self._asdict().items()])})"
 
     def _asdict(self):
         return dict(zip(self._fields, self._values, strict=True))
@@ -177,14 +165,15 @@ class _Result:
         return urlunparse(self) if self._kind == "ParseResult" else urlunsplit(self)
 
 
+_FIELDS = ("scheme", "netloc", "path", "params", "query", "fragment")
+
+
 def ParseResult(scheme, netloc, path, params, query, fragment):
-    fields = ("scheme", "netloc", "path", "params", "query", "fragment")
-    return _Result("ParseResult", fields, (scheme, netloc, path, params, query, fragment))
+    return _Result("ParseResult", _FIELDS, (scheme, netloc, path, params, query, fragment))
 
 
 def SplitResult(scheme, netloc, path, query, fragment):
-    fields = ("scheme", "netloc", "path", "query", "fragment")
-    return _Result("SplitResult", fields, (scheme, netloc, path, query, fragment))
+    return _Result("SplitResult", _FIELDS[:3] + _FIELDS[4:], (scheme, netloc, path, query, fragment))
 
 
 def DefragResult(url, fragment):

@@ -1,7 +1,4 @@
-"""uuid: random (uuid4) and name-based (uuid3, uuid5) UUIDs, and parsing them.
-
-It runs inside the sandbox, and imports only what that has itself: `NATIVE` in script/rewrite.py.
-"""
+"""uuid: random (uuid4) and name-based (uuid3, uuid5) UUIDs, and parsing them."""
 
 import hashlib
 import random
@@ -61,12 +58,12 @@ def _named(digest, namespace, name, version):
     return UUID(bytes=digest(namespace.bytes + name).digest()[:16], version=version)
 
 
-def uuid3(namespace, name):
-    return _named(hashlib.md5, namespace, name, 3)
-
-
 def uuid4():
     return UUID(int=random.getrandbits(128), version=4)
+
+
+def uuid3(namespace, name):
+    return _named(hashlib.md5, namespace, name, 3)
 
 
 def uuid5(namespace, name):

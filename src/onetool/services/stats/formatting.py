@@ -1,12 +1,7 @@
-"""Formats numbers, durations and times of the stats for people, and escapes text for HTML."""
+"""Formats numbers, durations and times of the stats for people."""
 
-import html
 from datetime import UTC, datetime
 
-from onetool.core.errors import cut
-
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 PERIOD_TITLES = {
     "day": "The last 24 hours",
@@ -16,18 +11,9 @@ PERIOD_TITLES = {
 }
 
 
-def safe(text: object) -> str:
-    """Text from outside for a page: it can't become markup, change the writing direction, or break the encoding."""
-    return html.escape("".join(char if char.isprintable() else "�" for char in str(text)))
-
-
 def whole(number: float) -> str:
     """1,234,567; with a true minus sign."""
     return f"{number:,.0f}".replace("-", "\N{MINUS SIGN}")
-
-
-def counted(number: int, thing: str) -> str:
-    return f"{whole(number)} {thing}{'' if number == 1 else 's'}"
 
 
 def short(number: float) -> str:
@@ -67,50 +53,27 @@ def saved(amount: float, text: str) -> str:
     return text if amount >= 0 else "none yet"
 
 
-def decade(ms: float) -> str:
-    """A power of ten, for an axis: one unit, and no more."""
-    return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:,.0f} s"
-
-
 def _three_digits(number: float) -> str:
     text = f"{number:.2f}" if number < 1 else f"{number:.1f}" if number < 99.95 else f"{number:.0f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def moment(iso: str | None) -> str:
-    """15 Nov 2026, 10:02; what is no time is shown as it is, for a bit."""
-    at = _read_time(iso)
-    return f"{_day(at)} {at.year}, {at:%H:%M}" if at else _unread(iso or "–")
+    """Return a time as `15 Nov 2026, 10:02`."""
+    return f"{_utc(iso).day} {_utc(iso):%b %Y, %H:%M}" if iso else "–"
 
 
 def tick(iso: str, period: str) -> str:
-    """A label below an axis: the hour of a day, the day of longer times."""
-    at = _read_time(iso)
-    if at is None:
-        return _unread(iso)
-    return f"{at:%H:%M}" if period == "day" else _day(at)
+    """Return a label for an axis: the hour of a day, the day of longer times."""
+    at = _utc(iso)
+    return f"{at:%H:%M}" if period == "day" else f"{at.day} {at:%b}"
 
 
 def span(iso: str, period: str) -> str:
-    """What a bucket is about: `Sun 15 Nov, 06:00`, or the day alone where a bucket is a day."""
-    at = _read_time(iso)
-    if at is None:
-        return _unread(iso)
-    named = f"{_DAYS[at.weekday()]} {_day(at)}"
-    return f"{named}, {at:%H:%M}" if period in ("day", "week") else named
+    """Return the name of a bucket: `Sun 15 Nov, 06:00`, or the day alone where a bucket is a day."""
+    at = _utc(iso)
+    return f"{at:%a} {at.day} {at:%b}" + (f", {at:%H:%M}" if period in ("day", "week") else "")
 
 
-def _unread(text: str) -> str:
-    return safe(cut(text, 8))
-
-
-def _day(at: datetime) -> str:
-    return f"{at.day} {_MONTHS[at.month - 1]}"
-
-
-def _read_time(iso: str | None) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(iso or "")
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.tzinfo else at
+def _utc(iso: str) -> datetime:
+    return datetime.fromisoformat(iso).astimezone(UTC)

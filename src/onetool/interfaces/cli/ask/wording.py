@@ -129,7 +129,7 @@ def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
         return f"failed: {cut(printable(first), MOST_ERROR)}", False
     if is_cached:
         return "ok, as before", True
-    from onetool.services.stats.formatting import duration  # brings HTML pages, which are not needed here
+    from onetool.services.stats.formatting import duration  # brings the database, which is not needed here
 
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 
