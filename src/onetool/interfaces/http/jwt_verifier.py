@@ -8,8 +8,9 @@ nevertheless: that takes no key, and tells a client more than "unknown key" woul
 A verified JWT is remembered by its hash, until it expires or the issuer no longer publishes its key.
 
 The public keys of the issuer, its JWKS, are fetched when the first is needed, and kept. They are fetched again when
-they are five minutes old, and when none of them has signed a JWT: at most once in half a minute, however many ask. All who need that answer wait for the same one, and not for long. While the issuer is away, the keys of before
-count for an hour.
+they are five minutes old, and when none of them has signed a JWT: at most once in half a minute, however many ask. All
+who need that answer wait for the same one, and not for long. While the issuer is away, the keys of before count for an
+hour.
 """
 
 import asyncio
