@@ -311,10 +311,10 @@ def test_who_says_no_is_told_so_and_the_last_login_stays(harness):
     harness.log_in()
     before = harness.file().read_bytes()
     harness.authority.denies = True
-    with pytest.raises(AuthError, match=r"the login was refused \(access_denied: the user said no\)"):
+    with pytest.raises(AuthError, match=r"the login to vault was refused \(access_denied: the user said no\)"):
         harness.log_in()
-    with pytest.raises(AuthError, match="nobody has finished the login for vault within 0 s"):
-        harness.log_in(browse=lambda url: None, patience=0.2)
+    with pytest.raises(AuthError, match="nobody has finished the login to vault within 0 s"):
+        harness.log_in(browse=lambda url: None, seconds=0.2)
     assert harness.file().read_bytes() == before
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from onetool.http.connection import HttpResponse
     from onetool.http.url import HttpRequest, Url
 
-DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 LARGEST = 256 * 1024
 SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # of a form
 
@@ -64,74 +63,47 @@ class OAuthAuthenticator(Authenticator):
         endpoint = self._endpoint.fill(args, secret)
         for name in self.secrets:
             context.check_secret(name, endpoint.url)
-        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, context)
+        # A caller that gives all credentials as arguments may see the token.
+        masking = context if self.secrets else context._replace(mask_also=lambda _: None)
+        filled = self.texts.fill(args, secret)
+        return _OAuthSigner(TokenEndpoint(self.auth, self.texts, filled, endpoint, secret, masking))
 
     def destinations(self, target: "Url | None") -> "Iterator[Destination]":
         yield self.secrets, self._endpoint.fixed_url
 
 
 class _OAuthSigner(Signer):
-    def __init__(
-        self,
-        authenticator: OAuthAuthenticator,
-        filled: dict[str, str],
-        endpoint: "HttpRequest",
-        secret: Lookup,
-        context: "HttpContext",
-    ) -> None:
-        self._auth = authenticator.auth
-        # A caller that gives all credentials as arguments may see the token.
-        self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
-        self._endpoint = TokenEndpoint(
-            authenticator.auth,
-            authenticator.texts,
-            filled,
-            endpoint,
-            secret,
-            context._replace(mask_also=self._mask_also),
-        )
-        self._filled, self._context = filled, context
+    def __init__(self, endpoint: "TokenEndpoint") -> None:
+        self._endpoint, self._tokens = endpoint, endpoint.context.client.tokens
         # Everything that a token depends on: with another secret it is another token.
-        self._key: TokenKey = (endpoint.url.text, self._auth.grant, *filled.values())
+        self._key: TokenKey = (endpoint.request.url.text, endpoint.auth.grant, *endpoint.filled.values())
         self._token = ""
         self._refused: str | None = None
         self._left = 0.0
 
     async def prepare(self, left: float) -> None:
         self._left = left
-        self._token = await self._context.client.tokens.get(self._key, self._fetch, self._refused)
-        self._mask_also(
-            self._token
-        )  # those that are in use are masked; of many that were used once, some may be forgotten
+        self._token = await self._tokens.get(self._key, self._fetch, self._refused)
+        # Tokens in use are masked; of many that were used once, some may be forgotten.
+        self._endpoint.context.mask_also(self._token)
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
         return with_header(request, "Authorization", f"Bearer {self._token}")
 
     def on_unauthorized(self) -> bool:
         """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
-        if self._refused is not None or not self._context.client.tokens.may_fetch(self._key):
+        if self._refused is not None or not self._tokens.may_fetch(self._key):
             return False
         self._refused = self._token
         return True
 
     async def _fetch(self, newer: str | None) -> FetchedToken:
-        filled = self._filled
-        form = {"grant_type": "client_credentials"}
-        if self._auth.grant == "refreshToken":
+        form, filled = {"grant_type": "client_credentials"}, self._endpoint.filled
+        if self._endpoint.auth.grant == "refreshToken":
             form = {"grant_type": "refresh_token", "refresh_token": newer or filled["refresh_token"]}
         if filled["scope"]:
             form["scope"] = filled["scope"]
-        granted = await self._endpoint.ask(form, self._left)
-        return FetchedToken(granted.access, DEFAULT_LIFE if granted.life is None else granted.life, granted.refresh)
-
-
-class GrantedToken(NamedTuple):
-    """What a token endpoint gave."""
-
-    access: str
-    life: float | None  # seconds; None: it did not say
-    refresh: str | None
-    scope: str | None
+        return await self._endpoint.ask(form, self._left)
 
 
 class TokenRefusedError(ToolFailure):
@@ -141,26 +113,23 @@ class TokenRefusedError(ToolFailure):
     status = 0
 
 
-class TokenEndpoint:
+class TokenEndpoint(NamedTuple):
     """`tokenUrl` of an `auth`, with the credentials of its client. `request` is an empty POST to it."""
 
-    def __init__(
-        self,
-        auth: OAuth2,
-        texts: AuthTexts,
-        filled: dict[str, str],
-        request: "HttpRequest",
-        secret: Lookup,
-        context: "HttpContext",
-    ) -> None:
-        self._auth, self._texts, self._filled = auth, texts, filled
-        self._endpoint, self._secret, self._context = request, secret, context
-        self._mask_also = context.mask_also
+    auth: OAuth2
+    texts: AuthTexts
+    filled: dict[str, str]
+    request: "HttpRequest"
+    secret: Lookup
+    context: "HttpContext"
 
-    async def ask(self, form: dict[str, str], left: float) -> GrantedToken:
+    def __repr__(self) -> str:
+        return "TokenEndpoint(***)"
+
+    async def ask(self, form: dict[str, str], left: float) -> FetchedToken:
         """Send the form within `left` seconds. ToolFailure says why there is no token."""
-        client, hosts = self._context.client, self._context.hosts
-        request = self._request({**form})
+        client, hosts = self.context.client, self.context.hosts
+        request = self._filled_request({**form})
         try:
             answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=LARGEST)
         except ToolFailure as error:
@@ -169,22 +138,22 @@ class TokenEndpoint:
             ) from None
         return self._read(answer, form)
 
-    def _request(self, form: dict[str, str]) -> "HttpRequest":
-        filled = self._filled
+    def _filled_request(self, form: dict[str, str]) -> "HttpRequest":
+        filled = self.filled
         headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
-        if self._auth.client_auth == "body" or not filled["client_secret"]:
+        if self.auth.client_auth == "body" or not filled["client_secret"]:
             form["client_id"] = filled["client_id"]
             if filled["client_secret"]:
                 form["client_secret"] = filled["client_secret"]
         else:
             # As RFC 6749 has it: both are encoded as in a form first.
             login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
-            for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
-                self._mask_also(part)
+            for part in self.texts.derived(login.removeprefix("Basic "), self.secret, quote_plus):
+                self.context.mask_also(part)
             headers.append(("Authorization", login))
-        return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
+        return self.request._replace(headers=headers, body=urlencode(form).encode())
 
-    def _read(self, answer: "HttpResponse", form: dict[str, str]) -> GrantedToken:
+    def _read(self, answer: "HttpResponse", form: dict[str, str]) -> FetchedToken:
         try:
             said: Any = json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
@@ -193,30 +162,30 @@ class TokenEndpoint:
         access, kind = said.get("access_token"), said.get("token_type", "Bearer")
         if answer.status != 200 or not isinstance(access, str):
             raise self._failure(answer.status, said, form)
-        check_length(access, f"the access token of {self._endpoint.url.authority}")
-        self._mask_also(access)
+        check_length(access, f"the access token of {self.request.url.authority}")
+        self.context.mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
             raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, form)
         refresh = said.get("refresh_token")
         if isinstance(refresh, str) and refresh:
-            check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
-            self._mask_also(refresh)
+            check_length(refresh, f"the refresh token of {self.request.url.authority}")
+            self.context.mask_also(refresh)
         else:
             refresh = None
         scope = said.get("scope")
-        return GrantedToken(access, _life(said.get("expires_in")), refresh, scope if isinstance(scope, str) else None)
+        return FetchedToken(access, _life(said.get("expires_in")), refresh, scope if isinstance(scope, str) else None)
 
     def _failure(self, status: int, said: dict[str, Any], form: dict[str, str]) -> ToolFailure:
         """In the endpoint's own words, those that are for people; without what was sent, should they repeat it."""
         texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
         words = ": ".join(text for text in texts if text) or "it gave no access token"
-        credentials = (self._filled.get("client_secret"), self._filled.get("refresh_token"))
+        credentials = (self.filled.get("client_secret"), self.filled.get("refresh_token"))
         for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
             if value:
                 words = words.replace(value, MASK)
-        words = quoted(_UNFIT.sub(" ", self._context.redact(words)), self._context.redact, 300)
+        words = quoted(_UNFIT.sub(" ", self.context.redact(words)), self.context.redact, 300)
         refused = TokenRefusedError(
-            f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
+            f"no access token: {self.request.url.authority} answered {status}: {words}",
             reason="upstream_error",
             hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
         )

@@ -12,7 +12,8 @@ import hashlib
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -24,30 +25,28 @@ from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.database.documents import Documents, Version
 from onetool.http.auth import AUTH_POINTER, Authenticator, AuthTexts, Signer, with_header
+from onetool.http.client import FetchedToken
 from onetool.http.definition import OAuth2, below
 from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short
 from onetool.http.login import (
-    CallbackQuery,
+    LOGIN_S,
+    MAX_QUOTED,
     HeldLogin,
     LoginStore,
+    Say,
     StoredLogin,
-    listening,
-    open_browser,
+    browser_login,
 )
-from onetool.http.oauth import GrantedToken, TokenEndpoint, TokenRefusedError
+from onetool.http.oauth import TokenEndpoint, TokenRefusedError
 from onetool.http.placeholders import Lookup, TemplateError, refused_at
 from onetool.http.url import HttpRequest, Url, parse_url
 
 if TYPE_CHECKING:
     from onetool.http.client import HttpContext
 
-LOGIN_SECONDS = 300.0  # seconds for a person to log in
-EXCHANGE_SECONDS = 20.0  # seconds for a code, or a refresh token, to become a token
-MARGIN = 30.0  # seconds before its end that a token is no longer used
+EXCHANGE_S = 20.0  # for a code, or a refresh token, to become a token
+MARGIN_S = 30.0  # before its end that a token is no longer used
 KEY_LENGTH = 16  # characters of a login's key in its name
-LONGEST_WORDS = 300  # characters of what the authorization server says
-
-Say = Callable[[str], None]
 
 
 class LoginAuthenticator(Authenticator):
@@ -79,7 +78,7 @@ class LoginAuthenticator(Authenticator):
         yield self._secrets_in_page, self._login_page
 
     def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
-        """The login that the tool needs, with the secrets of now."""
+        """Return the login that the tool needs, with the secrets of now."""
         if context.logins is None or self._bundle is None:
             raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
         for names, url in self.destinations(None):
@@ -90,10 +89,10 @@ class LoginAuthenticator(Authenticator):
         return ToolLogin(self.auth, filled, self._bundle, context.logins, endpoint, context.mask_also)
 
     async def _read(self, store: LoginStore) -> StoredLogin:
-        """What is kept. It is read again when it has changed."""
+        """Return what is kept. It is read again when it has changed."""
         seen = self._seen
         if seen is None or seen[0] != store.name or seen[1] != store.version():
-            seen = self._seen = (store.name, *await store.load_async())
+            seen = self._seen = (store.name, *await asyncio.to_thread(store.load))
         return seen[2]
 
 
@@ -115,31 +114,29 @@ class ToolLogin:
         self.logins = logins
         self.store = LoginStore(logins, f"{_of_bundle(bundle)}{self.key[:KEY_LENGTH]}", auth.token_url, self.key)
 
-    async def save_granted(
-        self, granted: GrantedToken, before: StoredLogin, held: HeldLogin, **more: Any
+    async def save(
+        self, granted: FetchedToken, before: StoredLogin, held: HeldLogin, origins: tuple[str, ...]
     ) -> StoredLogin:
         """Keep new tokens. A refresh token that is not replaced is good for more."""
-        refresh = granted.refresh or (before.tokens or {}).get("refresh_token")
-        scope = granted.scope or (before.tokens or {}).get("scope")
-        tokens = {"access_token": granted.access, "refresh_token": refresh, "scope": scope}
+        tokens = {"access_token": granted.access, "refresh_token": granted.refresh, "scope": granted.scope}
         login = replace(
             before,
-            tokens={key: value for key, value in tokens.items() if value},
+            tokens={**(before.tokens or {}), **{key: value for key, value in tokens.items() if value}},
             expires_at=None if granted.life is None else time.time() + granted.life,
-            **more,
+            origins=origins,
         )
         await held.save(login)
         return login
 
 
 def stored_logins(logins: Documents, bundle: str) -> list[str]:
-    """The names of all logins of a bundle, also of those that none of its tools needs any more."""
+    """Return the names of all logins of a bundle, also of those that none of its tools needs any more."""
     name = re.compile(f"{re.escape(_of_bundle(bundle))}[0-9a-f]{{{KEY_LENGTH}}}")
     return list(filter(name.fullmatch, logins.keys()))
 
 
 def _of_bundle(bundle: str) -> str:
-    """How the names of its logins begin. The dot tells them from those of servers, whose names have none."""
+    """Return how the names of its logins begin. The dot tells them from those of servers, whose names have none."""
     return f"bundle.{bundle}-"
 
 
@@ -154,8 +151,13 @@ class _LoginSigner(Signer):
         try:
             stored = await self._read(store)
             if stored.tokens and self._is_spent(stored):
+                # The refresh goes on when its call is cancelled or has no time left: a refresh token may be good for
+                # one use only, and if the one that came for it were not kept, the login would be lost.
+                task = asyncio.create_task(self._refresh())
+                _running.add(task)
+                task.add_done_callback(_ended)
                 async with asyncio.timeout(left):
-                    stored = await _uninterrupted(self._refresh())
+                    stored = await asyncio.shield(task)
         except TimeoutError:
             raise RequestTimeoutError("the login was not refreshed", left) from None
         except AuthError as error:
@@ -186,56 +188,38 @@ class _LoginSigner(Signer):
         return True
 
     async def _refresh(self) -> StoredLogin:
-        store = self._login.store
-        async with store.locked() as held:
-            return await self._refreshed((await held.load())[1], held)
-
-    async def _refreshed(self, stored: StoredLogin, held: HeldLogin) -> StoredLogin:
-        """Within the lock. Another process may have refreshed it meanwhile."""
-        if not stored.tokens or not self._is_spent(stored):
-            return stored
-        refresh = stored.tokens.get("refresh_token")
-        if not refresh:
-            raise _needs_login("its login has ended")
-        self._login.know(refresh)
-        form = {"grant_type": "refresh_token", "refresh_token": refresh}
-        await held.check()
-        try:
-            granted = await self._login.endpoint.ask(form, EXCHANGE_SECONDS)
-        except TokenRefusedError as refused:
-            if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
-                raise
-            await held.clear(replace(stored, tokens=None, expires_at=None))
-            raise _needs_login("its login has ended") from None
-        return await self._login.save_granted(granted, stored, held)
+        """Return new tokens, or those that another process has got meanwhile."""
+        async with self._login.store.locked() as held:
+            stored = (await held.load())[1]
+            if not stored.tokens or not self._is_spent(stored):
+                return stored
+            refresh = stored.tokens.get("refresh_token")
+            if not refresh:
+                raise _needs_login("its login has ended")
+            self._login.know(refresh)
+            await held.check()
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+            try:
+                granted = await self._login.endpoint.ask(form, EXCHANGE_S)
+            except TokenRefusedError as refused:
+                if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
+                    raise
+                await held.clear(replace(stored, tokens=None, expires_at=None))
+                raise _needs_login("its login has ended") from None
+            return await self._login.save(granted, stored, held, stored.origins)
 
     def _is_spent(self, stored: StoredLogin) -> bool:
-        access = (stored.tokens or {}).get("access_token")
-        return access in (None, self._refused) or (stored.expires_at is not None and _is_over(stored.expires_at))
+        access, ends = (stored.tokens or {}).get("access_token"), stored.expires_at
+        return access in (None, self._refused) or (ends is not None and time.time() >= ends - MARGIN_S)
 
 
 _running: set[asyncio.Task[StoredLogin]] = set()  # the loop alone does not keep them
-
-
-async def _uninterrupted(refresh: Coroutine[Any, Any, StoredLogin]) -> StoredLogin:
-    """What a refresh gives. It goes on when its call is cancelled or has no time left.
-
-    A refresh token may be good for one use only: if the one that came for it were not kept, the login would be lost.
-    """
-    task = asyncio.create_task(refresh)
-    _running.add(task)
-    task.add_done_callback(_ended)
-    return await asyncio.shield(task)
 
 
 def _ended(task: asyncio.Task[StoredLogin]) -> None:
     _running.discard(task)
     if not task.cancelled():
         task.exception()  # marks it as retrieved, also if no one waits any more
-
-
-def _is_over(expires_at: float) -> bool:
-    return time.time() >= expires_at - MARGIN
 
 
 def _needs_login(why: str) -> ToolFailure:
@@ -279,44 +263,35 @@ async def log_in(
     origins: Iterable[str],
     say: Say,
     browse: Say | None = None,
-    patience: float = LOGIN_SECONDS,
+    seconds: float = LOGIN_S,
 ) -> str | None:
     """Have a person log in, and keep what comes of it for requests to `origins`. The scope that was granted, if told.
 
-    Whatever ends it, also Ctrl-C: nothing listens any more, and what was kept before is as it was.
+    Whatever ends it: what was kept before is as it was.
     """
-    browse, auth, allowed = browse or open_browser, login.auth, tuple(origins)
-
-    def show(page: str) -> None:
-        say(f"Whoever answers at {', '.join(allowed)} will get the token of this login.")
-        say(f"To log in for {name}, open this page in a browser on this machine:\n\n  {page}\n")
-        browse(page)
-
+    allowed = tuple(origins)
+    say(f"Whoever answers at {', '.join(allowed)} will get the token of this login.")
+    verifier, state = token_urlsafe(64), token_urlsafe(32)
     try:
-        async with asyncio.timeout(patience), listening(name, auth.redirect_port, show) as callback:
-            verifier, state = token_urlsafe(64), token_urlsafe(32)
+        async with browser_login(name, login.auth.redirect_port, say, browse, seconds) as callback:
             answer = await callback(_page_url(login, callback.redirect_uri, verifier, state))
+            _check_issuer(login.auth, answer.get("iss"))
             form = {
                 "grant_type": "authorization_code",
-                "code": _code(auth, answer),
+                "code": answer["code"],
                 "redirect_uri": callback.redirect_uri,
                 "code_verifier": verifier,
             }
-            granted = await login.endpoint.ask(form, EXCHANGE_SECONDS)
+            granted = await login.endpoint.ask(form, EXCHANGE_S)
             async with login.store.locked() as held:  # nothing of another login counts
-                kept = await login.save_granted(granted, login.store.empty, held, origins=allowed)
+                kept = await login.save(granted, login.store.empty, held, allowed)
                 return (kept.tokens or {}).get("scope")
-    except TimeoutError:
-        raise AuthError(f"nobody has finished the login for {name} within {patience:.0f} s") from None
     except ToolFailure as failure:
         raise AuthError("; ".join([str(failure), *failure.hints])) from None
-    except OSError as error:
-        place = f"127.0.0.1:{auth.redirect_port or 'any port'}"
-        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
 
 
 def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) -> str:
-    """The login page. `authorizationUrl` may have a query of its own, which stays."""
+    """Return the login page. `authorizationUrl` may have a query of its own, which stays."""
     challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     asked = {
         "response_type": "code",
@@ -333,24 +308,14 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
     return f"{page}{joint}{urlencode(asked, quote_via=quote)}"
 
 
-def _code(auth: OAuth2, answer: CallbackQuery) -> str:
-    """The code, if the answer is of the authorization server that was asked (RFC 9207)."""
-    if (issuer := answer.get("iss")) is not None and not _is_issuer(auth, issuer):
-        told = in_short(issuer, LONGEST_WORDS)
-        known = auth.issuer or origin_of(parse_url(auth.authorization_url))
-        raise AuthError(f"the answer to the login is of {told}, and not of {known} (`issuer` in the tool's auth)")
-    if "error" in answer:
-        words = ": ".join(answer[key] for key in ("error", "error_description") if answer.get(key))
-        raise AuthError(f"the login was refused ({in_short(words, LONGEST_WORDS)})")
-    return answer["code"]
-
-
-def _is_issuer(auth: OAuth2, issuer: str) -> bool:
-    """Exactly the one that the tool names; where it names none, one of the same origin as the login page."""
-    if auth.issuer:
-        return issuer == auth.issuer
-    try:
-        there, page = urlsplit(issuer), urlsplit(auth.authorization_url)
-    except ValueError:
-        return False
-    return (there.scheme, there.netloc.lower()) == (page.scheme, page.netloc.lower())
+def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
+    """Raise AuthError for an answer of another authorization server than the one that was asked (RFC 9207): the issuer
+    that the tool names, or else one of the same origin as the login page."""
+    page, there = urlsplit(auth.authorization_url), None
+    with suppress(ValueError):
+        there = urlsplit(issuer or auth.authorization_url)
+    is_same = there is not None and (there.scheme, there.netloc.lower()) == (page.scheme, page.netloc.lower())
+    if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
+        known = auth.issuer or f"{page.scheme}://{page.netloc}"
+        answered = in_short(issuer, MAX_QUOTED)
+        raise AuthError(f"the answer to the login is of {answered}, and not of {known} (`issuer` in the tool's auth)")

@@ -138,7 +138,7 @@ class TestLogin:
 
     def test_who_says_no_is_told_so(self, authority, folder):
         authority.denies = True
-        with pytest.raises(AuthError, match=r"vault: the login was refused \(access_denied: the user said no\)"):
+        with pytest.raises(AuthError, match=r"the login to vault was refused \(access_denied: the user said no\)"):
             log_in(authority, folder)
         assert not file_of(folder).exists()
 
@@ -442,12 +442,12 @@ class TestSeveralProcesses:
     def test_one_that_never_lets_go_is_not_waited_for_for_ever(self, authority, folder, monkeypatch):
         import fcntl
 
-        monkeypatch.setattr("onetool.http.login.PATIENCE", 0.3)
+        monkeypatch.setattr("onetool.http.login.MAX_WAIT_S", 0.3)
         log_in(authority, folder)
         authority.expire_everything()
         with open(lock_of(folder)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(AuthError, match=r"another process holds logins/vault in"):
+            with pytest.raises(AuthError, match=r"kept in logins/vault in .*: another process holds it"):
                 asyncio.run(peek(authority, folder))
 
 
