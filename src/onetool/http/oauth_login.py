@@ -86,7 +86,7 @@ class LoginAuthenticator(Authenticator):
                 context.check_secret(name, url)
         filled = self._texts.fill({}, secret)
         endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
-        return ToolLogin(self.auth, filled, self._bundle, context.logins, endpoint, context.mask_also)
+        return ToolLogin(endpoint, self._bundle, context.logins)
 
     async def _read(self, store: LoginStore) -> StoredLogin:
         """Return what is kept. It is read again when it has changed."""
@@ -99,19 +99,11 @@ class LoginAuthenticator(Authenticator):
 class ToolLogin:
     """One login: of one bundle, at one authorization server, as one client, for one scope."""
 
-    def __init__(
-        self,
-        auth: OAuth2,
-        filled: dict[str, str],
-        bundle: str,
-        logins: Documents,
-        endpoint: TokenEndpoint,
-        know: Callable[[str], None],
-    ) -> None:
-        self.auth, self.filled, self.endpoint, self.know = auth, filled, endpoint, know
-        about = (bundle, auth.authorization_url, auth.token_url, auth.issuer, filled["client_id"], filled["scope"])
+    def __init__(self, endpoint: TokenEndpoint, bundle: str, logins: Documents) -> None:
+        self.auth, self.filled, self.endpoint = endpoint.auth, endpoint.filled, endpoint
+        auth, client, scope = self.auth, self.filled["client_id"], self.filled["scope"]
+        about = (bundle, auth.authorization_url, auth.token_url, auth.issuer, client, scope)
         self.key = hashlib.sha256(msgspec.json.encode(about)).hexdigest()
-        self.logins = logins
         self.store = LoginStore(logins, f"{_of_bundle(bundle)}{self.key[:KEY_LENGTH]}", auth.token_url, self.key)
 
     async def save(
@@ -147,9 +139,8 @@ class _LoginSigner(Signer):
         self._refused: str | None = None
 
     async def prepare(self, left: float) -> None:
-        store = self._login.store
         try:
-            stored = await self._read(store)
+            stored = await self._read(self._login.store)
             if stored.tokens and self._is_spent(stored):
                 # The refresh goes on when its call is cancelled or has no time left: a refresh token may be good for
                 # one use only, and if the one that came for it were not kept, the login would be lost.
@@ -166,7 +157,7 @@ class _LoginSigner(Signer):
             raise _needs_login("it needs a login")
         for key in ("access_token", "refresh_token"):
             if value := stored.tokens.get(key):
-                self._login.know(value)
+                self._login.endpoint.context.mask_also(value)
         self._stored = stored
 
     def sign(self, request: HttpRequest) -> HttpRequest:
@@ -196,7 +187,7 @@ class _LoginSigner(Signer):
             refresh = stored.tokens.get("refresh_token")
             if not refresh:
                 raise _needs_login("its login has ended")
-            self._login.know(refresh)
+            self._login.endpoint.context.mask_also(refresh)
             await held.check()
             form = {"grant_type": "refresh_token", "refresh_token": refresh}
             try:
@@ -227,7 +218,7 @@ def _needs_login(why: str) -> ToolFailure:
 
 
 def login_command() -> str:
-    """What a person types for the tool that is called."""
+    """Return what a person types for the tool that is called."""
     context = current_call.get()
     name = "BUNDLE" if context is None else context.spec.name
     bundle, dot, tool = name.partition(".")
@@ -241,7 +232,7 @@ def origin_of(url: Url) -> str:
 
 
 def _endpoint_url(text: str, key: str) -> Url:
-    """A fixed address that is encrypted, or on this machine."""
+    """Return a fixed address that is encrypted, or on this machine."""
     pointer = below(AUTH_POINTER, key)
     if not text:
         raise TemplateError(f"the grant authorizationCode needs {key}", pointer)

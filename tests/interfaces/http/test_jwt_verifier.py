@@ -320,13 +320,21 @@ def test_padding_gains_nothing(issuer, padding):
     assert refused(issuer, forged).code == "invalid_token"
 
 
-@pytest.mark.parametrize("inside", [b'{"a":' * 900 + b"1" + b"}" * 900, b"[" * 900 + b"]" * 900])
-@pytest.mark.parametrize("name", [b"typ", b"aud", b"scope", b"jti", b"realm_access", b"x"])
-def test_claims_of_great_depth(issuer, name, inside):
-    whole = json.dumps(issuer.claims()).encode()
-    token = issuer.token(header={"typ": "JWT"}, payload=whole[:-1] + b',"' + name + b'":' + inside + b"}")
-    with suppress(JwtError):
-        assert verify(issuer, token).owner.endswith("|ann")
+@pytest.mark.parametrize("name", [b"typ", b"aud", b"x"])
+def test_claims_of_any_depth(issuer, name):
+    """Also of one that can be read, but not from a function further down."""
+    whole = json.dumps(issuer.claims()).encode()[:-1]
+
+    async def many():
+        async with verifying(issuer) as verifier:
+            for depth in range(500, 1000):
+                inside = b',"' + name + b'":' + b"[" * depth + b"]" * depth + b"}"
+                token = issuer.token(key("EC"), header={"typ": "JWT"}, payload=whole + inside)
+                with suppress(JwtError):
+                    assert (await verifier.verify(token)).owner.endswith("|ann")
+
+    issuer.keys.append(key("EC").jwk())
+    asyncio.run(many())
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1" * 4_000])

@@ -2,8 +2,8 @@
 
     principal = verifier.known(token) or await verifier.verify(token)
 
-A JWT comes from anybody, so nothing of it is believed before its signature is checked. Its claims are checked first
-nevertheless: that takes no key, and tells a client more than "unknown key" would. No message repeats a part of it.
+A JWT comes from anybody, so nothing of it is believed before its signature is checked. If there is no key for it, its
+claims are checked nevertheless: that tells a client more than "unknown key" would. No message repeats a part of it.
 
 A verified JWT is remembered by its hash, until it expires or the issuer no longer publishes its key.
 
@@ -111,7 +111,6 @@ class JwtVerifier:
         if principal := self.known(token):
             return principal
         header, claims = read_token(token, self._config.algorithms)
-        self._has_signed(None, token, claims)  # without a key, for the claims
         key = await self._signer(token, header, claims)
         principal = granted(self._config, claims)
         self._known[sha256(token).digest()] = principal, key
@@ -146,17 +145,18 @@ class JwtVerifier:
             why = f"it is for somebody else: its audience (aud) is none of {ours}"
         except jwt.MissingRequiredClaimError as error:
             why = f"its claim {error.claim} is missing"
+        except jwt.PyJWTError:  # such as JSON of a depth that could be read in a function further up
+            why = "it can't be read"
         raise invalid(why)
 
     async def _signer(self, token: bytes, header: dict[str, Any], claims: dict[str, Any]) -> "KeyId":
         """Return the key that has signed a JWT, also one that the issuer publishes only now."""
-        if not self._jwks.are_usable():
-            await self._jwks.renew()
         for is_last in (False, True):
             fitting = self._jwks.find(header.get("kid"), header["alg"])
             for key in fitting[:MAX_TRIED]:
                 if self._has_signed(self._jwks.keys[key], token, claims):
                     return key
+            self._has_signed(None, token, claims)  # no keys are fetched for a JWT with wrong claims
             if is_last or not await self._jwks.renew():
                 break
         unknown = "it is signed with a key that its issuer does not publish for this algorithm (kid)"
@@ -307,6 +307,8 @@ class Jwks:
 
     def find(self, kid: str | None, algorithm: str) -> list[KeyId]:
         """Return the keys with this name, or all if it is None, that are for this algorithm."""
+        if not self.are_usable():
+            return []
         return [key for key, jwk in self.keys.items() if key[1] == algorithm and kid in (None, jwk.key_id)]
 
     async def renew(self) -> bool:
@@ -353,7 +355,7 @@ def read_keys(data: Any, algorithms: tuple[str, ...]) -> dict[KeyId, jwt.PyJWK]:
         if not isinstance(jwk, dict) or "d" in jwk:  # everybody can sign with a private key that is published
             continue
         operations = jwk.get("key_ops", ["verify"])
-        if jwk.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+        if jwk.get("use") not in (None, "sig") or not isinstance(operations, list) or "verify" not in operations:
             continue
         meant = "EdDSA" if jwk.get("alg") in ("Ed25519", "Ed448") else jwk.get("alg")
         for algorithm in algorithms:
