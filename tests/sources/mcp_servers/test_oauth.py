@@ -254,6 +254,27 @@ class TestBackground:
         assert asyncio.run(peek(authority, folder)) == "gold"
         assert len(authority.requests) == 2
 
+    def test_a_login_of_earlier_versions_is_used_and_refreshed(self, authority, folder):
+        """The document as it has always been: its name, its key and its tokens."""
+        log_in(authority, folder)  # for a client that the authority knows
+        client = stored(file_of(folder))["client"]
+        granted = authority._grant(client["client_id"], ["read"], authority.url)
+        forget(folder, "vault")
+        issuer, algorithms = authority.issuer, {"code_challenge_methods_supported": ["S256"]}
+        server = {
+            "issuer": issuer,
+            "authorization_endpoint": f"{issuer}/authorize",
+            "token_endpoint": f"{issuer}/token",
+        }
+        tokens = {"access_token": granted.access_token, "token_type": "Bearer", "refresh_token": granted.refresh_token}
+        about = {"url": authority.url, "key": "oauth ", "client": client, "tokens": tokens, "expires_at": time() + 3600}
+        kept = {**about, "authorization_server": {**server, **algorithms, "response_types_supported": ["code"]}}
+        file_of(folder).write_text(json.dumps(kept))
+        assert asyncio.run(peek(authority, folder)) == "gold"
+        authority.expire_everything()
+        assert asyncio.run(peek(authority, folder)) == "gold"
+        assert [kind for kind, _ in authority.requests] == ["authorization_code", "refresh_token"]
+
     def test_tokens_that_are_refused_before_their_time_are_refreshed(self, authority, folder):
         log_in(authority, folder)
         authority.expire_everything()
