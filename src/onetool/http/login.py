@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import compare_digest
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -27,6 +27,8 @@ import msgspec
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
 from onetool.http.errors import AuthError, in_short
+
+T = TypeVar("T")
 
 LOGIN_S = 300.0  # for a person to log in
 MAX_WAIT_S = 60.0  # for who renews the same tokens; longer than one such request may take
@@ -116,12 +118,12 @@ class HeldLogin:
     async def load(self) -> tuple[Version, StoredLogin]:
         """Return what is kept now: another process may have changed it before we had the lock."""
         with _as_auth_error("the login can't be read"):
-            return self._store.decoded(await asyncio.to_thread(self._held.load))
+            return self._store.decoded(await _to_the_end(self._held.load))
 
     async def check(self) -> None:
         """Raise AuthError if the lock was lost."""
         with _as_auth_error("the login can't be refreshed now"):
-            await asyncio.to_thread(self._held.check)
+            await _to_the_end(self._held.check)
 
     async def clear(self, login: StoredLogin) -> Version:
         """Keep that its tokens are over; not if the lock was lost: others may have got new ones."""
@@ -129,20 +131,8 @@ class HeldLogin:
         return await self.save(login)
 
     async def save(self, login: StoredLogin) -> Version:
-        """Keep new tokens, also if the lock was lost meanwhile: those of before may be good no more.
-
-        Callers that are cancelled wait for the end: they must not let go of the lock before.
-        """
-        task = asyncio.ensure_future(asyncio.to_thread(self._save, login))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            while not task.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # marks it as retrieved
-            raise
+        """Keep new tokens, also if the lock was lost meanwhile: those of before may be good no more."""
+        return await _to_the_end(self._save, login)
 
     def _save(self, login: StoredLogin) -> Version:
         body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + KEEPING_S
@@ -154,6 +144,20 @@ class HeldLogin:
                     if time.monotonic() >= until:
                         raise
                     time.sleep(PAUSE_S)
+
+
+async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
+    """Run it in a thread. Callers that are cancelled wait for its end: they must not let go of the lock before."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved
+        raise
 
 
 def forget(logins: Documents, name: str) -> bool:

@@ -142,6 +142,17 @@ class TestLogin:
             log_in(authority, folder)
         assert not file_of(folder).exists()
 
+    def test_who_says_no_can_not_change_how_it_is_shown(self, authority, folder):
+        def browse(url):
+            state = parse_qs(urlsplit(url).query)["state"][0]
+            said = {"error": "no", "error_description": "\u202eevil\x1b[31m\u200b\n" + "x" * 999, "state": state}
+            run_thread(lambda: httpx2.get(redirect_of(url), params=said))
+
+        with pytest.raises(AuthError, match=r"refused \(no:  evil \[31m") as caught:
+            log_in(authority, folder, browse=browse)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 400
+
     def test_nobody_comes(self, authority, folder):
         urls = []
         with pytest.raises(AuthError, match="nobody has finished the login to vault within 1 s"):
