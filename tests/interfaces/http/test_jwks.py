@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from helpers import until_async
 from interfaces.http.issuer import Issuer, key, signed
 from interfaces.http.test_jwt_verifier import Clocks, verifying
 
@@ -230,25 +231,29 @@ def test_one_that_expires_inside_the_leeway_ends_with_the_leeway(issuer):
     """Verified when it had already expired: it is remembered no longer than it would be verified."""
 
     async def expire():
-        async with verifying(issuer, leeway_s=2.0) as verifier:
-            token = issuer.token(exp=time.time() - 0.5)
+        clocks = Clocks()
+        async with verifying(issuer, clocks, leeway_s=300.0) as verifier:
+            token = issuer.token(exp=time.time() - 150)
             principal = await verifier.verify(token)
             assert verifier.known(token) is principal
-            await until(lambda: verifier.known(token) is None)
-            assert "expired at" in str(await why(verifier, token))
+            clocks.moved = 151
+            assert verifier.known(token) is None
+            assert "expired at" in str(await why(verifier, issuer.token(exp=time.time() - 301)))
 
     asyncio.run(expire())
 
 
-def test_one_that_expires_while_keys_are_fetched(issuer):
+def test_one_that_expires_while_keys_are_fetched(issuer, monkeypatch):
+    monkeypatch.setattr(jwt_verifier, "WAIT_S", 60)
+    monkeypatch.setattr(jwt_verifier, "FETCH_S", 60)
     issuer.may_answer.clear()
 
     async def expire():
         async with verifying(issuer, leeway_s=0.0) as verifier:
-            token = issuer.token(exp=(exp := int(time.time()) + 2))
+            token = issuer.token(exp=(exp := int(time.time()) + 3))
             waiting = asyncio.create_task(why(verifier, token))
-            await until(lambda: issuer.asked)
-            await until(lambda: time.time() > exp)
+            await until_async(lambda: issuer.asked)
+            await until_async(lambda: time.time() > exp)
             issuer.may_answer.set()
             assert "expired at" in str(await waiting)
             assert verifier.known(token) is None

@@ -380,8 +380,7 @@ def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
             url = parse_url(address)
             if not url.is_unseen:
                 raise ValueError(f"{address} must begin with https://")
-            host = f"[{url.host}]" if ":" in url.host else url.host
-            hosts = AllowedHosts([HostRule(f"{host}:{url.port}", url.host in named)])
+            hosts = AllowedHosts([HostRule(url.authority, url.host in named)])
             request = HttpRequest("GET", url, [("Accept", "application/json, application/jwk-set+json")], b"")
             answer = await client.send(request, hosts, timeout=FETCH_S, max_bytes=MAX_JWKS)
         except RequestRefusedError as refusal:
