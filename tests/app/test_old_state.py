@@ -76,7 +76,7 @@ def test_all_kinds_are_taken_over_and_the_files_set_aside(config, tmp_path):
     (tmp_path / "servers" / "vault.log").write_text("stays\n")
     with open_token_store(config) as store:
         assert (store.find(token_digest(SHOWN)).role, store.is_revoked(token_digest(REVOKED))) == ("edit", True)
-    assert LoginStore(in_home(tmp_path, "logins"), "vault", LOGIN.url, LOGIN.key).read() == LOGIN
+    assert LoginStore(in_home(tmp_path, "logins"), "vault", LOGIN.url, LOGIN.key).load()[1] == LOGIN
     assert LoginSessions(in_home(tmp_path, "page_sessions"))._shared().key == bytes(32)
     assert OwnExamples(in_home(tmp_path, "own_examples")).of("ada", "t1") == (ToolExample(name="hi", args={}),)
     left = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json*")}

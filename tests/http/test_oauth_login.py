@@ -1,6 +1,7 @@
 """A person's login for HTTP tools: a real authorization server, a real API, the command line, and a browser."""
 
 import asyncio
+import hashlib
 import json
 import re
 import socket
@@ -24,7 +25,7 @@ from onetool import App, ToolCall
 from onetool.database.documents import Documents
 from onetool.http.errors import AuthError
 from onetool.http.login import StoredLogin, forget
-from onetool.http.oauth_login import log_in
+from onetool.http.oauth import log_in
 from onetool.interfaces.cli.bundles import _logins
 from onetool.interfaces.cli.bundles.references import ToolReference
 from onetool.sources.bundles.errors import InvalidError
@@ -311,11 +312,33 @@ def test_who_says_no_is_told_so_and_the_last_login_stays(harness):
     harness.log_in()
     before = harness.file().read_bytes()
     harness.authority.denies = True
-    with pytest.raises(AuthError, match=r"the login was refused \(access_denied: the user said no\)"):
+    with pytest.raises(AuthError, match=r"the login to vault was refused \(access_denied: the user said no\)"):
         harness.log_in()
-    with pytest.raises(AuthError, match="nobody has finished the login for vault within 0 s"):
-        harness.log_in(browse=lambda url: None, patience=0.2)
+    with pytest.raises(AuthError, match="nobody has finished the login to vault within 0 s"):
+        harness.log_in(browse=lambda url: None, seconds=0.2)
     assert harness.file().read_bytes() == before
+
+
+def test_the_port_may_be_taken(harness):
+    with socket.create_server(("127.0.0.1", harness.port)):
+        done = cli("bundles", "login", "vault", "--config", str(harness.config), cwd=harness.config.parent)
+    assert done.returncode == 1
+    assert f"can't listen at 127.0.0.1:{harness.port} for the end of the login" in done.stderr
+
+
+def test_a_login_of_earlier_versions_is_used_and_refreshed(harness):
+    """The document as it has always been: its name, its key and its tokens."""
+    issuer = harness.authority.issuer
+    about = [harness.bundle, f"{issuer}/authorize", f"{issuer}/token", "", "us", "read"]
+    key = hashlib.sha256(json.dumps(about, separators=(",", ":")).encode()).hexdigest()
+    granted = harness.authority._grant("us", ["read"], None)
+    tokens = {"access_token": granted.access_token, "refresh_token": granted.refresh_token, "scope": "read"}
+    kept = {"url": f"{issuer}/token", "key": key, "tokens": tokens, "origins": [f"http://{harness.api.host}"]}
+    harness.logins().write(f"bundle.{harness.bundle}-{key[:16]}", json.dumps(kept).encode())
+    assert harness.call().ok
+    harness.authority.expire_everything()
+    assert harness.call().ok
+    assert harness.refreshes() == 1
 
 
 def test_a_bundle_without_such_tools_has_nothing_to_log_in_to(harness):

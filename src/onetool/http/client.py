@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 AGENT = f"onetool/{__version__}"
 MOST_STALE = 3  # connections that turn out to be closed when they are used
 TOKEN_MARGIN = 30.0  # seconds before its end that a token is no longer used
+DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
 MOST_TOKENS = 1_000
 
@@ -180,9 +181,12 @@ def request_bytes(request: "HttpRequest") -> bytes:
 
 
 class FetchedToken(NamedTuple):
+    """What a token endpoint gave."""
+
     access: str
-    life: float  # seconds
+    life: float | None  # seconds; None: it did not say
     refresh: str | None = None  # the one to use from now on
+    scope: str | None = None
 
 
 class _CachedToken(NamedTuple):
@@ -249,7 +253,8 @@ class TokenCache:
                 del self._fetches[key]
             mine.set_exception(error if isinstance(error, ToolFailure) else _Abandoned())
             raise
-        life = max(fetched.life - min(TOKEN_MARGIN, fetched.life / 10), SHORTEST_LIFE)
+        life = DEFAULT_LIFE if fetched.life is None else fetched.life
+        life = max(life - min(TOKEN_MARGIN, life / 10), SHORTEST_LIFE)
         now = self._clock()
         hurried = cached is not None and now < cached.since + SHORTEST_LIFE
         with self._lock:

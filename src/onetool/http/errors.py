@@ -105,8 +105,8 @@ def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
 
 
 def in_short(text: str, most: int) -> str:
-    """The text on one line, with at most so many characters."""
-    return cut(_UNSEEN.sub(" ", text).strip(), most)
+    """Return the text on one line, with at most so many characters, and none that changes how others are shown."""
+    return "".join(char if char.isprintable() else " " for char in cut(_UNSEEN.sub(" ", text).strip(), most))
 
 
 def quoted(text: str, redact: Redact, most: int) -> str:

@@ -1,11 +1,13 @@
-"""A login in the browser: a callback takes what comes of it, and a store keeps the tokens.
+"""A login in the browser, for HTTP tools and MCP servers alike: the way there and back, and a store for its tokens.
+
+    async with browser_login(name, port, say) as callback: answer = await callback(page)
 
 `LoginCallback` is a listener on this machine that takes the answer of the authorization server. It takes one answer,
 and only one with the `state` of the login under way: any page in the browser can send requests to it.
 
-`LoginStore` keeps the tokens: one document each, private or encrypted. Tokens belong to a url
-and to a client: with another one they are not used. A refresh token may be good for one use only, so whoever uses it
-holds the lock, and first looks whether another process has already used it.
+`LoginStore` keeps the tokens: one document each, private or encrypted. Tokens belong to a url and to a client: with
+another one they are not used. A refresh token may be good for one use only, so whoever uses it holds the lock, and
+first looks whether another process has already used it.
 """
 
 import asyncio
@@ -13,8 +15,8 @@ import html
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import compare_digest
 from typing import Any, TypeVar
@@ -24,18 +26,22 @@ import msgspec
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
-from onetool.http.errors import AuthError
+from onetool.http.errors import AuthError, in_short
 
 T = TypeVar("T")
 
-PATIENCE = 60.0  # seconds to wait for who renews the same tokens; longer than one such request may take
-KEEPING = 20.0  # seconds for which new tokens are offered to a database that is away: there are no others
-PAUSE = 0.5  # seconds between two such offers
+LOGIN_S = 300.0  # for a person to log in
+MAX_WAIT_S = 60.0  # for who renews the same tokens; longer than one such request may take
+KEEPING_S = 20.0  # for which new tokens are offered to a database that is away: there are no others
+PAUSE_S = 0.5  # between two such offers
+MAX_QUOTED = 300  # characters of what an authorization server says, in our messages
+
+Say = Callable[[str], None]
 
 CALLBACK_HOST = "127.0.0.1"
 CALLBACK_PATH = "/callback"
-REQUEST_SECONDS = 5.0  # seconds for a request to arrive as a whole
-LONGEST_REQUEST = 16 * 1024  # bytes of a request
+REQUEST_S = 5.0  # for a request to arrive as a whole
+MAX_REQUEST = 16 * 1024  # bytes of a request
 
 CallbackQuery = dict[str, str]
 """What the authorization server says by the browser: `code`, `state`, `iss`, or `error`, `error_description`."""
@@ -69,6 +75,7 @@ class LoginStore:
     def __init__(self, logins: Documents, name: str, url: str, key: str) -> None:
         self.name = name
         self.empty = StoredLogin(url=url, key=key)
+        self.unkept = f"the login can't be kept in {logins.describe(name)}"
         self._logins = logins
 
     def version(self) -> Version:
@@ -76,20 +83,12 @@ class LoginStore:
         return self._logins.version(self.name)
 
     def load(self) -> tuple[Version, StoredLogin]:
-        """What is kept. A damaged document counts as empty: a new login mends it.
+        """Return what is kept. A damaged document counts as empty: a new login mends it.
 
         Raises AuthError if the database can't be read, or the login was encrypted with another key.
         """
-        try:
+        with _as_auth_error("the login can't be read"):
             return self.decoded(self._logins.load(self.name))
-        except DatabaseError as error:
-            raise _not_read(error) from None
-
-    def read(self) -> StoredLogin:
-        return self.load()[1]
-
-    async def load_async(self) -> tuple[Version, StoredLogin]:
-        return await asyncio.to_thread(self.load)
 
     def decoded(self, document: StoredDocument) -> tuple[Version, StoredLogin]:
         login = self.empty
@@ -100,14 +99,12 @@ class LoginStore:
 
     @asynccontextmanager
     async def locked(self) -> "AsyncIterator[HeldLogin]":
-        """One at a time, also among processes and replicas. Waiting keeps nobody else of this process waiting."""
-        try:
-            held = self._logins.locked_async(self.name, PATIENCE)
+        """Hold the lock: one at a time, also among processes and replicas. Others of this process need not wait."""
+        held = self._logins.locked_async(self.name, MAX_WAIT_S)
+        with _as_auth_error(self.unkept):
             document = await held.__aenter__()
-        except (OSError, DatabaseError) as error:
-            raise _not_locked(self._logins.describe(self.name), error) from None
         try:
-            yield HeldLogin(self, document, self._logins.describe(self.name))
+            yield HeldLogin(self, document)
         finally:
             await held.__aexit__(None, None, None)
 
@@ -115,58 +112,42 @@ class LoginStore:
 class HeldLogin:
     """A login whose lock is held."""
 
-    def __init__(self, store: LoginStore, held: HeldDocument, place: str) -> None:
-        self._store, self._held, self._place = store, held, place
+    def __init__(self, store: LoginStore, held: HeldDocument) -> None:
+        self._store, self._held = store, held
 
     async def load(self) -> tuple[Version, StoredLogin]:
-        """What is kept now: another process may have changed it before we had the lock."""
-        try:
-            return self._store.decoded(await to_the_end(self._held.load))
-        except DatabaseError as error:
-            raise _not_read(error) from None
+        """Return what is kept now: another process may have changed it before we had the lock."""
+        with _as_auth_error("the login can't be read"):
+            return self._store.decoded(await _to_the_end(self._held.load))
 
-    async def save(self, login: StoredLogin) -> Version:
-        """Keep new tokens, also if the lock was lost meanwhile: those of before may be good no more."""
-        return await to_the_end(self._save, login)
+    async def check(self) -> None:
+        """Raise AuthError if the lock was lost."""
+        with _as_auth_error("the login can't be refreshed now"):
+            await _to_the_end(self._held.check)
 
     async def clear(self, login: StoredLogin) -> Version:
         """Keep that its tokens are over; not if the lock was lost: others may have got new ones."""
         await self.check()
-        return await to_the_end(self._save, login)
+        return await self.save(login)
 
-    async def check(self) -> None:
-        """Raises AuthError if the lock was lost."""
-        try:
-            await to_the_end(self._held.check)
-        except DatabaseError as error:
-            raise AuthError(f"the login can't be refreshed now: {error}") from None
+    async def save(self, login: StoredLogin) -> Version:
+        """Keep new tokens, also if the lock was lost meanwhile: those of before may be good no more."""
+        return await _to_the_end(self._save, login)
 
     def _save(self, login: StoredLogin) -> Version:
-        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + KEEPING
-        while True:
-            try:
-                return self._held.write(body)
-            except (DatabaseAwayError, ChangeUnknownError) as error:
-                if time.monotonic() >= until:
-                    raise _not_kept(self._place, str(error)) from None
-                time.sleep(PAUSE)
-            except DatabaseError as error:
-                raise _not_kept(self._place, str(error)) from None
+        body, until = msgspec.json.format(msgspec.json.encode(login), indent=1), time.monotonic() + KEEPING_S
+        with _as_auth_error(self._store.unkept):
+            while True:
+                try:
+                    return self._held.write(body)
+                except (DatabaseAwayError, ChangeUnknownError):
+                    if time.monotonic() >= until:
+                        raise
+                    time.sleep(PAUSE_S)
 
 
-def forget(logins: Documents, name: str) -> bool:
-    """Remove what is kept, for whichever url; whether there was anything."""
-    try:
-        if logins.version(name) is None:
-            return False
-        with logins.locked(name, PATIENCE) as held:
-            return held.delete()
-    except (OSError, DatabaseError) as error:
-        raise _not_locked(logins.describe(name), error) from None
-
-
-async def to_the_end(work: Callable[..., T], *args: Any) -> T:
-    """Run it in a thread. Who is cancelled meanwhile waits for its end: it must not let go of a lock before."""
+async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
+    """Run it in a thread. Callers that are cancelled wait for its end: they must not let go of the lock before."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
         return await asyncio.shield(task)
@@ -179,26 +160,59 @@ async def to_the_end(work: Callable[..., T], *args: Any) -> T:
         raise
 
 
-def _not_locked(place: str, error: OSError | DatabaseError) -> AuthError:
-    if isinstance(error, TimeoutError):
-        return AuthError(f"another process holds {place} for more than {PATIENCE:.0f} s; end it, and try again")
-    return _not_kept(place, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
+def forget(logins: Documents, name: str) -> bool:
+    """Remove what is kept, for whichever url; whether there was anything."""
+    with _as_auth_error(f"the login can't be removed from {logins.describe(name)}"):
+        if logins.version(name) is None:
+            return False
+        with logins.locked(name, MAX_WAIT_S) as held:
+            return held.delete()
 
 
-def _not_kept(place: str, why: str) -> AuthError:
-    return AuthError(f"the login can't be kept in {place}: {why}")
+@contextmanager
+def _as_auth_error(what: str) -> Iterator[None]:
+    """Raise AuthError for what a database, or its lock, raises."""
+    try:
+        yield
+    except TimeoutError:
+        why = f"another process holds it for more than {MAX_WAIT_S:.0f} s; end it, and try again"
+        raise AuthError(f"{what}: {why}") from None
+    except (OSError, DatabaseError) as error:
+        raise AuthError(f"{what}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _not_read(error: DatabaseError) -> AuthError:
-    return AuthError(f"the login can't be read: {error}")
+@asynccontextmanager
+async def browser_login(
+    name: str, port: int | None, say: Say, browse: Say | None = None, seconds: float = LOGIN_S
+) -> "AsyncIterator[LoginCallback]":
+    """Listen for the end of a login to `name`, for so long. Whatever ends it, also Ctrl-C: nothing listens any more."""
+
+    def show(page: str) -> None:
+        say(f"To log in to {name}, open this page in a browser on this machine:\n\n  {page}\n")
+        (browse or open_browser)(page)
+
+    callback = LoginCallback(name, show)
+    try:
+        server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=MAX_REQUEST)
+    except OSError as error:
+        place = f"{CALLBACK_HOST}:{port or 'any port'}"
+        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
+    callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
+    try:
+        async with asyncio.timeout(seconds):
+            yield callback
+    except TimeoutError:
+        raise AuthError(f"nobody has finished the login to {name} within {seconds:.0f} s") from None
+    finally:
+        await asyncio.sleep(0)  # the last page is on its way
+        server.close()
 
 
 class LoginCallback:
-    """`await callback(url)` waits for the answer to the login page at that url."""
+    """`await callback(url)` sends a person to the login page at that url, and returns the answer. AuthError is a no."""
 
-    def __init__(self, name: str, show: Callable[[str], None]) -> None:
-        self._name = name
-        self._show = show
+    def __init__(self, name: str, show: Say) -> None:
+        self._name, self._show = name, show
         self._state: str | None = None
         self._answer: asyncio.Future[CallbackQuery] = asyncio.get_running_loop().create_future()
         self.redirect_uri = ""
@@ -206,12 +220,16 @@ class LoginCallback:
     async def __call__(self, url: str) -> CallbackQuery:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         self._show(url)
-        return await self._answer
+        answer = await self._answer
+        if "error" in answer:
+            words = ": ".join(answer[key] for key in ("error", "error_description") if answer.get(key))
+            raise AuthError(f"the login to {self._name} was refused ({in_short(words, MAX_QUOTED)})")
+        return answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._reply(head.split(b"\r\n", 1)[0].decode("ascii", "replace")))
                 await writer.drain()
@@ -246,19 +264,6 @@ class LoginCallback:
             return "error" in answer
         known = compare_digest(answer["state"].encode(), self._state.encode())
         return known and ("code" in answer or "error" in answer)
-
-
-@asynccontextmanager
-async def listening(name: str, port: int | None, show: Callable[[str], None]) -> AsyncIterator[LoginCallback]:
-    """A callback, while it is needed. An OSError when the port is taken."""
-    callback = LoginCallback(name, show)
-    server = await asyncio.start_server(callback.serve, CALLBACK_HOST, port or 0, limit=LONGEST_REQUEST)
-    callback.redirect_uri = f"http://{CALLBACK_HOST}:{server.sockets[0].getsockname()[1]}{CALLBACK_PATH}"
-    try:
-        yield callback
-    finally:
-        await asyncio.sleep(0)  # the last page is on its way
-        server.close()
 
 
 def open_browser(url: str) -> None:

@@ -1,19 +1,34 @@
-"""OAuth 2 for HTTP tools: the token endpoint, and tokens by client credentials or a refresh token.
+"""OAuth 2 for HTTP tools: tokens by client credentials, by a refresh token, or by the login of a person.
 
-`TokenCache` keeps those, and none is written to disk; `oauth_login` has the logins of people. Every new token is
-registered for masking before it is used.
+Tokens of the first two are in memory (`TokenCache`), and none is written to disk. Those of a login (the grant
+`authorizationCode`) are kept beside those of MCP servers:
+
+    onetool bundles login BUNDLE -> the browser -> a code -> tokens
+
+A login belongs to one bundle, and there to all tools with the same authorization server, client and scope. Its tokens
+are sent to the origins that those tools had when the person logged in, and to no other. Calls ask nobody: without a
+login, or when it has ended, they fail with the command to type. Every token is registered for masking before its use.
 """
 
+import asyncio
+import hashlib
 import re
-from collections.abc import Iterator, Mapping
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
+from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.redaction import MASK
+from onetool.database.documents import Documents, Version
 from onetool.http.auth import (
     AUTH_POINTER,
     Authenticator,
@@ -26,24 +41,152 @@ from onetool.http.auth import (
 )
 from onetool.http.body import json_of
 from onetool.http.client import FetchedToken, TokenKey
-from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request
-from onetool.http.errors import quoted, with_message
-from onetool.http.placeholders import KnownNames, Lookup, TemplateError
+from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request, below
+from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short, quoted, with_message
+from onetool.http.login import LOGIN_S, MAX_QUOTED, HeldLogin, LoginStore, Say, StoredLogin, browser_login
+from onetool.http.placeholders import KnownNames, Lookup, TemplateError, refused_at
+from onetool.http.url import HttpRequest, Url, parse_url
 
 if TYPE_CHECKING:
     from onetool.http.client import HttpContext
     from onetool.http.connection import HttpResponse
-    from onetool.http.url import HttpRequest, Url
 
-DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
-LARGEST = 256 * 1024
+EXCHANGE_S = 20.0  # for a code, or a refresh token, to become a token
+MARGIN_S = 30.0  # before its end that a token is no longer used
+MAX_ANSWER = 256 * 1024  # bytes
+KEY_LENGTH = 16  # characters of a login's key in its name
 SENT_SECRETS = ("refresh_token", "code", "code_verifier")  # of a form
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _UNFIT = re.compile(r"[^\x20-\x7e]+")
 
 
+class TokenRefusedError(ToolFailure):
+    """The token endpoint gave no token. `fault` is its own word for that, such as invalid_grant."""
+
+    fault = ""
+    status = 0
+
+
+class TokenEndpoint(NamedTuple):
+    """`tokenUrl` of an `auth`, with the credentials of its client. `request` is an empty POST to it."""
+
+    auth: OAuth2
+    texts: AuthTexts
+    filled: dict[str, str]
+    request: HttpRequest
+    secret: Lookup
+    context: "HttpContext"
+
+    def __repr__(self) -> str:
+        return "TokenEndpoint(***)"
+
+    async def ask(self, form: dict[str, str], left: float) -> FetchedToken:
+        """Send the form within `left` seconds. ToolFailure says why there is no token."""
+        client, hosts = self.context.client, self.context.hosts
+        request = self._filled_request({**form})
+        try:
+            answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=MAX_ANSWER)
+        except ToolFailure as error:
+            hint = "it was asked for at tokenUrl of the tool's auth"
+            raise with_message(error, f"no access token: {error}", hint) from None
+        return self._read(answer, form)
+
+    def _filled_request(self, form: dict[str, str]) -> HttpRequest:
+        filled = self.filled
+        headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
+        if self.auth.client_auth == "body" or not filled["client_secret"]:
+            form["client_id"] = filled["client_id"]
+            if filled["client_secret"]:
+                form["client_secret"] = filled["client_secret"]
+        else:
+            # As RFC 6749 has it: both are encoded as in a form first.
+            login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
+            for part in self.texts.derived(login.removeprefix("Basic "), self.secret, quote_plus):
+                self.context.mask_also(part)
+            headers.append(("Authorization", login))
+        return self.request._replace(headers=headers, body=urlencode(form).encode())
+
+    def _read(self, answer: "HttpResponse", form: dict[str, str]) -> FetchedToken:
+        try:
+            said: Any = json_of(answer.body)
+        except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
+            said = None
+        said = said if isinstance(said, dict) else {}
+        access, kind = said.get("access_token"), said.get("token_type", "Bearer")
+        if answer.status != 200 or not isinstance(access, str):
+            raise self._failure(answer.status, said, form)
+        check_length(access, f"the access token of {self.request.url.authority}")
+        self.context.mask_also(access)
+        if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
+            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, form)
+        refresh, scope = (one if isinstance(one := said.get(key), str) else None for key in ("refresh_token", "scope"))
+        if refresh:
+            check_length(refresh, f"the refresh token of {self.request.url.authority}")
+            self.context.mask_also(refresh)
+        return FetchedToken(access, _life(said.get("expires_in")), refresh or None, scope)
+
+    def _failure(self, status: int, said: dict[str, Any], form: dict[str, str]) -> ToolFailure:
+        """Return an error in the endpoint's own words for people, without the secrets that it was sent."""
+        texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
+        words = ": ".join(text for text in texts if text) or "it gave no access token"
+        credentials = (self.filled.get("client_secret"), self.filled.get("refresh_token"))
+        for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
+            if value:
+                words = words.replace(value, MASK)
+        words = quoted(_UNFIT.sub(" ", self.context.redact(words)), self.context.redact, MAX_QUOTED)
+        refused = TokenRefusedError(
+            f"no access token: {self.request.url.authority} answered {status}: {words}",
+            reason="upstream_error",
+            hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
+        )
+        refused.fault, refused.status = str(said.get("error") or ""), status
+        return refused
+
+
+def _life(seconds: Any) -> float | None:
+    """Return the seconds until expiry; servers send texts, nothing, or 0 for unknown."""
+    try:
+        found = float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if 0 < found < 10 * 366 * 86_400 else None
+
+
+class TokenSigner(Signer):
+    """Signs with an access token, and once more with another one if the first is refused."""
+
+    def __init__(self, endpoint: TokenEndpoint) -> None:
+        self._endpoint = endpoint
+        self._token = ""
+        self._refused: str | None = None
+
+    async def prepare(self, left: float) -> None:
+        self._token = await self._fetch(left)
+        # Tokens in use are masked; of many that were used once, some may be forgotten.
+        self._endpoint.context.mask_also(self._token)
+
+    async def _fetch(self, left: float) -> str:
+        """Return a token that is not the refused one, within `left` seconds."""
+        raise NotImplementedError
+
+    def sign(self, request: HttpRequest) -> HttpRequest:
+        return with_header(request, "Authorization", f"Bearer {self._token}")
+
+    def on_unauthorized(self) -> bool:
+        """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
+        if self._refused is not None:
+            return False
+        self._refused = self._token
+        return True
+
+
+# Client credentials, and refresh tokens
+
+
 class OAuthAuthenticator(Authenticator):
+    """Uses tokens that are fetched without a person."""
+
     asks_elsewhere = True
 
     def __init__(self, auth: OAuth2, arguments: KnownNames, arg_schema: Mapping[str, Any]) -> None:
@@ -64,170 +207,288 @@ class OAuthAuthenticator(Authenticator):
         endpoint = self._endpoint.fill(args, secret)
         for name in self.secrets:
             context.check_secret(name, endpoint.url)
-        return _OAuthSigner(self, self.texts.fill(args, secret), endpoint, secret, context)
+        # A caller that gives all credentials as arguments may see the token.
+        masking = context if self.secrets else context._replace(mask_also=lambda _: None)
+        filled = self.texts.fill(args, secret)
+        return _GrantSigner(TokenEndpoint(self.auth, self.texts, filled, endpoint, secret, masking))
 
-    def destinations(self, target: "Url | None") -> "Iterator[Destination]":
+    def destinations(self, target: Url | None) -> "Iterator[Destination]":
         yield self.secrets, self._endpoint.fixed_url
 
 
-class _OAuthSigner(Signer):
-    def __init__(
-        self,
-        authenticator: OAuthAuthenticator,
-        filled: dict[str, str],
-        endpoint: "HttpRequest",
-        secret: Lookup,
-        context: "HttpContext",
-    ) -> None:
-        self._auth = authenticator.auth
-        # A caller that gives all credentials as arguments may see the token.
-        self._mask_also = context.mask_also if authenticator.secrets else lambda _: None
-        self._endpoint = TokenEndpoint(
-            authenticator.auth,
-            authenticator.texts,
-            filled,
-            endpoint,
-            secret,
-            context._replace(mask_also=self._mask_also),
-        )
-        self._filled, self._context = filled, context
+class _GrantSigner(TokenSigner):
+    def __init__(self, endpoint: TokenEndpoint) -> None:
+        super().__init__(endpoint)
+        self._tokens = endpoint.context.client.tokens
         # Everything that a token depends on: with another secret it is another token.
-        self._key: TokenKey = (endpoint.url.text, self._auth.grant, *filled.values())
-        self._token = ""
-        self._refused: str | None = None
-        self._left = 0.0
+        self._key: TokenKey = (endpoint.request.url.text, endpoint.auth.grant, *endpoint.filled.values())
 
-    async def prepare(self, left: float) -> None:
-        self._left = left
-        self._token = await self._context.client.tokens.get(self._key, self._fetch, self._refused)
-        self._mask_also(
-            self._token
-        )  # those that are in use are masked; of many that were used once, some may be forgotten
+    async def _fetch(self, left: float) -> str:
+        async def ask(newer: str | None) -> FetchedToken:
+            form, filled = {"grant_type": "client_credentials"}, self._endpoint.filled
+            if self._endpoint.auth.grant == "refreshToken":
+                form = {"grant_type": "refresh_token", "refresh_token": newer or filled["refresh_token"]}
+            if filled["scope"]:
+                form["scope"] = filled["scope"]
+            return await self._endpoint.ask(form, left)
 
-    def sign(self, request: "HttpRequest") -> "HttpRequest":
-        return with_header(request, "Authorization", f"Bearer {self._token}")
+        return await self._tokens.get(self._key, ask, self._refused)
 
     def on_unauthorized(self) -> bool:
-        """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
-        if self._refused is not None or not self._context.client.tokens.may_fetch(self._key):
-            return False
-        self._refused = self._token
-        return True
-
-    async def _fetch(self, newer: str | None) -> FetchedToken:
-        filled = self._filled
-        form = {"grant_type": "client_credentials"}
-        if self._auth.grant == "refreshToken":
-            form = {"grant_type": "refresh_token", "refresh_token": newer or filled["refresh_token"]}
-        if filled["scope"]:
-            form["scope"] = filled["scope"]
-        granted = await self._endpoint.ask(form, self._left)
-        return FetchedToken(granted.access, DEFAULT_LIFE if granted.life is None else granted.life, granted.refresh)
+        return self._tokens.may_fetch(self._key) and super().on_unauthorized()
 
 
-class GrantedToken(NamedTuple):
-    """What a token endpoint gave."""
-
-    access: str
-    life: float | None  # seconds; None: it did not say
-    refresh: str | None
-    scope: str | None
+# The login of a person
 
 
-class TokenRefusedError(ToolFailure):
-    """The token endpoint gave no token. `fault` is its own word for that, such as invalid_grant."""
+class LoginAuthenticator(Authenticator):
+    """Uses the login of a person. `target` is where the tool's requests go; None if that depends on the call."""
 
-    fault = ""
-    status = 0
+    asks_elsewhere = True
+
+    def __init__(self, auth: OAuth2, arguments: Collection[str], target: Url | None, bundle: str | None) -> None:
+        self.auth = auth
+        self._bundle = bundle
+        self._texts = AuthTexts(auth, ("client_id", "client_secret", "scope"), arguments)
+        super().__init__(self._texts.placeholders)
+        self._endpoint = HttpRequest("POST", _endpoint_url(auth.token_url, "tokenUrl"), [], b"")
+        self._login_page = _endpoint_url(auth.authorization_url, "authorizationUrl")
+        self._secrets_in_page = AuthTexts(auth, ("client_id", "scope"), arguments).secrets
+        if self._texts.arguments:
+            name = min(self._texts.arguments)
+            raise TemplateError(f"a login can't depend on an argument, and `{name}` is one", AUTH_POINTER)
+        if target is None:
+            raise TemplateError("with a login the host has to be written out", "/request/urlTemplate")
+        self.origin = origin_of(target)
+        self._seen: tuple[str, Version, StoredLogin] | None = None  # which login, its version, and what it was
+
+    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
+        return _LoginSigner(self.login(secret, context), self._read)
+
+    def destinations(self, target: Url | None) -> "Iterator[tuple[frozenset[str], Url]]":
+        yield self.secrets, self._endpoint.url
+        yield self._secrets_in_page, self._login_page
+
+    def login(self, secret: Lookup, context: "HttpContext") -> "ToolLogin":
+        """Return the login that the tool needs, with the secrets of now."""
+        if context.logins is None or self._bundle is None:
+            raise ToolFailure("there is nowhere to keep a login: only tools of bundles have one", reason="denied")
+        for names, url in self.destinations(None):
+            for name in names:
+                context.check_secret(name, url)
+        filled = self._texts.fill({}, secret)
+        endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
+        return ToolLogin(endpoint, self._bundle, context.logins)
+
+    async def _read(self, store: LoginStore) -> StoredLogin:
+        """Return what is kept. It is read again when it has changed."""
+        seen = self._seen
+        if seen is None or seen[0] != store.name or seen[1] != store.version():
+            seen = self._seen = (store.name, *await asyncio.to_thread(store.load))
+        return seen[2]
 
 
-class TokenEndpoint:
-    """`tokenUrl` of an `auth`, with the credentials of its client. `request` is an empty POST to it."""
+class ToolLogin:
+    """One login: of one bundle, at one authorization server, as one client, for one scope."""
 
-    def __init__(
-        self,
-        auth: OAuth2,
-        texts: AuthTexts,
-        filled: dict[str, str],
-        request: "HttpRequest",
-        secret: Lookup,
-        context: "HttpContext",
-    ) -> None:
-        self._auth, self._texts, self._filled = auth, texts, filled
-        self._endpoint, self._secret, self._context = request, secret, context
-        self._mask_also = context.mask_also
+    def __init__(self, endpoint: TokenEndpoint, bundle: str, logins: Documents) -> None:
+        self.auth, self.filled, self.endpoint = endpoint.auth, endpoint.filled, endpoint
+        auth, client, scope = self.auth, self.filled["client_id"], self.filled["scope"]
+        about = (bundle, auth.authorization_url, auth.token_url, auth.issuer, client, scope)
+        self.key = hashlib.sha256(msgspec.json.encode(about)).hexdigest()
+        self.store = LoginStore(logins, f"{_of_bundle(bundle)}{self.key[:KEY_LENGTH]}", auth.token_url, self.key)
 
-    async def ask(self, form: dict[str, str], left: float) -> GrantedToken:
-        """Send the form within `left` seconds. ToolFailure says why there is no token."""
-        client, hosts = self._context.client, self._context.hosts
-        request = self._request({**form})
-        try:
-            answer = await client.send(request, hosts, timeout=min(left, TOKEN_SECONDS), max_bytes=LARGEST)
-        except ToolFailure as error:
-            raise with_message(
-                error, f"no access token: {error}", "it was asked for at tokenUrl of the tool's auth"
-            ) from None
-        return self._read(answer, form)
-
-    def _request(self, form: dict[str, str]) -> "HttpRequest":
-        filled = self._filled
-        headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
-        if self._auth.client_auth == "body" or not filled["client_secret"]:
-            form["client_id"] = filled["client_id"]
-            if filled["client_secret"]:
-                form["client_secret"] = filled["client_secret"]
-        else:
-            # As RFC 6749 has it: both are encoded as in a form first.
-            login = basic(quote_plus(filled["client_id"]), quote_plus(filled["client_secret"]))
-            for part in self._texts.derived(login.removeprefix("Basic "), self._secret, quote_plus):
-                self._mask_also(part)
-            headers.append(("Authorization", login))
-        return self._endpoint._replace(headers=headers, body=urlencode(form).encode())
-
-    def _read(self, answer: "HttpResponse", form: dict[str, str]) -> GrantedToken:
-        try:
-            said: Any = json_of(answer.body)
-        except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError):
-            said = None
-        said = said if isinstance(said, dict) else {}
-        access, kind = said.get("access_token"), said.get("token_type", "Bearer")
-        if answer.status != 200 or not isinstance(access, str):
-            raise self._failure(answer.status, said, form)
-        check_length(access, f"the access token of {self._endpoint.url.authority}")
-        self._mask_also(access)
-        if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
-            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, form)
-        refresh = said.get("refresh_token")
-        if isinstance(refresh, str) and refresh:
-            check_length(refresh, f"the refresh token of {self._endpoint.url.authority}")
-            self._mask_also(refresh)
-        else:
-            refresh = None
-        scope = said.get("scope")
-        return GrantedToken(access, _life(said.get("expires_in")), refresh, scope if isinstance(scope, str) else None)
-
-    def _failure(self, status: int, said: dict[str, Any], form: dict[str, str]) -> ToolFailure:
-        """In the endpoint's own words, those that are for people; without what was sent, should they repeat it."""
-        texts = [one for key in ("error", "error_description") if isinstance(one := said.get(key), str)]
-        words = ": ".join(text for text in texts if text) or "it gave no access token"
-        credentials = (self._filled.get("client_secret"), self._filled.get("refresh_token"))
-        for value in (*credentials, *(form.get(key) for key in SENT_SECRETS)):
-            if value:
-                words = words.replace(value, MASK)
-        words = quoted(_UNFIT.sub(" ", self._context.redact(words)), self._context.redact, 300)
-        refused = TokenRefusedError(
-            f"no access token: {self._endpoint.url.authority} answered {status}: {words}",
-            reason="upstream_error",
-            hints=("check clientId, clientSecret and scope in the tool's auth, and the secrets that they name",),
+    async def save(
+        self, granted: FetchedToken, before: StoredLogin, held: HeldLogin, origins: tuple[str, ...]
+    ) -> StoredLogin:
+        """Keep new tokens. A refresh token that is not replaced is good for more."""
+        tokens = {"access_token": granted.access, "refresh_token": granted.refresh, "scope": granted.scope}
+        login = replace(
+            before,
+            tokens={**(before.tokens or {}), **{key: value for key, value in tokens.items() if value}},
+            expires_at=None if granted.life is None else time.time() + granted.life,
+            origins=origins,
         )
-        refused.fault, refused.status = str(said.get("error") or ""), status
-        return refused
+        await held.save(login)
+        return login
 
 
-def _life(seconds: Any) -> float | None:
-    """Seconds until expiry; servers send texts, nothing, or 0 for unknown."""
+def stored_logins(logins: Documents, bundle: str) -> list[str]:
+    """Return the names of all logins of a bundle, also of those that none of its tools needs any more."""
+    name = re.compile(f"{re.escape(_of_bundle(bundle))}[0-9a-f]{{{KEY_LENGTH}}}")
+    return list(filter(name.fullmatch, logins.keys()))
+
+
+def _of_bundle(bundle: str) -> str:
+    """Return how the names of its logins begin. The dot tells them from those of servers, whose names have none."""
+    return f"bundle.{bundle}-"
+
+
+class _LoginSigner(TokenSigner):
+    def __init__(self, login: ToolLogin, read: Callable[[LoginStore], Awaitable[StoredLogin]]) -> None:
+        super().__init__(login.endpoint)
+        self._login, self._read = login, read
+        self._origins: tuple[str, ...] = ()
+
+    async def _fetch(self, left: float) -> str:
+        try:
+            stored = await self._read(self._login.store)
+            if stored.tokens and self._is_spent(stored):
+                # The refresh goes on when its call is cancelled or has no time left: a refresh token may be good for
+                # one use only, and if the one that came for it were not kept, the login would be lost.
+                task = asyncio.create_task(self._refresh())
+                _running.add(task)
+                task.add_done_callback(_ended)
+                async with asyncio.timeout(left):
+                    stored = await asyncio.shield(task)
+        except TimeoutError:
+            raise RequestTimeoutError("the login was not refreshed", left) from None
+        except AuthError as error:
+            raise ToolFailure(str(error), reason="source_unavailable") from None
+        if not stored.tokens:
+            raise _needs_login("it needs a login")
+        if refresh := stored.tokens.get("refresh_token"):
+            self._endpoint.context.mask_also(refresh)
+        self._origins = stored.origins
+        return stored.tokens["access_token"]
+
+    def sign(self, request: HttpRequest) -> HttpRequest:
+        if (origin := origin_of(request.url)) not in self._origins:
+            raise RequestRefusedError(
+                f"the login is only for requests to {', '.join(self._origins)}, and this one goes to {origin}",
+                [f"if that is meant, log in again: {login_command()}"],
+            )
+        return super().sign(request)
+
+    async def _refresh(self) -> StoredLogin:
+        """Return new tokens, or those that another process has got meanwhile."""
+        async with self._login.store.locked() as held:
+            stored = (await held.load())[1]
+            if not stored.tokens or not self._is_spent(stored):
+                return stored
+            refresh = stored.tokens.get("refresh_token")
+            if not refresh:
+                raise _needs_login("its login has ended")
+            self._endpoint.context.mask_also(refresh)
+            await held.check()
+            form = {"grant_type": "refresh_token", "refresh_token": refresh}
+            try:
+                granted = await self._endpoint.ask(form, EXCHANGE_S)
+            except TokenRefusedError as refused:
+                if refused.status not in (400, 401, 403) or refused.fault != "invalid_grant":
+                    raise
+                await held.clear(replace(stored, tokens=None, expires_at=None))
+                raise _needs_login("its login has ended") from None
+            return await self._login.save(granted, stored, held, stored.origins)
+
+    def _is_spent(self, stored: StoredLogin) -> bool:
+        access, ends = (stored.tokens or {}).get("access_token"), stored.expires_at
+        return access in (None, self._refused) or (ends is not None and time.time() >= ends - MARGIN_S)
+
+
+_running: set[asyncio.Task[StoredLogin]] = set()  # the loop alone does not keep them
+
+
+def _ended(task: asyncio.Task[StoredLogin]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # marks it as retrieved, also if no one waits any more
+
+
+def _needs_login(why: str) -> ToolFailure:
+    return ToolFailure(f"{why}: {login_command()}", reason="denied", hints=(f"run: {login_command()}",))
+
+
+def login_command() -> str:
+    """Return what a person types for the tool that is called."""
+    context = current_call.get()
+    name = "BUNDLE" if context is None else context.spec.name
+    bundle, dot, tool = name.partition(".")
+    if dot and "/" not in bundle:
+        name = f"{bundle.replace('_', '-')}/{tool.replace('_', '-')}"
+    return f"onetool bundles login {name}"
+
+
+def origin_of(url: Url) -> str:
+    return f"{url.scheme}://{url.authority}"
+
+
+def _endpoint_url(text: str, key: str) -> Url:
+    """Return a fixed address that is encrypted, or on this machine."""
+    pointer = below(AUTH_POINTER, key)
+    if not text:
+        raise TemplateError(f"the grant authorizationCode needs {key}", pointer)
+    if "${" in text:
+        raise TemplateError("has to be written out: what a person logs in to can't depend on a call", pointer)
+    with refused_at(pointer):
+        url = parse_url(text)
+    if not url.is_unseen:
+        raise TemplateError(f"{origin_of(url)} is not encrypted: write https://", pointer)
+    return url
+
+
+# The login itself: a page in the browser, an answer to a listener on this machine, and a code for tokens.
+
+
+async def log_in(
+    login: ToolLogin,
+    name: str,
+    origins: Iterable[str],
+    say: Say,
+    browse: Say | None = None,
+    seconds: float = LOGIN_S,
+) -> str | None:
+    """Have a person log in, and keep what comes of it for requests to `origins`. The scope that was granted, if told.
+
+    Whatever ends it: what was kept before is as it was.
+    """
+    allowed = tuple(origins)
+    say(f"Whoever answers at {', '.join(allowed)} will get the token of this login.")
+    verifier, state = token_urlsafe(64), token_urlsafe(32)
     try:
-        found = float(seconds)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return found if 0 < found < 10 * 366 * 86_400 else None
+        async with browser_login(name, login.auth.redirect_port, say, browse, seconds) as callback:
+            answer = await callback(_page_url(login, callback.redirect_uri, verifier, state))
+            _check_issuer(login.auth, answer.get("iss"))
+            form = {
+                "grant_type": "authorization_code",
+                "code": answer["code"],
+                "redirect_uri": callback.redirect_uri,
+                "code_verifier": verifier,
+            }
+            granted = await login.endpoint.ask(form, EXCHANGE_S)
+            async with login.store.locked() as held:  # nothing of another login counts
+                kept = await login.save(granted, login.store.empty, held, allowed)
+                return (kept.tokens or {}).get("scope")
+    except ToolFailure as failure:
+        raise AuthError("; ".join([str(failure), *failure.hints])) from None
+
+
+def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) -> str:
+    """Return the login page. `authorizationUrl` may have a query of its own, which stays."""
+    challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    asked = {
+        "response_type": "code",
+        "client_id": login.filled["client_id"],
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    if login.filled["scope"]:
+        asked["scope"] = login.filled["scope"]
+    page = login.auth.authorization_url.partition("#")[0]
+    joint = "&" if "?" in page else "?"
+    return f"{page}{joint}{urlencode(asked, quote_via=quote)}"
+
+
+def _check_issuer(auth: OAuth2, issuer: str | None) -> None:
+    """Raise AuthError for an answer of another authorization server than the one that was asked (RFC 9207): the issuer
+    that the tool names, or else one of the same origin as the login page."""
+    page, there = urlsplit(auth.authorization_url), None
+    with suppress(ValueError):
+        there = urlsplit(issuer or auth.authorization_url)
+    is_same = there is not None and (there.scheme, there.netloc.lower()) == (page.scheme, page.netloc.lower())
+    if issuer is not None and not (issuer == auth.issuer if auth.issuer else is_same):
+        known = auth.issuer or f"{page.scheme}://{page.netloc}"
+        answered = in_short(issuer, MAX_QUOTED)
+        raise AuthError(f"the answer to the login is of {answered}, and not of {known} (`issuer` in the tool's auth)")

@@ -276,12 +276,10 @@ def _close(outcome: HttpResponse | WireError) -> None:
 def _authenticator(
     auth: "Auth | None", arguments: KnownNames, arg_schema: Mapping[str, Any], target: "Url | None", bundle: str | None
 ) -> Authenticator | None:
-    if isinstance(auth, OAuth2) and auth.grant == "authorizationCode":
-        from onetool.http.oauth_login import LoginAuthenticator
-
-        return LoginAuthenticator(auth, arguments, target, bundle)
     if isinstance(auth, OAuth2):
-        from onetool.http.oauth import OAuthAuthenticator  # only for tools that use it
+        from onetool.http.oauth import LoginAuthenticator, OAuthAuthenticator  # only for tools that use it
 
+        if auth.grant == "authorizationCode":
+            return LoginAuthenticator(auth, arguments, target, bundle)
         return OAuthAuthenticator(auth, arguments, arg_schema)
     return authenticator_for(auth, arguments)

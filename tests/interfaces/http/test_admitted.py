@@ -7,9 +7,11 @@ import tracemalloc
 from http.client import HTTPConnection
 
 import pytest
+import warm
 from document_places import stored_tokens
 from helpers import cli, until
-from interfaces.http.issuer import AUDIENCE, Issuer
+from interfaces.http.issuer import AUDIENCE, Issuer, key
+from interfaces.http.lasting import LastingRequest
 from interfaces.http.matrix import served, status_of
 
 from onetool.http.asgi import HttpError
@@ -154,18 +156,46 @@ def test_requests_of_one_turn_share_a_look_and_those_of_the_next_have_their_own(
     app.close()
 
 
-def test_a_jwt_whose_key_its_issuer_takes_back(tmp_path):
+def test_a_remembered_jwt_ends_with_its_key(serve):
+    """The next request after the keys were fetched again is refused, and what is under way ends."""
+    old, new, later = key("RSA", "old"), key("RSA", "new"), key("RSA", "later")
+    often = {warm.CONSTANTS: '{"onetool.interfaces.http.jwt_verifier.PAUSE_S": 0}'}
     with Issuer() as issuer:
-        jwt = {
-            "issuer": issuer.url,
-            "jwks": issuer.jwks,
-            "audience": AUDIENCE,
-            "scopes": {"tools:call": {"role": "call"}},
-        }
-        app, site = served(tmp_path / "it", {"http": {"jwt": jwt}})
-        shown = [("Authorization", f"Bearer {issuer.token().decode()}")]
-        assert [status_of(site, "/nothing", "GET", shown)[0] for _ in range(2)] == [404, 404]
-        site.rules.credentials.jwt._jwks.keys = ()
-        site.rules.credentials.jwt._jwks.on_fetched()
-        assert status_of(site, "/nothing", "GET", shown)[0] == 401
-        app.close()
+        issuer.keys = [old.jwk(), new.jwk()]
+        jwt = {"issuer": issuer.url, "jwks": issuer.jwks, "audience": AUDIENCE, "scopes": {"tools:call": {}}}
+        server = serve(config={"http": {"token": TOKEN, "jwt": jwt}}, real=True, env=often)
+        tokens = {one: issuer.token(one).decode() for one in (old, new, later)}
+        sessions = {one: McpSession(server, tokens[one]) for one in (old, new)}
+        streams = {one: LastingRequest(server, tokens[one], "GET", "/events") for one in (old, new)}
+        until(lambda: all(one.exchange.events for one in streams.values()))
+        assert [session.call() for session in sessions.values()] == [200, 200]
+
+        issuer.keys = [new.jwk(), later.jwk()]
+        assert status(server, tokens[later]) == 200  # the server has fetched the keys now
+        assert (sessions[old].call(), sessions[new].call()) == (401, 200)
+        assert (status(server, tokens[old]), status(server, tokens[new]), status(server, TOKEN)) == (401, 200, 200)
+        until(lambda: streams[old].is_over)
+        assert not streams[new].is_over
+
+        issuer.keys = [key("RSA", "other").jwk(kid="new"), later.jwk()]  # another key under the same name
+        assert status(server, issuer.token(old).decode()) == 401
+        assert (sessions[new].call(), status(server, tokens[new])) == (401, 401)
+        until(lambda: streams[new].is_over)
+        for session in sessions.values():
+            session.close()
+
+
+def test_signing_out_ends_the_session_and_leaves_the_jwt(serve):
+    with Issuer() as issuer:
+        jwt = {"issuer": issuer.url, "jwks": issuer.jwks, "audience": AUDIENCE, "scopes": {"tools:call": {}}}
+        server = serve(config={"http": {"token": TOKEN, "jwt": jwt}}, real=True)
+        made = server.ask("/login", "POST", body=json.dumps({"token": TOKEN}).encode())
+        session, token = made.json["session"], issuer.token().decode()
+        assert [status(server, shown) for shown in (session, token) * 2] == [200] * 4
+        assert server.ask("/login", "DELETE", [("Authorization", f"Bearer {token}")]).code == "no_session"
+        assert server.ask("/login", "DELETE", [("Authorization", f"Bearer {session}")]).status == 204
+        assert (status(server, session), status(server, token)) == (401, 200)
+
+
+def status(server, shown):
+    return server.ask("/status", headers=[("Authorization", f"Bearer {shown}")]).status

@@ -138,9 +138,20 @@ class TestLogin:
 
     def test_who_says_no_is_told_so(self, authority, folder):
         authority.denies = True
-        with pytest.raises(AuthError, match=r"vault: the login was refused \(access_denied: the user said no\)"):
+        with pytest.raises(AuthError, match=r"the login to vault was refused \(access_denied: the user said no\)"):
             log_in(authority, folder)
         assert not file_of(folder).exists()
+
+    def test_who_says_no_can_not_change_how_it_is_shown(self, authority, folder):
+        def browse(url):
+            state = parse_qs(urlsplit(url).query)["state"][0]
+            said = {"error": "no", "error_description": "\u202eevil\x1b[31m\u200b\n" + "x" * 999, "state": state}
+            run_thread(lambda: httpx2.get(redirect_of(url), params=said))
+
+        with pytest.raises(AuthError, match=r"refused \(no:  evil \[31m") as caught:
+            log_in(authority, folder, browse=browse)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 400
 
     def test_nobody_comes(self, authority, folder):
         urls = []
@@ -253,6 +264,27 @@ class TestBackground:
         assert authority.requests[1][1]["resource"] == authority.url  # as the standard wants it
         assert asyncio.run(peek(authority, folder)) == "gold"
         assert len(authority.requests) == 2
+
+    def test_a_login_of_earlier_versions_is_used_and_refreshed(self, authority, folder):
+        """The document as it has always been: its name, its key and its tokens."""
+        log_in(authority, folder)  # for a client that the authority knows
+        client = stored(file_of(folder))["client"]
+        granted = authority._grant(client["client_id"], ["read"], authority.url)
+        forget(folder, "vault")
+        issuer, algorithms = authority.issuer, {"code_challenge_methods_supported": ["S256"]}
+        server = {
+            "issuer": issuer,
+            "authorization_endpoint": f"{issuer}/authorize",
+            "token_endpoint": f"{issuer}/token",
+        }
+        tokens = {"access_token": granted.access_token, "token_type": "Bearer", "refresh_token": granted.refresh_token}
+        about = {"url": authority.url, "key": "oauth ", "client": client, "tokens": tokens, "expires_at": time() + 3600}
+        kept = {**about, "authorization_server": {**server, **algorithms, "response_types_supported": ["code"]}}
+        file_of(folder).write_text(json.dumps(kept))
+        assert asyncio.run(peek(authority, folder)) == "gold"
+        authority.expire_everything()
+        assert asyncio.run(peek(authority, folder)) == "gold"
+        assert [kind for kind, _ in authority.requests] == ["authorization_code", "refresh_token"]
 
     def test_tokens_that_are_refused_before_their_time_are_refreshed(self, authority, folder):
         log_in(authority, folder)
@@ -442,12 +474,12 @@ class TestSeveralProcesses:
     def test_one_that_never_lets_go_is_not_waited_for_for_ever(self, authority, folder, monkeypatch):
         import fcntl
 
-        monkeypatch.setattr("onetool.http.login.PATIENCE", 0.3)
+        monkeypatch.setattr("onetool.http.login.MAX_WAIT_S", 0.3)
         log_in(authority, folder)
         authority.expire_everything()
         with open(lock_of(folder)) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(AuthError, match=r"another process holds logins/vault in"):
+            with pytest.raises(AuthError, match=r"kept in logins/vault in .*: another process holds it"):
                 asyncio.run(peek(authority, folder))
 
 

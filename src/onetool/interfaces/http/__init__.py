@@ -8,7 +8,7 @@ app             the ASGI app: checks, access log, then the route
 exchange        one request and its response; limits for bodies: size, memory, one large one of a caller at a time
 rules           Host, Origin, Sec-Fetch-Site, token and CORS
 credentials     who a request comes from, and whether it is still let in
-jwt_token       JWTs: what they must say; jwt_verifier: who they belong to, by the keys of their issuer
+jwt_token       what clients hear without a JWT, or with a wrong one; jwt_verifier: who a JWT belongs to
 request_log     the access log, and what the audit log says of requests
 login           the route /login
 login_sessions  the sessions of people who have signed in

@@ -1,55 +1,123 @@
 """Authentication at MCP servers over HTTP: `http_auth` for connections, `login` for people.
 
+The SDK's OAuth client discovers, registers and makes the requests for tokens; tokens come from our store, and one
+process at a time refreshes them. The SDK's own flow runs only after a server has refused us, and only where tokens can
+be had: with a person to ask, or with client credentials. It would hold its lock while a request is pending, one call
+after the other; here requests run concurrently.
+
 Connections in the background ask nobody: where a person is needed they end with `LoginRequiredError`. Tokens are kept
-beside the server's other state, and nowhere else: no log and no message has them.
+beside the server's other state, and nowhere else: no log and no message has them. Imports the SDK, which takes a
+second: import this only where a connection is opened.
 """
 
-from collections.abc import Callable, Generator
-from typing import Any, Protocol
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, suppress
+from typing import Any
+from urllib.parse import urlsplit
 
+import anyio
 import httpx2
-from mcp.client.auth import OAuthFlowError
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, union_scopes
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from msgspec.structs import replace
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
-from onetool.database.documents import Documents
+from onetool.core.redaction import MASK
+from onetool.database.documents import Documents, Unknown, Version
+from onetool.http.errors import in_short
 from onetool.http.login import (
     CALLBACK_HOST,
     CALLBACK_PATH,
+    LOGIN_S,
+    MAX_QUOTED,
+    HeldLogin,
+    LoginCallback,
     LoginStore,
+    Say,
     StoredLogin,
-    listening,
-    open_browser,
+    browser_login,
 )
 from onetool.sources.mcp_servers.http_transport import ServerTransport
-from onetool.sources.mcp_servers.oauth_flow import ClientMetadata, Known, StoredAuth, short
 from onetool.sources.mcp_servers.server_cache import file_name
-from onetool.sources.mcp_servers.settings import (
-    AuthValue,
-    BearerToken,
-    ClientCredentials,
-    PersonLogin,
-    read,
-)
-from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError
+from onetool.sources.mcp_servers.settings import AuthValue, BearerToken, ClientCredentials, PersonLogin, read
+from onetool.sources.mcp_servers.upstream_calls import AuthError, LoginRequiredError, note_auth_error
 
-# Authentication: a token of the config, a person's login, a program's credentials
+TRIES = 3  # as we are, with refreshed tokens, with new ones
+REQUEST_S = 20.0  # for a request to an authorization server
+TEMPORARY = ("temporarily_unavailable", "slow_down", "server_error")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # leaves no session behind
+HEADERS = {"Accept": "application/json, text/event-stream"}
+
+Exchange = AsyncGenerator[httpx2.Request, httpx2.Response]
 
 
-class LoginPrompt(Protocol):
-    """Sends a person to the login url, and returns the query that the browser came back with."""
+def http_auth(
+    name: str, url: str, auth: AuthValue, logins: Documents, mask_also: Say = lambda value: None
+) -> httpx2.Auth:
+    """Return what the transport's HTTP client takes as its `auth`. Nobody is asked to log in.
 
-    redirect_uri: str
+    Without `auth` in the config a login is used where there is one: blocks from elsewhere never mention it. Each secret
+    value is passed to `mask_also` before it is used.
+    """
+    settings = read(auth) or PersonLogin()
+    if isinstance(settings, BearerToken):
+        return BearerAuth(name, settings.token)
+    store = LoginStore(logins, file_name(name), url, settings.key)
+    if isinstance(settings, ClientCredentials):
+        return ProgramAuth(name, url, settings, store, mask_also)
+    person = PersonAuth(name, url, settings, store, mask_also)
+    if auth is None:
+        person.unasked = "wants a token (`auth` or `headers` in its config) or a login"
+    return person
 
-    async def __call__(self, url: str) -> dict[str, str]: ...
+
+async def login(
+    name: str,
+    url: str,
+    auth: AuthValue,
+    logins: Documents,
+    say: Say,
+    browse: Say | None = None,
+    seconds: float = LOGIN_S,
+) -> str | None:
+    """Have a person log in, and keep what comes of it. The scopes that were granted, where the server says so.
+
+    Whatever ends it: what was kept before is as it was.
+    """
+    settings = read(auth) or PersonLogin()
+    if not isinstance(settings, PersonLogin):
+        kind = "a token" if isinstance(settings, BearerToken) else "credentials of its own"
+        raise AuthError(f"the server {name} has {kind} in its `auth`: there is nothing to log in to")
+    store = LoginStore(logins, file_name(name), url, settings.key)
+    try:
+        async with (
+            browser_login(name, settings.redirect_port, say, browse, seconds) as callback,
+            httpx2.AsyncClient(transport=ServerTransport(url), timeout=REQUEST_S, headers=HEADERS) as client,
+        ):
+            return await PersonAuth(name, url, settings, store, lambda value: None, callback).log_in(client)
+    except httpx2.HTTPError as error:
+        raise AuthError(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
 
 
 class BearerAuth(httpx2.Auth):
     """A token of the config."""
 
     def __init__(self, name: str, token: str) -> None:
-        self._name = name
-        self._token = token
+        self._name, self._token = name, token
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         request.headers["Authorization"] = f"Bearer {self._token}"
@@ -58,8 +126,249 @@ class BearerAuth(httpx2.Auth):
             raise AuthError(f"the server {self._name} does not take the token in its `auth`: put in one that is valid")
 
 
+class ClientMetadata(OAuthClientMetadata):
+    """What we ask for. The SDK sets the scopes that the server proposes; `choose` has the last word."""
+
+    _choose: Callable[[str | None], str | None] | None = PrivateAttr(None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, self._choose(value) if name == "scope" and self._choose else value)
+
+
+class StoredAuth(OAuthClientProvider):
+    """What both kinds share: where tokens come from, and the way of one request."""
+
+    unasked: str | None = None  # what to say where nobody mentioned a login
+    _login: StoredLogin
+    _version: Version = Unknown()  # of what was read last
+    _may_obtain = False  # there is a way to new tokens
+    _insists = False  # on new ones, whatever is kept and whether or not the server asks
+
+    def _set_up(self, name: str, store: LoginStore, fixed: OAuthClientInformationFull | None, mask_also: Say) -> None:
+        """`fixed` is a client that the config names, not one that we registered."""
+        self._name, self._store, self._fixed, self._mask_also = name, store, fixed, mask_also
+        self._obtaining = anyio.Lock()
+        self._wanted: str | None = None  # scopes that the server asked for since the config named some
+        self._metadata = ClientMetadata.model_validate(self.context.client_metadata.model_dump())
+        ours = self._metadata.scope
+        self._metadata._choose = lambda proposed: union_scopes(ours or proposed, self._wanted)  # pyright: ignore
+        self.context.client_metadata = self._metadata
+
+    async def _auth_flow(self, request: httpx2.Request) -> Exchange:
+        if self._is_foreign_header(request.headers.get("Authorization")):
+            yield request
+            return
+        self.context.protocol_version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        response: httpx2.Response | None = None
+        refused: str | None = None
+        for _ in range(TRIES):
+            for step in (self._refreshed(response, refused), self._obtained(request, response, refused)):
+                async with aclosing(step):
+                    with suppress(StopAsyncIteration):
+                        next_request = await anext(step)
+                        while True:
+                            self._check_address(str(next_request.url))
+                            next_request.extensions["timeout"] = httpx2.Timeout(REQUEST_S).as_dict()
+                            next_request = await step.asend((yield next_request))
+            token = self._token()
+            if response is not None and token in (None, refused):
+                break
+            if token is not None:
+                request.headers["Authorization"] = f"Bearer {token}"
+            response = yield request
+            if self._insists and response.status_code != httpx2.codes.UNAUTHORIZED:
+                # Some servers want a login for certain calls only. The flow starts from a refusal, so it gets one.
+                response = httpx2.Response(httpx2.codes.UNAUTHORIZED, request=response.request)
+            if not _is_refusal(response):
+                return
+            refused = token
+        await self._give_up(response)
+
+    async def _refreshed(self, response: httpx2.Response | None, refused: str | None) -> Exchange:
+        """Use what is kept, and if it is used up, refresh it: unless another process has just done so."""
+        if self._insists:
+            return
+        if self._store.version() != self._version:
+            await self._load()
+        if response is not None and response.status_code != httpx2.codes.UNAUTHORIZED:
+            return  # the token is good, but not for this
+        if self._is_spent(refused) and self.context.can_refresh_token():
+            async with self._store.locked() as held:
+                await self._load(held)
+                if self._is_spent(refused) and self.context.can_refresh_token():
+                    self._settle_method()
+                    await held.check()
+                    await self._take((yield await self._refresh_token()), held)
+
+    async def _obtained(
+        self, request: httpx2.Request, response: httpx2.Response | None, refused: str | None
+    ) -> Exchange:
+        """Get new tokens by the SDK's flow. It starts from a response that refuses us, and ends when it has some."""
+        if response is None or not self._may_obtain:
+            return
+        async with self._obtaining:
+            if not self._is_spent(refused):  # somebody else of this process was faster
+                return
+            if response.status_code == httpx2.codes.UNAUTHORIZED:
+                self.context.clear_tokens()
+            else:
+                self._want(extract_scope_from_www_auth(response))
+            async with aclosing(super()._auth_flow(request)) as flow:
+                try:
+                    await anext(flow)  # the request itself: the response to it is here
+                    next_request = await flow.asend(response)
+                    while next_request is not request:
+                        next_request = await flow.asend((yield next_request))
+                except (OAuthFlowError, ValidationError) as error:
+                    raise AuthError(f"the server {self._name}: {self._safe_text(error)}") from None
+            async with self._store.locked() as held:
+                await self._save(held)
+            if self._insists:
+                self._insists = self._may_obtain = False  # once is enough
+
+    async def _take(self, response: httpx2.Response, held: HeldLogin) -> None:
+        """Read the response to a refresh. The login is only forgotten if the server says that it is invalid."""
+        if response.status_code == httpx2.codes.OK and await self._handle_refresh_response(response):
+            await self._save(held)
+            return
+        await self._load(held)  # a response that could not be read has cleared what is still good
+        code = ""
+        with suppress(ValueError, AttributeError, TypeError):
+            code = in_short(str(json.loads(await response.aread()).get("error") or ""), MAX_QUOTED)
+        if response.status_code not in (400, 401, 403) or code in TEMPORARY:
+            said = f"{response.status_code} {code}".strip()
+            hint = f"if that stays so: {LoginRequiredError(self._name).command}"
+            raise AuthError(f"the login to the server {self._name} could not be refreshed ({said}); {hint}")
+        self.context.clear_tokens()
+        self._login = replace(self._login, tokens=None, expires_at=None)
+        self._version = await held.clear(self._login)
+
+    async def _load(self, held: HeldLogin | None = None) -> None:
+        self._version, kept = await (asyncio.to_thread(self._store.load) if held is None else held.load())
+        self._use(kept)
+
+    def _use(self, kept: StoredLogin) -> None:
+        context = self.context
+        try:
+            context.current_tokens = _model(OAuthToken, kept.tokens)
+            context.client_info = self._fixed or _model(OAuthClientInformationFull, kept.client)
+            context.oauth_metadata = _model(OAuthMetadata, kept.authorization_server)
+            context.protected_resource_metadata = _model(ProtectedResourceMetadata, kept.resource)
+        except ValidationError:  # somebody edited it
+            context.current_tokens, kept = None, replace(kept, tokens=None)
+        context.token_expiry_time = kept.expires_at
+        self._login = kept
+        self._initialized = True  # or the SDK would load, too
+        self._want(None)
+        self._mask_secrets()
+
+    async def _save(self, held: HeldLogin) -> None:
+        context = self.context
+        if context.current_tokens is not None and (context.current_tokens.expires_in or 0) <= 0:
+            context.token_expiry_time = None  # some say 0 and mean that they do not know
+        self._login = replace(
+            self._login,
+            client=None if self._fixed else _plain(context.client_info),
+            tokens=_plain(context.current_tokens),
+            expires_at=context.token_expiry_time,
+            authorization_server=_plain(context.oauth_metadata),
+            resource=_plain(context.protected_resource_metadata),
+            wanted=self._wanted,
+        )
+        self._mask_secrets()
+        self._version = await held.save(self._login)
+
+    def _want(self, more: str | None) -> None:
+        """Ask for these scopes, too, from now on."""
+        self._wanted = union_scopes(self._login.wanted, more)
+        self._metadata.scope = self._metadata.scope
+
+    async def _give_up(self, response: httpx2.Response | None) -> None:
+        """End the connection with an error; a single call that wants more rights gets its refusal, and a note."""
+        if response is None or response.status_code == httpx2.codes.UNAUTHORIZED:
+            if self._may_obtain:
+                raise AuthError(f"the server {self._name} does not take the token that was got for it")
+            names_a_login = response is not None and extract_field_from_www_auth(response, "resource_metadata")
+            why = "wants a login" if names_a_login or self.unasked is None else self.unasked
+            had_one = self._login.client or self._login.authorization_server
+            raise LoginRequiredError(self._name, "wants a new login, the last one has ended" if had_one else why)
+        scopes = extract_scope_from_www_auth(response) or ""
+        said = extract_field_from_www_auth(response, "error_description") or "it does not say which"
+        why = f"wants a login with more rights ({scopes or in_short(said, MAX_QUOTED)})"
+        note_auth_error(LoginRequiredError(self._name, why, scopes))
+        if not set(scopes.split()) <= set((self._login.wanted or "").split()):
+            with suppress(AuthError):  # then the next login will not ask for them; that is no reason to end a call
+                async with self._store.locked() as held:
+                    await self._load(held)
+                    self._want(scopes)
+                    await self._save(held)
+
+    def _is_foreign_header(self, header: str | None) -> bool:
+        """Tell whether the config gives a header of its own. A redirect brings ours back."""
+        ours = self.context.current_tokens
+        return header is not None and (ours is None or header != f"Bearer {ours.access_token}")
+
+    def _token(self) -> str | None:
+        tokens = self.context.current_tokens
+        return tokens.access_token if tokens is not None and self.context.is_token_valid() else None
+
+    def _is_spent(self, refused: str | None) -> bool:
+        return self._token() in (None, refused)
+
+    def _settle_method(self) -> None:
+        """Choose how a client with a secret authenticates: the standard's method, if the server accepts it."""
+        client, server = self.context.client_info, self.context.oauth_metadata
+        if client is None or client.client_secret is None or (client.token_endpoint_auth_method and not self._fixed):
+            return
+        offered = (server and server.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
+        basic, post = (f"client_secret_{way}" for way in ("basic", "post"))
+        client.token_endpoint_auth_method = post if post in offered and basic not in offered else basic
+
+    def _check_address(self, url: str) -> None:
+        """Raise AuthError for a login in the clear. `ServerTransport` checks which addresses it leads to."""
+        there, server = urlsplit(url), urlsplit(self.context.server_url)
+        both_here = there.hostname in LOOPBACK and server.hostname in LOOPBACK
+        in_the_clear = there.scheme == "http" and server.scheme == "http" and there.hostname == server.hostname
+        if there.scheme != "https" and not both_here and not in_the_clear:
+            place = f"{there.scheme}://{there.netloc}"
+            raise AuthError(f"the server {self._name} wants a login at {place}, which is not encrypted: refused")
+
+    def _mask_secrets(self) -> list[str]:
+        """Return the tokens and the client's secret, which are masked from now on."""
+        tokens, client = self.context.current_tokens, self.context.client_info
+        found = [tokens.access_token, tokens.refresh_token] if tokens else []
+        secrets = [value for value in (*found, client and client.client_secret) if value]
+        for value in secrets:
+            self._mask_also(value)
+        return secrets
+
+    def _safe_text(self, error: Exception) -> str:
+        """Return the SDK's words, without what they may quote of a response: that may be a token."""
+        text = "its authorization server's answer can't be read" if isinstance(error, ValidationError) else str(error)
+        if text.startswith("Registration failed: 404"):
+            return "it offers no login that we could register for; if it gave you a client_id, put it in `auth`"
+        for start in ("Invalid token response", "Invalid registration response", "State parameter mismatch"):
+            if text.startswith(start):
+                return start
+        for value in self._mask_secrets():
+            text = text.replace(value, MASK)
+        return in_short(text, MAX_QUOTED)
+
+    # The SDK's storage. It is this object itself, which loads and saves at moments of its own choosing.
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.context.current_tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None: ...
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.context.client_info
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None: ...
+
+
 class PersonAuth(StoredAuth):
-    """The login of a person. Without a prompt, only a stored login is used."""
+    """The login of a person. Without a callback, only a stored login is used."""
 
     def __init__(
         self,
@@ -67,26 +376,25 @@ class PersonAuth(StoredAuth):
         url: str,
         settings: PersonLogin,
         store: LoginStore,
-        prompt: LoginPrompt | None,
-        mask_also: Known,
+        mask_also: Say,
+        callback: LoginCallback | None = None,
     ) -> None:
-        self._prompt = prompt
-        self._may_obtain = prompt is not None
-        self._page = ""
-        back: Any = prompt.redirect_uri if prompt else f"http://{CALLBACK_HOST}{CALLBACK_PATH}"
-        metadata = ClientMetadata(redirect_uris=[back], client_name=settings.client_name, scope=settings.scopes)
+        self._callback, self._may_obtain = callback, callback is not None
+        back: Any = callback.redirect_uri if callback else f"http://{CALLBACK_HOST}{CALLBACK_PATH}"
+        metadata = OAuthClientMetadata(redirect_uris=[back], client_name=settings.client_name, scope=settings.scopes)
         super().__init__(url, metadata, self, self._show, self._answer, settings.client_metadata_url)
-        self._fixed = _client_info(settings, settings.client_id, back) if settings.client_id else None
-        self._set_up(name, store, metadata, mask_also)
+        fixed = settings.client_id and OAuthClientInformationFull(
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            redirect_uris=[back],
+            issuer=settings.issuer,
+        )
+        self._set_up(name, store, fixed or None, mask_also)
 
-    def set_no_prompt_message(self, why: str) -> None:
-        """What to say where the server wants something, and nobody has mentioned a login."""
-        self._unasked = why
+    async def log_in(self, client: httpx2.AsyncClient) -> str | None:
+        """Log in from the start, with a registration of its own: what was kept may be the trouble. Its scopes.
 
-    async def log_in(self, client: httpx2.AsyncClient, request: httpx2.Request) -> str | None:
-        """A login from the start, with a registration of its own: what was kept may be the trouble. Its scopes.
-
-        The request is any that the server might want a login for. What is kept is replaced when it has succeeded.
+        A ping is a request that the server might want a login for. What is kept is replaced when it has succeeded.
         """
         try:
             await self._load()
@@ -95,6 +403,7 @@ class PersonAuth(StoredAuth):
         self.context.client_info, self.context.oauth_metadata = self._fixed, None
         self.context.clear_tokens()
         self._insists = True
+        request = client.build_request("POST", self.context.server_url, json=PING)
         try:
             response = await client.send(request, stream=True, auth=self)
         except LoginRequiredError:
@@ -111,10 +420,7 @@ class PersonAuth(StoredAuth):
         self._page = url
 
     async def _answer(self) -> AuthorizationCodeResult:
-        answer = await self._prompt(self._page) if self._prompt else {}
-        if "error" in answer:
-            said = ": ".join(short(answer[key]) for key in ("error", "error_description") if answer.get(key))
-            raise OAuthFlowError(f"the login was refused ({said})")
+        answer = await self._callback(self._page) if self._callback else {}
         return AuthorizationCodeResult(code=answer.get("code", ""), state=answer.get("state"), iss=answer.get("iss"))
 
 
@@ -123,16 +429,13 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
 
     _may_obtain = True
 
-    def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, mask_also: Known) -> None:
+    def __init__(self, name: str, url: str, settings: ClientCredentials, store: LoginStore, mask_also: Say) -> None:
         # Without an issuer the SDK warns. We go by the first one that has let us in, see `_use`.
         ClientCredentialsOAuthProvider.__init__(
             self, url, self, settings.client_id, settings.client_secret, scope=settings.scopes, issuer=url
         )
         self._issuer = self._configured_issuer = settings.issuer
-        self._fixed = self._fixed_client_info
-        metadata = ClientMetadata.model_validate(self.context.client_metadata.model_dump())
-        self.context.client_metadata = metadata
-        self._set_up(name, store, metadata, mask_also)
+        self._set_up(name, store, self._fixed_client_info, mask_also)
 
     def _use(self, kept: StoredLogin) -> None:
         super()._use(kept)
@@ -144,112 +447,23 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
         return await super()._exchange_token_client_credentials()
 
 
-def _client_info(settings: PersonLogin, client_id: str, back: Any) -> OAuthClientInformationFull:
-    return OAuthClientInformationFull(
-        client_id=client_id, client_secret=settings.client_secret, redirect_uris=[back], issuer=settings.issuer
-    )
+def _is_refusal(response: httpx2.Response) -> bool:
+    if response.status_code == httpx2.codes.FORBIDDEN:
+        return extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == httpx2.codes.UNAUTHORIZED
 
 
-# Entry points
+def _model(kind: type[Any], value: dict[str, Any] | None) -> Any:
+    return None if value is None else kind.model_validate(value)
 
 
-LOGIN_SECONDS = 300.0  # seconds for a person to log in
-PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # leaves no session behind
-HEADERS = {"Accept": "application/json, text/event-stream"}
-
-Say = Callable[[str], None]
+def _plain(model: BaseModel | None) -> dict[str, Any] | None:
+    return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 
-def http_auth(
-    name: str,
-    url: str,
-    auth: AuthValue,
-    logins: Documents,
-    prompt: "LoginPrompt | None" = None,
-    mask_also: Say = lambda value: None,
-) -> "httpx2.Auth":
-    """What the transport's HTTP client takes as its `auth`. `prompt` is None where there is nobody to ask.
-
-    Without `auth` in the config a login is used where there is one: blocks from elsewhere never mention it. Each secret
-    value is passed to `mask_also` before it is used.
-    """
-
-    settings = read(auth)
-    match settings:
-        case BearerToken():
-            return BearerAuth(name, settings.token)
-        case ClientCredentials():
-            return ProgramAuth(name, url, settings, login_store(logins, name, url, settings.key), mask_also)
-        case PersonLogin():
-            return _person_auth(name, url, settings, logins, prompt, mask_also)
-        case None:
-            quiet = _person_auth(name, url, PersonLogin(), logins, prompt, mask_also)
-            quiet.set_no_prompt_message("wants a token (`auth` or `headers` in its config) or a login")
-            return quiet
+def _is_harmless(record: logging.LogRecord) -> bool:
+    return record.exc_info is None
 
 
-async def login(
-    name: str,
-    url: str,
-    auth: AuthValue,
-    logins: Documents,
-    say: Say,
-    browse: Say | None = None,
-    seconds: float = LOGIN_SECONDS,
-) -> str | None:
-    """Have a person log in, and keep what comes of it. The scopes that were granted, where the server says so.
-
-    Whatever ends it, also Ctrl-C: nothing listens any more, and what was kept before is as it was.
-    """
-    import asyncio
-
-    import httpx2
-
-    settings = _login_settings(name, auth)
-    browse = browse or open_browser
-
-    def show(page: str) -> None:
-        say(f"To log in to {name}, open this page in a browser on this machine:\n\n  {page}\n")
-        browse(page)
-
-    try:
-        async with (
-            asyncio.timeout(seconds),
-            listening(name, settings.redirect_port, show) as prompt,
-            httpx2.AsyncClient(transport=ServerTransport(url), timeout=20.0, headers=HEADERS) as client,
-        ):
-            person = _person_auth(name, url, settings, logins, prompt, lambda value: None)
-            return await person.log_in(client, client.build_request("POST", url, json=PING))
-    except TimeoutError:
-        raise AuthError(f"nobody has finished the login to {name} within {seconds:.0f} s") from None
-    except httpx2.HTTPError as error:
-        raise AuthError(f"the server {name} can't be reached for a login: {error or type(error).__name__}") from None
-    except OSError as error:
-        if settings.redirect_port is None:
-            raise
-        place = f"{CALLBACK_HOST}:{settings.redirect_port}"
-        raise AuthError(f"can't listen at {place} for the end of the login: {error.strerror}") from None
-
-
-def _login_settings(name: str, auth: AuthValue) -> PersonLogin:
-    settings = read(auth) or PersonLogin()
-    if not isinstance(settings, PersonLogin):
-        kind = "a token" if isinstance(settings, BearerToken) else "credentials of its own"
-        raise AuthError(f"the server {name} has {kind} in its `auth`: there is nothing to log in to")
-    return settings
-
-
-def _person_auth(
-    name: str,
-    url: str,
-    settings: PersonLogin,
-    logins: Documents,
-    prompt: "LoginPrompt | None",
-    mask_also: Say,
-) -> "PersonAuth":
-    return PersonAuth(name, url, settings, login_store(logins, name, url, settings.key), prompt, mask_also)
-
-
-def login_store(logins: Documents, name: str, url: str, key: str) -> LoginStore:
-    """Return the login to the server of that name."""
-    return LoginStore(logins, file_name(name), url, key)
+# With an exception the SDK logs what it quotes, and that may be a response with tokens. We raise it, in our own words.
+logging.getLogger("mcp.client.auth.oauth2").addFilter(_is_harmless)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.findings import Requirements
     from onetool.database.documents import Documents
-    from onetool.http.oauth_login import ToolLogin
+    from onetool.http.oauth import ToolLogin
     from onetool.sources.bundles.service import BundleService, Shown
 
 
@@ -271,7 +271,7 @@ def login(ctx: click.Context, place: ToolReference) -> None:
     """
     import asyncio
 
-    from onetool.http.oauth_login import log_in
+    from onetool.http.oauth import log_in
 
     app = open_app(ctx, imports=False)
     bundle, found = _logins(app, place)
@@ -305,7 +305,7 @@ def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[s
 
     A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
     """
-    from onetool.http.oauth_login import stored_logins
+    from onetool.http.oauth import stored_logins
 
     logins = app.runtime.documents("logins")
     if place.tool is not None:
@@ -349,7 +349,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     if tool["type"] != "http":
         return
     from onetool.app.findings import read_http_tool
-    from onetool.http.oauth_login import LoginAuthenticator
+    from onetool.http.oauth import LoginAuthenticator
 
     made, context = read_http_tool(tool), app.runtime.http_context
     for one in () if made is None else made.authenticators:
