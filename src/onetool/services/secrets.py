@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
-from onetool.core.errors import Mistake, ToolFailure
+from onetool.core.errors import ToolFailure
 from onetool.core.redaction import MASK
 from onetool.core.text import lazy_pattern
 
@@ -51,19 +51,6 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return repr(self.shown)
-
-
-class UnsetSecret(Secret):
-    """Stands for a text with a secret that is not set on this machine. Who needs the text tells the `mistake`."""
-
-    name: str  # of the secret
-    mistake: Mistake
-
-    @classmethod
-    def of(cls, text: str, name: str, mistake: Mistake) -> Self:
-        unset = cls(text, shown=text)
-        unset.name, unset.mistake = name, mistake
-        return unset
 
 
 Fits = Callable[[tuple[str, ...]], bool]
