@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from onetool.core import flock
+from onetool.core import flock, system
 
 HOLDS = """
 import os, sys
-from onetool.core import flock
+from onetool.core import flock, system
 file = os.open(sys.argv[1], os.O_RDWR)
 print(flock.take(file), flush=True)
 sys.stdin.read()
@@ -97,7 +97,8 @@ def test_nobody_is_named_where_nobody_has_it_or_nothing_is_told(path, monkeypatc
 
 @pytest.fixture
 def no_flock(monkeypatch, tmp_path):
-    monkeypatch.setattr(flock, "fcntl", None)
+    monkeypatch.setattr(system, "fcntl", None)
+    monkeypatch.setattr(flock, "HAS_FLOCK", False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 

@@ -11,7 +11,6 @@ holds the lock, and first looks whether another process has already used it.
 import asyncio
 import html
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from onetool.core.system import has_window
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
 from onetool.http.errors import AuthError
@@ -263,8 +263,7 @@ async def listening(name: str, port: int | None, show: Callable[[str], None]) ->
 
 def open_browser(url: str) -> None:
     """Open a page where there is a browser with a window. One in the terminal would take it over."""
-    has_window = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    if not has_window and not os.environ.get("BROWSER"):
+    if not has_window() and not os.environ.get("BROWSER"):
         return
     from threading import Thread
 
