@@ -196,6 +196,20 @@ def test_only_the_lines_of_the_change_differ(newline: str) -> None:
     assert changes(put_host(old, "api.example.com", False)) == ([], ["allowedHosts: [api.example.com]", ""])
 
 
+def test_among_servers_that_are_alike_each_keeps_its_comments() -> None:
+    blocks = [f"  # about {name}\n  {name}:\n    command: npx\n\n    # set\n    timeout: 5\n" for name in "abcd"]
+    old = "servers:\n" + "".join(blocks)
+    for at, name in enumerate("abcd"):
+        rest = [block if n != at else f"  # about {name}\n" for n, block in enumerate(blocks)]
+        assert drop_server(old, name) == "servers:\n" + "".join(rest)
+    assert put_servers(old, {"b": {"command": "npx", "timeout": 6}}) == old.replace(
+        blocks[1], blocks[1].replace("timeout: 5", "timeout: 6")
+    )
+    assert put_servers(old, {"b": {"command": "npx", "timeout": 5}}) == old
+    text = "servers:\n  a:\n    command: |\n      x\n\n      # y\n  # b\n  b: {command: z}\n"
+    assert drop_server(text, "a") == "servers:\n  # b\n  b: {command: z}\n"
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import CommentMark, YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
+from ruamel.yaml.scalarstring import FoldedScalarString, LiteralScalarString
 from ruamel.yaml.tokens import CommentToken
 
 from onetool.config.convert import plain
@@ -132,9 +133,13 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
     """Yield the old text with the changed lines; once for each place that they can have between comments."""
     begin = _same(before, after)
     end = len(before) - _same(before[begin:][::-1], after[begin:][::-1])
-    keys = [["".join(line.split()) for line in lines] for lines in (before, old)]
-    blocks = SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks()
-    places = {block.a + n: block.b + n for block in blocks for n in range(block.size)} | {-1: -1, len(before): len(old)}
+    (a, keys), (b, old_keys) = _keys(before), _keys(old)
+    blocks = SequenceMatcher(None, keys, old_keys, autojunk=False).get_matching_blocks()
+    places = {a[block.a + n]: b[block.b + n] for block in blocks for n in range(block.size)}
+    places |= {-1: -1, len(before): len(old)}
+    for at in sorted({*range(len(before))} - {*a}):  # in a text of several lines
+        if (place := places.get(at - 1, len(old)) + 1) < len(old) and old[place].strip() == before[at].strip():
+            places[at] = place
     notes = {at for at, line in enumerate(old) if _NOTE.fullmatch(line)} - {*places.values()}
 
     newline = "\r\n" if old and old[0].endswith("\r\n") else "\n"
@@ -158,7 +163,7 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
         spots = [(top, bottom)]
         if new and len({*range(top, bottom)} - notes) > end - begin:
             return  # in braces over several lines, which ruamel.yaml makes one
-    elif new[0][0] not in " -":  # a section
+    elif new and new[0][0] not in " -":  # a section
         spots, spaces = spots[::-1], [newline, ""] if before else [""]
     for space in spaces:
         for top, bottom in spots:
@@ -170,6 +175,21 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
 def _same(some: list[str], others: list[str]) -> int:
     """Return how many lines at the beginning are the same."""
     return next((at for at, one in enumerate(some) if others[at : at + 1] != [one]), len(some))
+
+
+def _keys(lines: list[str]) -> tuple[list[int], list[Any]]:
+    """Return the lines with data, and what each says below which others: so hardly two are the same."""
+    numbers, keys, parents = list[int](), list[Any](), [(-1.0, 0)]
+    for at, line in enumerate(lines):
+        if not _NOTE.fullmatch(line):
+            text = "".join(line.split())
+            depth = _depth(line) + (0.5 if text.startswith("-") else 0.0)  # a list may stand as deep as its key
+            while parents[-1][0] >= depth:
+                parents.pop()
+            numbers.append(at)
+            keys.append((parents[-1][1], text))
+            parents.append((depth, hash(keys[-1])))
+    return numbers, keys
 
 
 def _depth(line: str) -> int:
@@ -202,12 +222,14 @@ def _drop_comment_lines(node: Any) -> None:
     """Leave the comments at the ends of lines. ruamel.yaml moves the others along with the value above them."""
     if isinstance(node, CommentedMap | CommentedSeq):
         node.ca.end = []
+        for key, child in node.items() if isinstance(node, CommentedMap) else enumerate(node):
+            _drop_comment_lines(child)
+            if isinstance(child, LiteralScalarString | FoldedScalarString):
+                node.ca.items.pop(key, None)
         for tokens in [node.ca.comment or [], *node.ca.items.values()]:
             for at, token in enumerate(tokens):
                 comment = token.value.partition("\n")[0] if isinstance(token, CommentToken) else ""
                 tokens[at] = CommentToken(f"{comment}\n", CommentMark(0)) if comment else None
-        for child in node.values() if isinstance(node, CommentedMap) else node:
-            _drop_comment_lines(child)
 
 
 def _written(value: Any) -> Any:

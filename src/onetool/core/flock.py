@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from onetool.core import system
 from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
-from onetool.core.system import HAS_FLOCK, MAX_WAIT_S, lock, stand_ins, unlock
+from onetool.core.system import HAS_FLOCK, lock, stand_ins, unlock
 
 PAUSE = 0.001  # seconds between two attempts; each is a little longer than the one before
 LONGEST_PAUSE = 0.005
@@ -94,7 +95,7 @@ def held(file: Path) -> Generator[None]:
     """Hold the lock of a file that is there for nothing else; it is made, and never deleted. Waits for the lock."""
     with open(file, "a", opener=private) as opened:
         if not lock(opened.fileno(), wait=True):
-            raise TimeoutError(f"another process has held {file} for more than {MAX_WAIT_S:g} s")
+            raise TimeoutError(f"another process has held {file} for more than {system.MAX_WAIT_S:g} s")
         try:
             yield
         finally:
