@@ -136,10 +136,8 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
 
     try:
         bundles, tools = app_bundles.service.store.everything()
-    except UnavailableError:  # the database is away, which is told of it
-        if config.database is None:
-            raise
-        return []
+    except UnavailableError as error:  # that a database is away is told of it
+        return [Mistake(message=str(error), key="bundles")] if config.database is None else []
     names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}
     of: dict[str, list[Tool]] = {}
     for tool in tools:
