@@ -27,6 +27,13 @@ def test_no_modules_import_each_other(folder, package):
     assert not circle_in(graph), " -> ".join(circle_in(graph))
 
 
+def test_one_module_asks_which_system_this_is():
+    asking = re.compile(r"win32|\bos\.name\b|\bmsvcrt\b|\bfcntl\b")
+    files = (ROOT / "src" / "onetool").rglob("*.py")
+    found = [str(file.relative_to(ROOT)) for file in files if asking.search(file.read_text())]
+    assert found == ["src/onetool/core/system.py"]
+
+
 def test_nothing_below_names_an_interface_except_for_asgi():
     """The linter sees imports; this sees modules that are imported by their name, too."""
     package = ROOT / "src" / "onetool"

@@ -207,7 +207,7 @@ def test_where_it_is_usual_a_full_disk_stops_nothing(opened, full_disk):
     full_disk()
     assert call(app, "mine.work").ok
     lines(app)
-    assert app.health()["audit"]["problem"] == FULL
+    assert f"audit: problem: {FULL}, lost: 0" in app.health()["findings"]
 
 
 def test_check_tells_of_a_log_that_cant_be_written_and_of_lost_lines(opened, full_disk):

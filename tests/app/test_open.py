@@ -69,6 +69,7 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "code_names",
         "snippets",
         "ask_models",
+        "findings",
         "reload_error",
         "reload_count",
         "pending_changes",

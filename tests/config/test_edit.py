@@ -1,6 +1,7 @@
 """Servers in the text of a config: what is added is all that changes, whatever the file looks like."""
 
 from collections.abc import Callable
+from difflib import ndiff
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from hypothesis import strategies as st
 
 from onetool.config import load_config
 from onetool.config.convert import plain
-from onetool.config.edit import drop_server, put_servers, servers_yaml
+from onetool.config.edit import drop_host, drop_server, put_host, put_servers, servers_yaml, switch_server
 from onetool.config.node import Findings
 from onetool.config.starter import starter_config
 from onetool.config.yaml_nodes import ConfigFileError, node_of
 
 TIME = {"command": "mcp-server-time", "args": ["--zone", "UTC"]}
-IN_BRACES = '{"command": "mcp-server-time", "args": ["--zone", "UTC"]}'
+IN_BRACES = '{command: mcp-server-time, args: ["--zone", "UTC"]}'
 WRITTEN = '  time:\n    command: mcp-server-time\n    args: ["--zone", "UTC"]\n'
 
 
@@ -35,14 +36,14 @@ def is_the_old_text_with_more(old: str, new: str) -> bool:
     [
         ("", "servers:\n" + WRITTEN),
         ("# mine\n", "# mine\nservers:\n" + WRITTEN),
-        ("menu: run", "menu: run\n\nservers:\n" + WRITTEN),
+        ("menu: run", "menu: run\n\nservers:\n" + WRITTEN[:-1]),
         ("menu: run\n# the end\n", "menu: run\n# the end\n\nservers:\n" + WRITTEN),
         ("menu: run\n...\n", "menu: run\n\nservers:\n" + WRITTEN + "...\n"),
         ("---\n", "---\nservers:\n" + WRITTEN),
         ("servers:\nmenu: run\n", "servers:\n" + WRITTEN + "menu: run\n"),
         ("servers: # none\n  # a: {}\nmenu: run\n", "servers: # none\n" + WRITTEN + "  # a: {}\nmenu: run\n"),
-        ("servers: {} # none\nmenu: run\n", "servers:  # none\n" + WRITTEN + "menu: run\n"),
-        ("servers: ~", "servers: \n" + WRITTEN),
+        ("servers: {} # none\nmenu: run\n", "servers: # none\n" + WRITTEN + "menu: run\n"),
+        ("servers: ~", "servers:\n" + WRITTEN[:-1]),
         (
             "servers:\n  a: {command: x}  # the first\n\n# about the menu\nmenu: run\n",
             "servers:\n  a: {command: x}  # the first\n" + WRITTEN + "\n# about the menu\nmenu: run\n",
@@ -55,16 +56,10 @@ def is_the_old_text_with_more(old: str, new: str) -> bool:
         ),
         (
             "servers: {a: {command: x, env: {T: ${T}}}} # all\nhttp: {token: ${T}}\n",
-            'servers: {a: {command: x, env: {T: ${T}}}, "time": ' + IN_BRACES + "} # all\nhttp: {token: ${T}}\n",
+            'servers: {a: {command: x, env: {T: ${T}}}, time: ' + IN_BRACES + "} # all\nhttp: {token: ${T}}\n",
         ),
-        (
-            '{\n\t"menu": "run",\n\t"servers": {\n\t\t"a": {"command": "x"}\n\t}\n}\n',
-            '{\n\t"menu": "run",\n\t"servers": {\n\t\t"a": {"command": "x"},\n\t\t"time": '
-            + IN_BRACES
-            + "\n\t}\n}\n",
-        ),
-        ('{"menu": "run"}', '{"menu": "run", "servers": {"time": ' + IN_BRACES + "}}"),
-        ("{}", '{"servers": {"time": ' + IN_BRACES + "}}"),
+        ('{"menu": "run"}', '{"menu": "run", servers: {time: ' + IN_BRACES + "}}"),
+        ("{}", "servers:\n" + WRITTEN[:-1]),
         ("a: &x {b: c}\nservers:\n  z: *x\nmenu: run\n", f"a: &x {{b: c}}\nservers:\n  z: *x\n{WRITTEN}menu: run\n"),
     ],
 )  # fmt: skip
@@ -95,11 +90,11 @@ def test_one_is_replaced_where_it_stands() -> None:
     new = put_servers(old, {"a": TIME, "c": {"url": "http://c"}})
     assert new == (
         "servers:\n  # first\n  a:\n    command: mcp-server-time\n"
-        '    args: ["--zone", "UTC"] # here\n  # second\n  b: {url: \'http://h\'}\n'
+        '    args: ["--zone", "UTC"]\n  # second\n  b: {url: \'http://h\'}\n'
         "  c:\n    url: http://c\nmenu: run\n"
     )
     assert put_servers("servers: {a: {command: x}, b: {url: y}}\n", {"a": {"command": "z"}}) == (
-        'servers: {a: {"command": "z"}, b: {url: y}}\n'
+        "servers: {a: {command: z}, b: {url: y}}\n"
     )
 
 
@@ -119,7 +114,10 @@ def test_one_is_taken_out() -> None:
         ("servers: 5\n", "servers in it is no mapping"),
         ("servers: {a: 1, a: 2}\n", "twice"),
         ("servers: [\n", "never closed"),
-        ("base: &b {a: {command: x}}\nservers: {<<: *b}\n", "can't be changed from here"),
+        ('{\n\t"menu": "run",\n\t"servers": {\n\t\t"b": {"command": "x"}\n\t}\n}\n', "can't be changed from here"),
+        ("servers: {\n  b: {command: x},  # mine\n}\n", "can't be changed from here"),
+        ("servers: {}\n---\nservers: {}\n", "second document"),
+        ("servers:\n\ta: {command: x}\n", "a tab can't stand here"),
     ],
 )
 def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:
@@ -127,9 +125,104 @@ def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:
         put_servers(text, {"a": TIME})
 
 
-def test_an_anchor_that_others_use_is_not_taken_from_them() -> None:
-    with pytest.raises(ConfigFileError):
-        drop_server("servers:\n  a: &x {command: y}\n  b: *x\n", "a")
+def test_an_anchor_that_others_use_moves_to_them() -> None:
+    old = "servers:\n  a: &x {command: y}\n  b: *x\n# end\n"
+    assert drop_server(old, "a") == "servers:\n  b: {command: y}\n# end\n"
+    with pytest.raises(ConfigFileError, match="can't be changed from here"):
+        switch_server(old, "b", False)  # a would be switched off, too
+    merged = "base: &b {a: {command: x}}\nservers: {<<: *b}\n"
+    assert put_servers(merged, {"a": {"command": "z"}}) == merged.replace("*b}", "*b, a: {command: z}}")
+    with pytest.raises(ConfigFileError, match="can't be changed from here"):
+        drop_server(merged, "a")
+
+
+ODD = """\
+%YAML 1.2
+---
+# Größe: 日本語 😀
+base:   &base
+      timeout:  5
+menu:     'run'   # quoted
+text: >-
+      a long text that
+      goes on
+
+      here
+
+long: "{words}"
+flow: { a: 1,   b: [ 1,2 ], token: ${{TOKEN}} }
+list:
+- x
+-   y
+
+servers:
+   # the first one
+   first:
+
+      command:   "x"    # why
+      env: {{ KEY: "Bearer ${{KEY}}", E: "\\ud83d\\ude00" }}
+      args: [
+        a,  # one
+        'b',
+      ]
+
+   # the second one
+   second:
+      <<: *base
+      url:  http://h
+      enabled:   yes   # for now
+
+# the end
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_only_the_lines_of_the_change_differ(newline: str) -> None:
+    old = ODD.replace("{words}", "word " * 100).replace("{{", "{").replace("}}", "}").replace("yes", "true")
+    old = old.replace("\n", newline)
+
+    def changes(new: str) -> tuple[list[str], list[str]]:
+        lines = [line for line in ndiff(old.split(newline), new.split(newline)) if line[0] in "+-"]
+        return [line[2:] for line in lines if line[0] == "-"], [line[2:] for line in lines if line[0] == "+"]
+
+    assert changes(put_servers(old, {"third": {"command": "z"}})) == ([], ["   third:", "      command: z"])
+    assert changes(switch_server(old, "first", False)) == ([], ["      enabled: false"])
+    gone, new = changes(switch_server(old, "second", False))
+    assert gone == ["      enabled:   true   # for now"]
+    assert [" ".join(line.split()) for line in new] == ["enabled: false # for now"]
+    without = old.split(newline)
+    del without[without.index("   first:") : without.index("      ]") + 1]
+    assert drop_server(old, "first") == newline.join(without)
+    assert changes(put_host(old, "api.example.com", False)) == ([], ["allowedHosts: [api.example.com]", ""])
+
+
+def test_among_servers_that_are_alike_each_keeps_its_comments() -> None:
+    blocks = [f"  # about {name}\n  {name}:\n    command: npx\n\n    # set\n    timeout: 5\n" for name in "abcd"]
+    old = "servers:\n" + "".join(blocks)
+    for at, name in enumerate("abcd"):
+        rest = [block if n != at else f"  # about {name}\n" for n, block in enumerate(blocks)]
+        assert drop_server(old, name) == "servers:\n" + "".join(rest)
+    assert put_servers(old, {"b": {"command": "npx", "timeout": 6}}) == old.replace(
+        blocks[1], blocks[1].replace("timeout: 5", "timeout: 6")
+    )
+    assert put_servers(old, {"b": {"command": "npx", "timeout": 5}}) == old
+    text = "servers:\n  a:\n    command: |\n      x\n\n      # y\n  # b\n  b: {command: z}\n"
+    assert drop_server(text, "a") == "servers:\n  # b\n  b: {command: z}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("allowedHosts:\n- a\n# c\nmenu: run\n", "allowedHosts:\n- a\n- h\n# c\nmenu: run\n"),
+        ("allowedHosts:\n    - a # x", "allowedHosts:\n    - a # x\n    - h"),
+        ("allowedHosts: [a, H,]  # x\n", "allowedHosts: [a, h] # x\n"),
+        ("allowedHosts: # x\nmenu: run\n", "allowedHosts: [h] # x\nmenu: run\n"),
+        ("allowedHosts:\n- {host: h, allowPrivate: true}\n# c\n- b\n", "allowedHosts:\n# c\n- b\n- h\n"),
+    ],
+)
+def test_a_host_is_put_behind_the_others(old: str, new: str) -> None:
+    assert put_host(old, "h", False) == new
+    assert data(drop_host(new, "h"))["allowedHosts"] == [one for one in data(new)["allowedHosts"] if one != "h"]
 
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sampled_from(

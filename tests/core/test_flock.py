@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from onetool.core import flock
+from onetool.core import flock, system
 
 HOLDS = """
 import os, sys
-from onetool.core import flock
+from onetool.core import flock, system
 file = os.open(sys.argv[1], os.O_RDWR)
 print(flock.take(file), flush=True)
 sys.stdin.read()
@@ -97,13 +97,14 @@ def test_nobody_is_named_where_nobody_has_it_or_nothing_is_told(path, monkeypatc
 
 @pytest.fixture
 def no_flock(monkeypatch, tmp_path):
-    monkeypatch.setattr(flock, "fcntl", None)
+    monkeypatch.setattr(system, "fcntl", None)
+    monkeypatch.setattr(flock, "HAS_FLOCK", False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
 def test_a_system_without_it(path, no_flock):
     test_one_has_it_until_it_is_given_back(path)
-    assert not flock._apart
+    assert not system.stand_ins
 
 
 def test_without_it_the_holder_is_told_though_not_by_name(path, no_flock):
@@ -118,7 +119,7 @@ def test_without_it_the_holder_is_told_though_not_by_name(path, no_flock):
 
 def test_without_it_who_waits_for_a_lock_gets_it(path, no_flock, monkeypatch):
     with flock.held(path):
-        monkeypatch.setattr(flock, "LONG_SECONDS", 0.01)
+        monkeypatch.setattr(system, "MAX_WAIT_S", 0.01)
         with pytest.raises(TimeoutError, match="for more than 0"), flock.held(path):
             pass
     with flock.held(path):

@@ -165,11 +165,17 @@ class App:
         """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
         return self.catalog.search(query, limit, allowed)
 
-    def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Whether everything that should be there is there. Under an allow-list nothing else is named."""
+    def health(self, allowed: Collection[str] | None = None, *, with_findings: bool = True) -> dict[str, Any]:
+        """Return whether everything that should be there is there. Under an allow-list nothing else is named."""
         from onetool.app.describe import health
 
-        return health(allowed, self.catalog, self.runtime, self._reloader.error, self.pending_changes())
+        return health(allowed, self.catalog, self.runtime, self.findings if with_findings else tuple)
+
+    def findings(self) -> tuple[Mistake, ...]:
+        """Return everything that is wrong with the config and the tools, as `onetool check` lists it."""
+        from onetool.app.findings import findings
+
+        return findings(self.catalog, self.runtime, self._bundles, self._reloader.error, self.pending_changes())
 
     # What it does
 
@@ -368,7 +374,9 @@ class App:
         """The health. An app that is not connected tries every server first; else only their last state is known."""
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
-        return self.health(allowed)
+        from asyncio import to_thread
+
+        return await to_thread(self.health, allowed)
 
     # How it is wired
 

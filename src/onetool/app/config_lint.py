@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
@@ -14,227 +14,152 @@ from onetool.services.secrets import UNMISTAKABLE
 if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.database.documents import Documents
-    from onetool.services.access_tokens import RevokedToken
     from onetool.sources.packs import Registry
+
+SOON_S = 14 * 24 * 3600
+TOKENS = (".has-tokens", "access_tokens/tokens.json")  # what reads tokens is loaded only if one of these is there
 
 
 def lint_config(
     config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], Documents]"
 ) -> list[Mistake]:
     """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
-    return [
-        *_short_secrets(config),
-        *_settings(config, registry),
-        *_roots(config),
-        *_topics(config),
-        *_instructions(config, registry, waiting),
-        *_aliases(config, registry, waiting),
-        *_hosts(config),
-        *_asked_with(config, registry, waiting),
-        *_access(config, registry, waiting, tokens),
-    ]
+    linter = _Linter(config, registry, waiting)
+    found = [*linter.secrets(), *linter.settings(), *linter.folders(), *linter.names(), *linter.hosts()]
+    if config.http.tokens or any((config.home / name).exists() for name in TOKENS):
+        found += linter.tokens(tokens())
+    return found
 
 
-def _short_secrets(config: "Config") -> list[Mistake]:
-    return [
-        Mistake(
-            message=f"A secret shorter than {UNMISTAKABLE} characters can't be masked reliably",
-            file=str(config.secrets.file or config.path),
-            key=name,
-            hint="choose a longer one",
-            severity="warning",
+class _Linter(NamedTuple):
+    config: "Config"
+    registry: "Registry"
+    waiting: Collection[str]
+
+    def warning(self, key: str, message: str, hint: str | None = None, file: Path | None = None) -> Mistake:
+        return Mistake(
+            message=message, file=str(file or self.config.path), key=key, hint=hint or None, severity="warning"
         )
-        for name in config.secrets.too_short()
-    ]
 
+    def secrets(self) -> Iterator[Mistake]:
+        message = f"A secret shorter than {UNMISTAKABLE} characters can't be masked reliably"
+        for name in self.config.secrets.too_short():
+            yield self.warning(name, message, "choose a longer one", self.config.secrets.file)
 
-def _settings(config: "Config", registry: "Registry") -> list[Mistake]:
-    """Settings that nothing reads: for packs that are not there, most likely a typo, or in the wrong place."""
-    known = registry.packs() if config.settings else ()
-    wrong = {name: "no pack has this name" for name in config.settings if name not in known}
-    if "roots" in config.settings.get("fs", {}):
-        wrong["fs.roots"] = "the folders of fs have a key of their own: fs: {roots: […]}"
-    return [
-        Mistake(message=message, file=str(config.path), key=f"settings.{name}", severity="warning")
-        for name, message in wrong.items()
-    ]
+    def settings(self) -> Iterator[Mistake]:
+        """Yield settings that nothing reads: of packs that are not there, or in the wrong place."""
+        known = self.registry.packs() if self.config.settings else ()
+        for name in self.config.settings:
+            if name not in known:
+                yield self.warning(f"settings.{name}", "no pack has this name")
+        if "roots" in self.config.settings.get("fs", {}):
+            yield self.warning("settings.fs.roots", "the folders of fs have a key of their own: fs: {roots: […]}")
+        http = self.config.http
+        if http.jwt is not None and http.url is None:
+            message = "without http.url, clients are told the address of their request, which is another behind a proxy"
+            yield self.warning(
+                "http.jwt", message, "set http.url to the address that clients use: https://tools.example.com"
+            )
 
+    def folders(self) -> Iterator[Mistake]:
+        """Yield folders that fs will not open, and files of topics that can't be written."""
+        roots = [(root, Path(os.path.realpath(root))) for root in self.config.fs.roots]
+        within = roots_within(self.config)
+        allowed = [Path(os.path.realpath(folder)) for folder in within or ()]
+        for number, (root, real) in enumerate(roots):
+            if within is not None and not any(map(real.is_relative_to, allowed)):
+                message = f"{root} lies outside of the project, so that fs does not open it"
+                hint = (
+                    "the person can allow it in fs.roots of ~/.onetool/onetool.yaml, or name this config with --config"
+                )
+                yield self.warning(f"fs.roots[{number}]", message, hint)
+        for number, topic in enumerate(self.config.topics):
+            file = Path(os.path.realpath(topic.file))
+            beside = os.path.realpath(topic.file.parent) == os.path.realpath(self.config.beside)
+            if not beside and not any(file.is_relative_to(root) for _, root in roots):
+                message = (
+                    f"{topic.file} is neither directly beside the config nor below fs.roots: nothing is written to it"
+                )
+                yield self.warning(f"topics[{number}].file", message)
 
-def _roots(config: "Config") -> list[Mistake]:
-    """Folders that a project may not lend: what counts is where they are when they are opened."""
-    within = roots_within(config)
-    if within is None:
-        return []
-    allowed = [Path(os.path.realpath(folder)) for folder in within]
-    return [
-        Mistake(
-            message=f"{root} lies outside of the project, so that fs does not open it",
-            file=str(config.path),
-            key=f"fs.roots[{number}]",
-            hint="the person can allow it in fs.roots of ~/.onetool/onetool.yaml, or name this config with --config",
-            severity="warning",
-        )
-        for number, root in enumerate(config.fs.roots)
-        if not any(Path(os.path.realpath(root)).is_relative_to(folder) for folder in allowed)
-    ]
+    def hosts(self) -> Iterator[Mistake]:
+        """Yield entries of allowedHosts that allow nothing."""
+        if not self.config.allowed_hosts:
+            return
+        from onetool.http.allowed_hosts import AllowedHosts, HostRule
 
+        for number, one in enumerate(self.config.allowed_hosts):
+            for why in AllowedHosts([HostRule(one.host, one.allow_private)]).mistakes:
+                yield self.warning(f"allowedHosts[{number}]", why)
 
-def _topics(config: "Config") -> list[Mistake]:
-    """Files that can't be written: what counts is how they are opened, but a person should hear of it before."""
-    if not config.topics:
-        return []
-    beside = Path(os.path.realpath(config.beside))
-    roots = [Path(os.path.realpath(root)) for root in config.fs.roots]
-    return [
-        Mistake(
-            message=f"{topic.file} is neither directly beside the config nor below fs.roots: nothing is written to it",
-            file=str(config.path),
-            key=f"topics[{number}].file",
-            severity="warning",
-        )
-        for number, topic in enumerate(config.topics)
-        if Path(os.path.realpath(topic.file.parent)) != beside
-        and not any(Path(os.path.realpath(topic.file)).is_relative_to(root) for root in roots)
-    ]
+    def names(self) -> Iterator[Mistake]:
+        """Yield names of packs and tools that are not there."""
+        config, http = self.config, self.config.http
+        if config.texts.packs:
+            from onetool.core.text import did_you_mean
 
+            known = {*self.registry.packs(), *self.waiting}
+            for name in config.texts.packs:
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    yield self.warning(f"packs.{name}", "no pack has this name", hint, config.prompts)
+        if config.aliases:
+            yield from self.aliases()
+        yield from self.unmatched("ask.tools", config.ask.tools)
+        for number, token in enumerate(http.tokens):
+            yield from self.unmatched(f"http.tokens[{number}].tools", token.tools)
+        if http.jwt is not None:
+            for scope, grant in http.jwt.scopes.items():
+                yield from self.unmatched(f"http.jwt.scopes[{scope!r}].tools", grant.tools)
+            for claim, values in http.jwt.claims.items():
+                for value, grant in values.items():
+                    yield from self.unmatched(f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools)
 
-def _instructions(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
-    """Instructions of missing packs."""
-    if not config.texts.packs:
-        return []
-    from onetool.core.text import did_you_mean
+    def aliases(self) -> Iterator[Mistake]:
+        """Yield aliases of tools that are not there, or that something else is called."""
+        from onetool.core.text import did_you_mean
+        from onetool.script.names import ScriptNames
 
-    known = {*registry.packs(), *waiting}
-    return [
-        Mistake(
-            message="no pack has this name",
-            file=str(config.prompts),
-            key=f"packs.{name}",
-            hint=did_you_mean(name, known),
-            severity="warning",
-        )
-        for name in config.texts.packs
-        if name not in known
-    ]
+        targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in self.waiting}
+        for alias, why in ScriptNames(self.registry.snapshot(), targets).useless.items():
+            hint = did_you_mean(targets[alias], self.registry.names()) if targets[alias] in why else None
+            yield self.warning(f"aliases.{alias}", why, hint)
 
+    def unmatched(self, key: str, names: Collection[str] | None) -> Iterator[Mistake]:
+        """Yield names that no tool has, and patterns that none fits, unless a server may still list such a tool."""
+        if not names:
+            return
+        from onetool.core.text import did_you_mean
 
-def _hosts(config: "Config") -> list[Mistake]:
-    """Entries of allowedHosts that allow nothing."""
-    if not config.allowed_hosts:
-        return []
-    from onetool.http.allowed_hosts import AllowedHosts, HostRule
+        for name in self.registry.unmatched(names):
+            pack = name.partition(".")[0]
+            if not len(AllowList((pack,), self.waiting)) if is_pattern(pack) else pack not in self.waiting:
+                known = [f"{one}.*" for one in self.registry.packs()] if is_pattern(name) else self.registry.names()
+                message = f"no tool fits {name}" if is_pattern(name) else f"no tool is called {name}"
+                yield self.warning(key, message, did_you_mean(name, known))
 
-    return [
-        Mistake(message=why, file=str(config.path), key=f"allowedHosts[{number}]", severity="warning")
-        for number, one in enumerate(config.allowed_hosts)
-        for why in AllowedHosts([HostRule(one.host, one.allow_private)]).mistakes
-    ]
+    def tokens(self, documents: "Documents") -> Iterator[Mistake]:
+        """Yield tokens that end, and those whose name a stored token has, too."""
+        from onetool.app.access import as_stored, shown_time, token_store
+        from onetool.services.access_tokens import LOSS_FIX, TokenStoreError
 
-
-def _asked_with(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
-    """Names in ask.tools that no tool has."""
-    return _unmatched(config, "ask.tools", config.ask.tools, registry, waiting)
-
-
-def _unmatched(
-    config: "Config", key: str, names: Collection[str] | None, registry: "Registry", waiting: Collection[str]
-) -> list[Mistake]:
-    """Names that no tool has, and patterns that none fits. Those of servers that have not listed theirs may come."""
-    if not names:
-        return []
-    from onetool.core.text import did_you_mean
-
-    packs = [f"{pack}.*" for pack in registry.packs()]
-    return [
-        Mistake(
-            message=f"no tool fits {name}" if is_pattern(name) else f"no tool is called {name}",
-            file=str(config.path),
-            key=key,
-            hint=did_you_mean(name, packs if is_pattern(name) else registry.names()),
-            severity="warning",
-        )
-        for name in registry.unmatched(names)
-        if not _may_come(name.partition(".")[0], waiting)
-    ]
-
-
-def _may_come(pack: str, waiting: Collection[str]) -> bool:
-    return len(AllowList((pack,), waiting)) > 0 if is_pattern(pack) else pack in waiting
-
-
-# Who may call `onetool serve`
-
-
-SOON_S = 14 * 24 * 3600
-TOKENS = (".has-tokens", "access_tokens/tokens.json")  # what reads tokens is loaded only if one of these is there
-
-
-def _access(
-    config: "Config", registry: "Registry", waiting: Collection[str], documents: "Callable[[], Documents]"
-) -> Iterator[Mistake]:
-    """Tokens and grants that are of no use, or soon will be."""
-    http = config.http
-    for number, token in enumerate(http.tokens):
-        yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
-    if http.tokens or any((config.home / name).exists() for name in TOKENS):
-        yield from _tokens(config, documents())
-    if http.jwt is None:
-        return
-    for scope, grant in http.jwt.scopes.items():
-        yield from _unmatched(config, f"http.jwt.scopes[{scope!r}].tools", grant.tools, registry, waiting)
-    for claim, values in http.jwt.claims.items():
-        for value, grant in values.items():
-            yield from _unmatched(config, f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools, registry, waiting)
-    if http.url is None:
-        message = "without http.url, clients are told the address of their request, which is another behind a proxy"
-        hint = "set http.url to the address that clients use: https://tools.example.com"
-        yield Mistake(message=message, file=str(config.path), key="http.jwt", hint=hint, severity="warning")
-
-
-def _tokens(config: "Config", documents: "Documents") -> Iterator[Mistake]:
-    """Tokens that end, and names that a stored token has, too."""
-    from onetool.app.access import as_stored, shown_time, token_store
-    from onetool.services.access_tokens import LOSS_FIX, TokenStoreError
-
-    stored: set[str] = set()
-    revoked: Mapping[str, RevokedToken] = {}
-    try:
-        store = token_store(config, documents)
-        stored, revoked = {token.name for token in store.list()}, store.revoked()
-        if loss := store.loss:
-            yield Mistake(message=loss, key="http.tokens", hint=LOSS_FIX, severity="warning")
-    except TokenStoreError as error:
-        if not documents.is_shared:  # that a database is away is told elsewhere
-            yield Mistake(message=str(error), key="http.tokens")
-    for number, token in enumerate(map(as_stored, config.http.tokens)):
-        key, file = f"http.tokens[{number}]", str(config.path)
-        if token.name in stored:
-            message = f"a token that was stored is called {token.name}, too, and is refused"
-            yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this one, or revoke both")
-        if token.hash in revoked:
-            message = f"{token.name} was revoked, and is refused"
-            yield Mistake(message=message, file=file, key=key, hint="remove it from the config", severity="warning")
-        if token.expires is not None and (left := token.expires - time.time()) < SOON_S:
-            message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
-            hint = f"make another one: onetool tokens add {token.name} --print"
-            yield Mistake(message=message, file=file, key=f"{key}.expires", hint=hint, severity="warning")
-
-
-def _aliases(config: "Config", registry: "Registry", waiting: Collection[str]) -> list[Mistake]:
-    """Aliases of tools that are not there, or that something else is called."""
-    if not config.aliases:
-        return []
-    from onetool.core.text import did_you_mean
-    from onetool.script.names import ScriptNames
-
-    targets = {name: to for name, to in config.aliases.items() if to.partition(".")[0] not in waiting}
-    return [
-        Mistake(
-            message=why,
-            file=str(config.path),
-            key=f"aliases.{alias}",
-            hint=did_you_mean(targets[alias], registry.names()) if targets[alias] in why else None,
-            severity="warning",
-        )
-        for alias, why in ScriptNames(registry.snapshot(), targets).useless.items()
-    ]
+        stored, revoked = set[str](), set[str]()
+        try:
+            store = token_store(self.config, documents)
+            stored, revoked = {token.name for token in store.list()}, {*store.revoked()}
+            if loss := store.loss:
+                yield Mistake(message=loss, key="http.tokens", hint=LOSS_FIX, severity="warning")
+        except TokenStoreError as error:
+            if not documents.is_shared:  # that a database is away is told elsewhere
+                yield Mistake(message=str(error), key="http.tokens")
+        for number, token in enumerate(map(as_stored, self.config.http.tokens)):
+            key, file = f"http.tokens[{number}]", str(self.config.path)
+            if token.name in stored:
+                message = f"a token that was stored is called {token.name}, too, and is refused"
+                yield Mistake(message=message, file=file, key=f"{key}.name", hint="rename this one, or revoke both")
+            if token.hash in revoked:
+                yield self.warning(key, f"{token.name} was revoked, and is refused", "remove it from the config")
+            if token.expires is not None and (left := token.expires - time.time()) < SOON_S:
+                message = f"{token.name} {'expired' if left <= 0 else 'expires'} on {shown_time(token.expires)}"
+                hint = f"make another one: onetool tokens add {token.name} --print"
+                yield self.warning(f"{key}.expires", message, hint)

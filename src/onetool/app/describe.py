@@ -8,7 +8,7 @@ words of letters and digits are shown, and nothing that packs say about themselv
 import os
 import platform
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool._version import __version__
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onetool.app.runtime import Runtime
     from onetool.config import Config
     from onetool.config.model import Snippet
-    from onetool.core.errors import ConfigError, Mistake
+    from onetool.core.errors import Mistake
     from onetool.core.registry import Snapshot
 
 MOST_TOKENS = 500
@@ -229,28 +229,23 @@ def health(
     allowed: Collection[str] | None,
     catalog: "ToolCatalog",
     runtime: "Runtime",
-    reload_error: "ConfigError | None",
-    pending: "Iterable[Mistake]",
+    findings: "Callable[[], Iterable[Mistake]]",
 ) -> dict[str, Any]:
-    """Whether everything that should be there is there. Under an allow-list nothing else is named. What is wrong names
-    files, hosts and other callers: it is for those who may change something.
+    """Return whether everything that should be there is there. Under an allow-list nothing else is named.
+
+    Findings name files, hosts and other callers: they are for those who may change something.
     """
-    mistakes = catalog.mistakes
     sees_all = allowed is None and current_principal.get().may("edit")
+    found = [str(one) for one in findings()] if sees_all else []
     return {
         "version": __version__,
         "python": platform.python_version(),
         "cwd": os.getcwd(),
         "registry": {
-            "status": "degraded" if any(one.severity == "error" for one in mistakes) else "ok",
+            "status": "degraded" if any(one.severity == "error" for one in catalog.mistakes) else "ok",
             "tool_count": catalog.count(allowed),
-            **({"mistakes": [str(one) for one in mistakes]} if mistakes and sees_all else {}),
         },
         "proxy": NO_SERVERS if catalog.servers is None else catalog.servers.health(allowed),
-        **({"audit": audit} if (audit := runtime.audit_health()) and sees_all else {}),
-        **({"stats": stats} if (stats := runtime.stats_health()) and sees_all else {}),
-        **({"events": events} if (events := runtime.events_health()) and sees_all else {}),
         **({"trust": str(catalog.untrusted)} if catalog.untrusted else {}),
-        **({"reload": f"failed: {runtime.redact(str(reload_error))}"} if reload_error and sees_all else {}),
-        **({"not_loaded": not_loaded} if sees_all and (not_loaded := runtime.redact([*map(str, pending)])) else {}),
+        **({"findings": runtime.redact(found)} if found else {}),
     }

@@ -1,4 +1,4 @@
-"""Everything that is wrong with the config and the tools: what `onetool check` and `GET /check` say.
+"""Everything that is wrong here, in one list: what `onetool check`, `GET /check` and `ot.health` say.
 
 Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded only where there are bundles.
 """
@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
 from onetool.app.database import STATE_FILE
@@ -16,34 +18,93 @@ from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
 
 if TYPE_CHECKING:
-    from onetool.app import App
+    from onetool.app.bundles import AppBundles
+    from onetool.app.catalog import ToolCatalog
+    from onetool.app.runtime import Runtime
+    from onetool.config import Config
+    from onetool.core.errors import ConfigError
     from onetool.http.tool import HttpTool
     from onetool.sources.bundles.model import Bundle, Tool
+    from onetool.sources.mcp_servers.servers import ServerStatus
 
 
-def findings(app: "App") -> tuple[tuple[Mistake, ...], Report]:
-    """What is wrong, and what tools need."""
-    report = check_requirements({spec.name: spec.requires for spec in app.catalog.registry if spec.requires})
-    of_database = _database_mistakes(app)
-    says_same = of_database and app.config.database is not None
-    of_tools = (one for one in app.mistakes if not (says_same and is_unread_store(one)))
-    return (
-        *app.config.warnings,
-        *of_tools,
-        *_missing(report),
-        *bundle_mistakes(app),
-        *audit_mistakes(app.config),
+def findings(
+    catalog: "ToolCatalog",
+    runtime: "Runtime",
+    bundles: "AppBundles",
+    reload_error: "ConfigError | None",
+    pending: "Iterable[Mistake]",
+) -> tuple[Mistake, ...]:
+    """Return everything that is wrong, each once. What is wrong with other replicas is not in it."""
+    config = runtime.config
+    broken = () if reload_error is None else reload_error.mistakes  # files that are not in force
+    pending = (one for one in pending if one.file not in {mistake.file for mistake in broken})
+    of_database = _database_mistakes(config)
+    says_same = of_database and config.database is not None
+    found = (
+        *broken,
+        *_untrusted(catalog),
+        *config.warnings,
+        *(one for one in catalog.mistakes if not (says_same and is_unread_store(one))),
+        *_missing(tool_requirements(catalog)),
+        *_bundle_mistakes(runtime, bundles),
+        *audit_mistakes(config),
         *of_database,
-        *(() if app.config.cluster is None else app.config.cluster.unset()),
-    ), report
+        *(() if config.cluster is None else config.cluster.unset()),
+        *(replace(one, message=f"Not loaded: {one.message}") for one in pending),
+        *_lost(runtime),
+        *_server_mistakes(catalog),
+    )
+    return tuple(dict.fromkeys(found))
 
 
-def _database_mistakes(app: "App") -> list[Mistake]:
-    if app.config.database is None and not os.path.lexists(app.config.home / STATE_FILE):
+def tool_requirements(catalog: "ToolCatalog") -> Report:
+    return check_requirements({spec.name: spec.requires for spec in catalog.registry if spec.requires})
+
+
+def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
+    """A folder that is not used. Its own config was not checked, so that an empty list would say too much."""
+    if (found := catalog.untrusted) is None:
+        return []
+    if found.mistake is not None:
+        return [replace(found.mistake, severity="warning")]
+    return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
+
+
+def _database_mistakes(config: "Config") -> list[Mistake]:
+    if config.database is None and not os.path.lexists(config.home / STATE_FILE):
         return []
     from onetool.app.database_state import database_mistakes
 
-    return database_mistakes(app.config)
+    return database_mistakes(config)
+
+
+def _lost(runtime: "Runtime") -> Iterator[Mistake]:
+    """Yield what could not be written since this process runs."""
+    states = {"audit": runtime.audit_health(), "stats": runtime.stats_health(), "events": runtime.events_health()}
+    for key, state in states.items():
+        if state is not None:
+            words = (f"{word}: {value}" for word, value in state.items() if word != "status")
+            yield Mistake(message=", ".join(words), key=key, severity="warning")
+
+
+def _server_mistakes(catalog: "ToolCatalog") -> list[Mistake]:
+    """Servers that are not connected or have changed. Only a process that has tried them knows."""
+    return [
+        Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
+        for one in (() if catalog.servers is None else catalog.servers.statuses(None))
+        for message, hint in server_problems(one)
+    ]
+
+
+def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
+    """Return what is wrong with a server, each with the command that helps."""
+    found = [("Its tools are not as they were approved.", "approve")] if status.changed else []
+    if status.needs_login:
+        found.append((status.error or "It wants a login.", "login"))
+    elif status.state == "disconnected":
+        found.append((status.error or "It is not connected.", "logs"))
+    return [(message, f"onetool servers {command} {status.name}") for message, command in found]
 
 
 def _missing(report: Report) -> list[Mistake]:
@@ -67,54 +128,53 @@ def _missing(report: Report) -> list[Mistake]:
 CREDENTIALS = ("value", "password", "secret", "clientSecret", "refreshToken")  # of `auth`
 
 
-def bundle_mistakes(app: "App") -> list[Mistake]:
-    if app.config.database is None and not (app.config.home / "bundles").is_dir():
+def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mistake]:
+    config = runtime.config
+    if config.database is None and not (config.home / "bundles").is_dir():
         return []
     from onetool.sources.bundles.errors import UnavailableError
 
     try:
-        bundles, tools = app.bundles.store.everything()
-    except UnavailableError:  # the database is away, which is told of it
-        if app.config.database is None:
-            raise
-        return []
+        bundles, tools = app_bundles.service.store.everything()
+    except UnavailableError as error:  # that a database is away is told of it
+        return [Mistake(message=str(error), key="bundles")] if config.database is None else []
     names = {bundle.id: bundle for bundle in bundles if bundle.soft_deleted_at is None}
     of: dict[str, list[Tool]] = {}
     for tool in tools:
         of.setdefault(tool.bundle_id, []).append(tool)
-    return [one for id, bundle in names.items() if id in of for one in _of_bundle(app, bundle, of[id])]
+    return [one for id, bundle in names.items() if id in of for one in _of_bundle(runtime, app_bundles, bundle, of[id])]
 
 
-def _of_bundle(app: "App", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
+def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
     from onetool.sources.bundles.errors import InvalidError
     from onetool.sources.bundles.model import shown
 
     for tool in tools:
         key = f"bundles.{bundle.slug}/{tool.slug}@{tool.version}"
         try:
-            app.bundles.check(tool)
+            bundles.service.check(tool)
         except InvalidError as wrong:
             gone = tool.type in ("python", "go")  # it comes back with its function
-            place = app.bundles.store.file_of(tool.id)
+            place = bundles.service.store.file_of(tool.id)
             yield Mistake(message=str(wrong), file=place, key=key, severity="warning" if gone else "error")
         if written := _literal_credential(tool.http_impl):
             message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
             yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
-    needs = requirements_of(app, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
-    for message, hint in _lacking(app, needs):
+    needs = requirements_of(runtime, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
+    for message, hint in _lacking(runtime, needs):
         yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning")
 
 
-def _lacking(app: "App", needs: "Requirements") -> Iterator[tuple[str, str]]:
+def _lacking(runtime: "Runtime", needs: "Requirements") -> Iterator[tuple[str, str]]:
     """Yield what is missing or wrong, each with a hint."""
     from onetool.http.allowed_hosts import allow_command
 
     for name, source in needs.secrets:
-        if what := app.runtime.secret_rules.use_by_server(name):
+        if what := runtime.secret_rules.use_by_server(name):
             yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"
         elif source is None:
             yield f"needs the secret {name}, which is not set", needs.command_for(name)
-        elif not app.config.secrets.hosts(name):
+        elif not runtime.config.secrets.hosts(name):
             yield f"uses the secret {name}, which is not bound to a host", needs.command_for(name)
     for one in needs.hosts:
         if one.entry is not None:
@@ -167,7 +227,7 @@ class Requirements(NamedTuple):
         return [one.entry for one in self.hosts if one.entry is not None]
 
 
-def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requirements:
+def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:
     """Of all these tools together, as REST shows them; each thing once, in their order."""
     from onetool.http.allowed_hosts import binding_for
 
@@ -179,18 +239,18 @@ def requirements_of(app: "App", tools: Iterable[Mapping[str, Any]]) -> Requireme
             for name, url in made.destinations:
                 secrets[name] |= {} if url is None else {binding_for(url): None}
             urls |= dict.fromkeys(_urls_of(made))
-    known = app.config.secrets
+    known = runtime.config.secrets
     found = tuple(RequiredSecret(name, known.where(name, environment=False)) for name in secrets)
-    return Requirements(found, hosts_there(app, urls), secrets)
+    return Requirements(found, hosts_there(runtime, urls), secrets)
 
 
-def hosts_there(app: "App", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
+def hosts_there(runtime: "Runtime", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
     """Of URLs with or without a path."""
     found: dict[str, RequiredHost] = {}
     for url in urls:
         match = _AUTHORITY.match(url)
         if match is not None and match[2]:
-            found.setdefault(match[2].lower(), _required_host(app, match[1], match[2]))
+            found.setdefault(match[2].lower(), _required_host(runtime, match[1], match[2]))
     return tuple(found.values())
 
 
@@ -216,7 +276,7 @@ def _urls_of(tool: "HttpTool") -> Iterator[str]:
     yield from (auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
 
 
-def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
+def _required_host(runtime: "Runtime", scheme: str, authority: str) -> RequiredHost:
     from onetool.http.allowed_hosts import entry_for
     from onetool.http.errors import RequestRefusedError
     from onetool.http.url import parse_url
@@ -228,7 +288,7 @@ def _required_host(app: "App", scheme: str, authority: str) -> RequiredHost:
     except RequestRefusedError:
         return RequiredHost(authority, False)
     try:
-        app.runtime.http_context.hosts.check(url)
+        runtime.http_context.hosts.check(url)
     except RequestRefusedError:
         return RequiredHost(url.authority, False, entry_for(url))
     return RequiredHost(url.authority, True)

@@ -15,7 +15,7 @@ from onetool.config.include import names_in
 from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
 from onetool.http.errors import RequestRefusedError
-from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets, UnsetSecret
+from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets
 
 if TYPE_CHECKING:
     from onetool.app.access import KnownTokens
@@ -117,8 +117,7 @@ class SecretRules:
     def _own_secrets(self) -> list[_OwnSecret]:
         found: list[_OwnSecret] = []
         for key, value, *others in _used_by_server(self._config):
-            values = [] if isinstance(value, UnsetSecret) else [str(value), *others]
-            found.append(_OwnSecret(key, names_in(value.shown), list(map(_KnownValue, values))))
+            found.append(_OwnSecret(key, names_in(value.shown), [*map(_KnownValue, (str(value), *others))]))
         return found
 
     # Keys of model providers

@@ -12,13 +12,25 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import lazy_pattern
-from onetool.services.secrets import Secret, UnsetSecret
+from onetool.services.secrets import Secret
 
-LEAST_KEY = 32  # characters
+MIN_KEY_LENGTH = 32
+NEEDED_BY = {"address": "`onetool serve`", "key": "`onetool serve`, tokens, logins and MCP servers"}
 _ADDRESS = lazy_pattern(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}")
+
+
+class UnsetSecret(Secret):
+    """A text with the variable `name`, which is not set on this machine."""
+
+    def __init__(self, _text: str, name: str, mistake: Mistake) -> None:
+        self.name, self.mistake = name, mistake
+
+    def __new__(cls, text: str, _name: str, _mistake: Mistake) -> "UnsetSecret":
+        return super().__new__(cls, text, shown=text)
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
@@ -29,51 +41,45 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
 
     @property
     def address(self) -> str:
-        if isinstance(self.own_address, UnsetSecret):
-            raise ConfigError([_address_mistake(self.own_address)])
+        self.require("address")
         return self.own_address
 
     @property
     def key(self) -> Secret:
-        if isinstance(self.shared, UnsetSecret):
-            raise ConfigError([_key_mistake(self.shared)])
+        self.require("key")
         return self.shared
 
     @property
     def has_key(self) -> bool:
         """Whether the key is set on this machine."""
-        return not isinstance(self.shared, UnsetSecret)
+        return "key" not in self._unset()
 
-    def require(self) -> None:
-        """Raises ConfigError if either is not set on this machine."""
-        address, key = self.own_address, self.shared
-        mistakes = [_address_mistake(address)] if isinstance(address, UnsetSecret) else []
-        mistakes += [_key_mistake(key)] if isinstance(key, UnsetSecret) else []
-        if mistakes:
+    def require(self, *keys: str) -> None:
+        """Raise ConfigError if one of these keys, by default of both, is not set on this machine."""
+        if mistakes := [replace(one.mistake, hint=_hint(key, one)) for key, one in self._unset(*keys).items()]:
             raise ConfigError(mistakes)
 
-    def unset(self) -> Iterator[Mistake]:
-        """Warnings of what is not set on this machine, with who would need it."""
-        needs = (self.own_address, "`onetool serve`"), (self.shared, "`onetool serve`, tokens, logins and MCP servers")
-        for text, who in needs:
-            if isinstance(text, UnsetSecret):
-                yield msgspec.structs.replace(text.mistake, hint=f"it is for {who}", severity="warning")
+    def unset(self) -> list[Mistake]:
+        """Return warnings of what is not set on this machine, with who would need it."""
+        unset = self._unset().items()
+        return [replace(one.mistake, hint=f"it is for {NEEDED_BY[key]}", severity="warning") for key, one in unset]
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
-        if not isinstance(self.own_address, UnsetSecret) and not _ADDRESS.fullmatch(self.own_address):
+        unset = self._unset()
+        if "address" not in unset and not _ADDRESS.fullmatch(self.own_address):
             yield "address", f"'{self.own_address!s}' is no host with a port", "write 10.0.0.7:8765"
-        if not isinstance(self.shared, UnsetSecret) and len(self.shared) < LEAST_KEY:
-            yield "key", f"the key must have at least {LEAST_KEY} characters", "make one: openssl rand -hex 32"
+        if "key" not in unset and len(self.shared) < MIN_KEY_LENGTH:
+            yield "key", f"the key must have at least {MIN_KEY_LENGTH} characters", "make one: openssl rand -hex 32"
+
+    def _unset(self, *keys: str) -> dict[str, UnsetSecret]:
+        texts = {"address": self.own_address, "key": self.shared}
+        return {key: texts[key] for key in keys or texts if isinstance(texts[key], UnsetSecret)}
 
 
-def _key_mistake(text: UnsetSecret) -> Mistake:
-    hint = f"set it to the key that all replicas have: {text.name}=… onetool …, or: onetool auth set {text.name}"
-    return msgspec.structs.replace(text.mistake, hint=hint)
-
-
-def _address_mistake(text: UnsetSecret) -> Mistake:
-    """With an example that works with what stands around the variable."""
+def _hint(key: str, text: UnsetSecret) -> str:
+    """Return how to set it, with an example that works with what stands around the variable."""
+    if key == "key":
+        return f"set it to the key that all replicas have: {text.name}=… onetool …, or: onetool auth set {text.name}"
     before, _, after = text.partition(f"${{{text.name}}}")
     example = "10.0.0.5:8765" if not before + after else "10.0.0.5" if after.startswith(":") else "8765"
-    hint = f"it is where the other replicas reach this one: {text.name}={example} onetool serve …"
-    return msgspec.structs.replace(text.mistake, hint=hint)
+    return f"it is where the other replicas reach this one: {text.name}={example} onetool serve …"

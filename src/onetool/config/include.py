@@ -14,6 +14,7 @@ from typing import Any, get_origin
 import msgspec
 from msgspec.structs import replace
 
+from onetool.config.cluster import UnsetSecret
 from onetool.config.convert import BAD, convert, fields_of, report_mismatch, unknown_key
 from onetool.config.file_checks import SECRETS_FILE
 from onetool.config.model import Keys
@@ -21,7 +22,7 @@ from onetool.config.node import BROKEN, Findings, Node
 from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import Mistake
 from onetool.core.text import did_you_mean
-from onetool.services.secrets import Fits, Secret, SecretHostError, Secrets, UnsetSecret, too_open
+from onetool.services.secrets import Fits, Secret, SecretHostError, Secrets, too_open
 
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
@@ -255,7 +256,7 @@ class _Filler:
                 values[name] = self._value(self.secrets, name, fits)
                 if values[name] is None and self.is_late:
                     unset = node.mistake(f"{name} is not set on this machine")
-                    return replace(node, value=UnsetSecret.of(text, name, unset), written=text)
+                    return replace(node, value=UnsetSecret(text, name, unset), written=text)
                 if values[name] is None:
                     self._missing(node, name, self.secrets)
             except SecretHostError as bound:

@@ -3,9 +3,6 @@
 The system gives a lock back when its holder ends, however that ends. Who has taken it looks whether the path still
 leads there: what is locked may have been deleted, or moved away, in the moment before.
 
-Where there is no flock, as on Windows, SQLite locks another file for us: one in the folder for temporary files, whose
-name is made of the numbers that the system has given the file.
-
 At the end stands a random key in a file, which is made under a lock because several processes may want it at once.
 """
 
@@ -14,38 +11,23 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from onetool.core import system
 from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_private, replace_file
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-try:
-    import fcntl
-except ImportError:  # not on this system
-    fcntl = None
+from onetool.core.system import HAS_FLOCK, lock, stand_ins, unlock
 
 PAUSE = 0.001  # seconds between two attempts; each is a little longer than the one before
 LONGEST_PAUSE = 0.005
 UNKNOWN = "another process"
-LONG_SECONDS = 60.0  # that SQLite waits for who holds a lock; flock waits as long as it takes
 
 Opened = int | OpenFolder
 T = TypeVar("T", int, OpenFolder)
 
-_apart: "dict[Opened, Connection]" = {}  # the locks that SQLite holds for us
-
 
 def take(file: Opened, *, shared: bool = False) -> bool:
-    """Take the lock without waiting; whether it is held now. Raises OSError. SQLite shares none."""
-    if fcntl is None:
-        return file in _apart or _take_apart(file)
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    """Take the lock without waiting; whether it is held now. Raises OSError."""
+    return lock(file, shared=shared)
 
 
 def pauses(patience: float, pause: float = PAUSE, longest: float = LONGEST_PAUSE) -> Iterator[float]:
@@ -87,32 +69,20 @@ def _try_path(path: Path, opener: Callable[[Path], T], shared: bool) -> T | None
 
 def give_back(file: Opened) -> None:
     """Release the lock and close the file. Never raises."""
-    release(file)
+    unlock(file)
     with suppress(OSError):
         os.close(file) if isinstance(file, int) else file.close()
 
 
-def release(file: Opened) -> None:
-    """Closing alone is not enough where the process was forked meanwhile. Never raises."""
-    with suppress(OSError):
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_UN)
-    if lock := _apart.pop(file, None):
-        lock.close()
-
-
 def remove(path: Path, file: int) -> None:
     """Delete the file, which we have locked, and release the lock. Raises OSError."""
-    lock = _apart.pop(file, None)
+    stand_in = stand_ins.pop(file, None)
     try:
-        if lock is not None:  # Windows deletes nothing that is open
+        if stand_in is not None:  # Windows deletes nothing that is open
             os.close(file)
         path.unlink()
     finally:
-        if lock is None:
-            give_back(file)
-        else:
-            lock.close()
+        give_back(file) if stand_in is None else stand_in.close()
 
 
 def lock_beside(file: Path) -> AbstractContextManager[None]:
@@ -123,37 +93,13 @@ def lock_beside(file: Path) -> AbstractContextManager[None]:
 @contextmanager
 def held(file: Path) -> Generator[None]:
     """Hold the lock of a file that is there for nothing else; it is made, and never deleted. Waits for the lock."""
-    with open(file, "a", opener=private) as lock:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(file, "a", opener=private) as opened:
+        if not lock(opened.fileno(), wait=True):
+            raise TimeoutError(f"another process has held {file} for more than {system.MAX_WAIT_S:g} s")
+        try:
             yield
-        elif _take_apart(lock.fileno(), LONG_SECONDS):
-            try:
-                yield
-            finally:
-                _apart.pop(lock.fileno()).close()
-        else:
-            raise TimeoutError(f"another process has held {file} for more than {LONG_SECONDS:g} s")
-
-
-def _take_apart(file: Opened, seconds: float = 0.0) -> bool:
-    """Have SQLite lock a file for us. A transaction that writes nothing is a lock, which ends with its process."""
-    import sqlite3
-    from tempfile import gettempdir
-
-    status, folder = _status(file), Path(gettempdir(), "onetool-locks")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    name = folder / f"{status.st_dev:x}-{status.st_ino:x}"
-    lock = sqlite3.connect(name, timeout=seconds, isolation_level=None, check_same_thread=False)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        lock.close()
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            return False
-        raise OSError(f"no lock can be made in {folder}: {error}") from None
-    _apart[file] = lock
-    return True
+        finally:
+            unlock(opened.fileno())
 
 
 def _status(file: Opened) -> os.stat_result:
@@ -170,7 +116,7 @@ def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
     """The process that holds the lock, in words; None if there is none, or the system does not tell."""
-    if fcntl is None:
+    if not HAS_FLOCK:
         return _holder_apart(path)
     with suppress(OSError, IndexError):
         status = os.stat(path)

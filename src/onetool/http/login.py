@@ -13,7 +13,6 @@ first looks whether another process has already used it.
 import asyncio
 import html
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -24,6 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from onetool.core.system import has_window
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.database.documents import Documents, HeldDocument, StoredDocument, Version
 from onetool.http.errors import AuthError, in_short
@@ -268,8 +268,7 @@ class LoginCallback:
 
 def open_browser(url: str) -> None:
     """Open a page where there is a browser with a window. One in the terminal would take it over."""
-    has_window = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    if not has_window and not os.environ.get("BROWSER"):
+    if not has_window() and not os.environ.get("BROWSER"):
         return
     from threading import Thread
 

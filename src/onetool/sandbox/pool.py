@@ -17,6 +17,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
 
+from onetool.core.system import PROGRAM_SUFFIX, empty_environment, enlarge_pipes, own_group
 from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
@@ -57,7 +58,7 @@ CONTENT = {0x12: "what a tool was given", 0x32: "the result"}  # of a message, b
 
 def binary() -> str:
     """The program, as `pydantic-monty-runtime` installs it. FileNotFoundError where it is not there."""
-    name = "monty.exe" if os.name == "nt" else "monty"
+    name = f"monty{PROGRAM_SUFFIX}"
     if given := os.environ.get("MONTY_BIN"):
         return given
     for folder in _script_folders():
@@ -75,7 +76,7 @@ def _script_folders() -> Iterator[str]:
     import sysconfig
 
     yield sysconfig.get_path("scripts")
-    yield sysconfig.get_path("scripts", f"{os.name}_user")
+    yield sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
 
 
 class WorkerProcess:
@@ -87,13 +88,13 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # what it has to say, it says as an event
-            env=_environment(),
+            env=empty_environment(),
             bufsize=0,
-            **_own_group(),
+            **own_group(),
         )
         self._pipes: tuple[Any, Any] = (self._popen.stdin, self._popen.stdout)
         self._stdin, self._stdout = (pipe.fileno() for pipe in self._pipes)
-        _enlarge(self._stdin, self._stdout)
+        enlarge_pipes(self._stdin, self._stdout, size=PIPE_BYTES)
         self._buffer = b""
         self._most_frame_bytes = most_frame_bytes
         self._lock = Lock()
@@ -225,27 +226,6 @@ class WorkerProcess:
             if self._popen.wait(END_SECONDS) == OUT_OF_MEMORY:
                 return OutOfMemoryError()
         return WorkerError()
-
-
-def _enlarge(*pipes: int) -> None:
-    """Give large messages room, where the system has some: it is shared by all that a person runs."""
-    with suppress(ImportError, AttributeError, OSError):
-        import fcntl
-
-        for pipe in pipes:
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-
-
-def _environment() -> dict[str, str]:
-    """An empty environment; Windows needs SYSTEMROOT to start a program."""
-    return {"SystemRoot": os.environ["SYSTEMROOT"]} if os.name == "nt" else {}
-
-
-def _own_group() -> dict[str, Any]:
-    """Ctrl-C at a terminal reaches the whole group; whether the run ends by it is for us to say."""
-    if os.name == "nt":
-        return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-    return {"process_group": 0}
 
 
 # The use of one

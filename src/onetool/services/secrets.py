@@ -3,7 +3,6 @@
 This is not where a file is parsed: who makes a `Secrets` hands it plain text by name.
 """
 
-import os
 import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,7 +13,8 @@ from typing import Any, Self
 
 import msgspec
 
-from onetool.core.errors import Mistake, ToolFailure
+from onetool.core.errors import ToolFailure
+from onetool.core.os_files import HAS_OWNERS
 from onetool.core.redaction import MASK
 from onetool.core.text import lazy_pattern
 
@@ -51,19 +51,6 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return repr(self.shown)
-
-
-class UnsetSecret(Secret):
-    """Stands for a text with a secret that is not set on this machine. Who needs the text tells the `mistake`."""
-
-    name: str  # of the secret
-    mistake: Mistake
-
-    @classmethod
-    def of(cls, text: str, name: str, mistake: Mistake) -> Self:
-        unset = cls(text, shown=text)
-        unset.name, unset.mistake = name, mistake
-        return unset
 
 
 Fits = Callable[[tuple[str, ...]], bool]
@@ -320,7 +307,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 def too_open(file: Path) -> str | None:
     """The command that mends a secrets file which others may read; None when they can't, or when there is no file."""
-    if os.name == "nt":  # modes say nothing there
+    if not HAS_OWNERS:  # modes say nothing there
         return None
     try:
         mode = file.stat().st_mode

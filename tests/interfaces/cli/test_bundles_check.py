@@ -6,7 +6,6 @@ import pytest
 from helpers import cli
 
 from onetool import App
-from onetool.app.findings import bundle_mistakes
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 
@@ -32,7 +31,7 @@ def put(tmp_path):
 
 def found(tmp_path):
     with App.open(tmp_path / "onetool.yaml") as app:
-        return {(one.key, one.severity): str(one) for one in bundle_mistakes(app)}
+        return {(one.key, one.severity): str(one) for one in app.findings()}
 
 
 def test_nothing_is_wrong(put, tmp_path):
@@ -64,8 +63,8 @@ def test_what_is_missing_is_a_warning(put, tmp_path):
     put("gone", type="python", pythonImpl={"func": "no.thing"})
     put("get", **http(urlTemplate="https://nope.example/", auth={"type": "bearer", "value": "${NOT_SET_ANYWHERE}"}))
     with App.open(tmp_path / "onetool.yaml") as app:
-        told = [str(one) for one in bundle_mistakes(app)]
-        assert all(one.severity == "warning" for one in bundle_mistakes(app))
+        told = [str(one) for one in app.findings()]
+        assert all(one.severity == "warning" for one in app.findings())
     assert any("no.thing" in one for one in told)
     assert any("NOT_SET_ANYWHERE" in one and "onetool auth set" in one for one in told)
     assert any("nope.example" in one and "onetool hosts allow" in one for one in told)
@@ -80,7 +79,7 @@ def test_a_secret_that_is_not_bound_is_told_with_the_command_that_binds_it(put, 
     with (tmp_path / "onetool.yaml").open("a") as file:
         file.write(f"secrets: {{FREE: free-0123456789, BOUND: {bound}}}\n")
     with App.open(tmp_path / "onetool.yaml") as app:
-        [told] = [one for one in bundle_mistakes(app) if "not bound" in one.message]
+        [told] = [one for one in app.findings() if "not bound" in one.message]
     assert "uses the secret FREE" in told.message
     assert told.hint == "onetool auth set FREE --host api.example.com --host http://api.example.com"
     assert told.severity == "warning"
@@ -104,7 +103,7 @@ def test_each_of_several_requests_is_looked_at(put, tmp_path):
     get = {"name": "get", "request": {"urlTemplate": "https://api.example.com/${steps.login.id}", "auth": auth}}
     put("both", type="http", httpImpl={"requests": [login, get]})
     with App.open(tmp_path / "onetool.yaml") as app:
-        told = "\n".join(str(one) for one in bundle_mistakes(app))
+        told = "\n".join(str(one) for one in app.findings())
     assert "LOGIN_KEY" in told
     assert "login.example.com" in told
     assert told.count("auth.value") == 1

@@ -119,6 +119,14 @@ def test_numpy_is_loaded_by_a_search_only(tmp_path):
     assert "numpy" in modules_after(COMMAND.format(args=["tools", "search", "which hour is it"]), tmp_path)
 
 
+def test_ruamel_is_loaded_by_an_edit_of_the_config_only(tmp_path):
+    for args in (["tools", "list"], ["check"], ["servers", "list"], ["hosts", "list"], ["run", "1+1"]):
+        assert "ruamel" not in modules_after(COMMAND.format(args=args), tmp_path), args
+    (tmp_path / "mine.yaml").write_text("menu: run\n")
+    edit = ["hosts", "allow", "api.example.com", "--config", "mine.yaml"]
+    assert "ruamel" in modules_after(COMMAND.format(args=edit), tmp_path)
+
+
 def test_typing_extensions_can_be_imported_after_a_command_without_it(tmp_path):
     code = """
 import msgspec

@@ -10,8 +10,7 @@ LAYOUTS = {
     "nothing": "# mine\nmenu: run # one\n",
     "empty": "allowedHosts:\nmenu: run\n",
     "brackets": "allowedHosts: []\r\nmenu: run\r\n",
-    "flow": "allowedHosts: [ a.example,  'b.example' ] # two\nmenu: run\n",
-    "spread": "allowedHosts: [\n    a.example,\n    b.example, # second\n  ]\nmenu: run\n",
+    "flow": "allowedHosts: [a.example, 'b.example'] # two\nmenu:   run\n",
     "block": "allowedHosts:\n# first\n- a.example\n- b.example # second\n\n# of all\nmenu: run\n",
     "deep": "menu: run\nallowedHosts:\n    - {host: a.example}\n    - b.example",
 }
@@ -42,6 +41,16 @@ def test_allowed_and_removed_again_in_any_layout(tmp_path, layout):
     assert (done.returncode, listed(tmp_path)) == (0, before), done.stderr
     if layout not in ("", "nothing", "empty"):
         assert file.read_bytes().decode().rstrip("\n") == LAYOUTS[layout].rstrip("\n")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_list_over_several_lines_in_brackets_is_left_to_the_person(tmp_path, newline):
+    text = newline.join(["allowedHosts: [", "    a.example,", "    b.example, # second", "  ]", "menu:   run"])
+    file = project(tmp_path, text)
+    for command in (["allow", "api.example.com"], ["remove", "a.example"]):
+        done = cli("hosts", *command, cwd=tmp_path)
+        assert (done.returncode, "please edit it by hand" in done.stderr) == (1, True)
+        assert file.read_bytes().decode() == text
 
 
 def test_a_folder_that_was_trusted_still_is(tmp_path):

@@ -32,8 +32,9 @@ def test_servers_are_those_whose_tools_may_be_called(app):
 
 
 def test_health_is_that_of_what_may_be_called(app):
-    assert told(app, "ot.health")["registry"]["mistakes"]
+    assert told(app, "ot.health")["findings"]
     health = told(app, "ot.health", "time.now", "shop.pay")
     assert health["registry"] == {"status": "degraded", "tool_count": 2}
+    assert "findings" not in health
     assert "bank" not in json.dumps(health)
     assert list(health["proxy"]["servers"]) == ["shop"]

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from onetool.app.database_state import is_reached, read_state
-from onetool.app.findings import findings
+from onetool.app.findings import tool_requirements
 from onetool.core.errors import ConfigError, Mistake
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, print_mistakes, print_table, wants_json
@@ -51,17 +51,7 @@ def _inspect(ctx: click.Context) -> "tuple[App | None, tuple[Mistake, ...], Repo
         app = open_app(ctx)
     except ConfigError as error:
         return None, error.mistakes, {}
-    mistakes, report = findings(app)
-    return app, (*_untrusted(app), *mistakes), report
-
-
-def _untrusted(app: "App") -> list[Mistake]:
-    """A folder that is not used. Its own config was not checked, so that an empty list would say too much."""
-    if (found := app.untrusted) is None:
-        return []
-    if found.mistake is not None:
-        return [msgspec.structs.replace(found.mistake, severity="warning")]
-    return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
+    return app, app.findings(), tool_requirements(app.catalog)
 
 
 def _summary(app: "App | None", state: "DatabaseState | None") -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from onetool.core.system import IS_WINDOWS
 from onetool.interfaces.cli.options import (
     allow_option,
     config_option,
@@ -131,7 +132,7 @@ def _serve_with_workers(
     """Bind the sockets here, and let several processes serve on them. `options` are those of a WorkerOrder."""
     import logging
 
-    if os.name != "posix":
+    if IS_WINDOWS:
         raise click.UsageError("--workers takes a system with Unix sockets; here one process serves.")
     servers = _servers_of(options["server"], options["name"])
     # It checks the config, and runs nothing of it.

@@ -9,7 +9,6 @@ and where there are too many connections, the one that has been silent longest m
 """
 
 import asyncio
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from onetool.core.system import has_unread
 from onetool.http.asgi import MAX_HEAD, SEND_WHOLE, HttpError
 from onetool.interfaces.http.exchange import MAX_PER_ADDRESS, BodiesFullError, BodyMemory, address_key
 from onetool.interfaces.http.request_log import LoggedRequest, write_entry
@@ -262,13 +262,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def has_unread(self) -> bool:
         """Whether something has come that the loop has not handed over yet. Closing would lose it."""
-        if not self._is_closing and (found := self.transport.get_extra_info("socket")) is not None:
-            with suppress(ImportError, OSError):
-                from fcntl import ioctl
-                from termios import FIONREAD
-
-                return any(ioctl(found.fileno(), FIONREAD, bytes(4)))
-        return False
+        found = None if self._is_closing else self.transport.get_extra_info("socket")
+        return found is not None and has_unread(found.fileno())
 
     def shutdown(self) -> None:
         """The server ends. What has come is answered first, with `Connection: close`: see `HttpApp.drain`."""

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from onetool.core.errors import OneToolError
 from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
+from onetool.core.system import IS_WINDOWS
 
 TRIES = 5  # for one free port on several addresses
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - to know them, not to bind them
@@ -108,7 +109,7 @@ def _bound(addresses: list[Address], port: int) -> list[socket.socket]:
 def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":  # elsewhere it would let two servers share a port
+        if not IS_WINDOWS:  # there it would let two servers share a port
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit it: a peer that vanished without a word is found out.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

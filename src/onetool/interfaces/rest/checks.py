@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from msgspec.structs import replace
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.text import utc_text
@@ -23,7 +22,7 @@ from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
-from onetool.interfaces.rest.servers import changed_error, digest_of, server_problems
+from onetool.interfaces.rest.servers import changed_error, digest_of
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -91,20 +90,15 @@ async def get_check(request: RestRequest) -> RestResponse:
 
 def _check(app: "App") -> CheckReport:
     from onetool.app.database_state import is_reached
-    from onetool.app.findings import findings
 
-    wrong, _ = findings(app)
+    wrong = app.findings()
     if app.config.cluster is not None and is_reached(app.config, wrong):
         from onetool.cluster.report import inspect_replicas
 
-        wrong = (*wrong, *inspect_replicas(app.config)[1])
-    broken = () if app.reload_error is None else app.reload_error.mistakes  # files that are not in force
-    pending = (one for one in app.pending_changes() if one.file not in {mistake.file for mistake in broken})
-    wrong = (*broken, *wrong, *(replace(one, message=f"Not loaded: {one.message}") for one in pending))
-    shown = [*(_finding(one) for one in dict.fromkeys(wrong)), *_servers(app)]
+        wrong = tuple(dict.fromkeys((*wrong, *inspect_replicas(app.config)[1])))
     return CheckReport(
-        ok=all(one.level != "error" for one in shown),
-        findings=shown,
+        ok=all(one.severity != "error" for one in wrong),
+        findings=[*map(_finding, wrong)],
         database=_database(app, wrong),
     )
 
@@ -137,16 +131,6 @@ def _replicas(members: "Members") -> list[ReplicaReport]:
             is_this=one.id == members.id,
         )
         for one in members.alive()
-    ]
-
-
-def _servers(app: "App") -> list[CheckFinding]:
-    """Those that are not connected, or that have changed: a server that runs knows, the command would have to try."""
-    statuses = () if app.servers is None else app.servers.statuses(None)
-    return [
-        CheckFinding(level="warning", where=f"servers.{one.name}", message=message, fix=fix)
-        for one in statuses
-        for message, fix in server_problems(one)
     ]
 
 

@@ -334,6 +334,6 @@ class StatusApp(RestApp):
             is_admin=self._context.principal.may("admin"),
             is_capped=self._context.principal.is_capped,
             tools=app.catalog.count(allowed),
-            health=app.health(allowed),
+            health=app.health(allowed, with_findings=False),
             config=None if file is None else str(file),
         )

@@ -188,7 +188,7 @@ def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> Re
         tools=_tool_rows(arrival),
         skipped=[one._asdict() for one in arrival.skipped],
         warnings=warnings,
-        needs=requirements_of(app, map(shown, arrival.tools)).shown(),
+        needs=requirements_of(app.runtime, map(shown, arrival.tools)).shown(),
     )
     return RestResponse(200, encode(report))
 
@@ -227,7 +227,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
             raise RestError(409, "secrets_not_kept", str(error)) from None
         except NotFoundError as error:  # it was there a moment ago
             raise ConflictError(str(error)) from None
-    needs = requirements_of(app, [shown(tool)])
+    needs = requirements_of(app.runtime, [shown(tool)])
     needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
     report = import_report(
         dry_run,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.findings import server_problems
 from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.http.asgi import encode
@@ -219,16 +220,6 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
         url=UNSET if is_command else target,
         runs_in=status.runs_in or UNSET,
     )
-
-
-def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
-    """What is wrong with a server, each with the command that helps."""
-    found = [("Its tools are not as they were approved.", "approve")] if status.changed else []
-    if status.needs_login:
-        found.append((status.error or "It wants a login.", "login"))
-    elif status.state == "disconnected":
-        found.append((status.error or "It is not connected.", "logs"))
-    return [(message, f"onetool servers {command} {status.name}") for message, command in found]
 
 
 # Switching them on and off: in the config, as the command line does

@@ -217,9 +217,9 @@ class StateTools:
         whose tools differ from those that were approved.
 
         Returns:
-            `version`, `python`, `cwd`; `registry` with status, tool_count and mistakes; `proxy` with status,
-            server_count and the state of each of `servers`, and where there are any, `errors` and `changed` tools;
-            `trust` where the project's folder is not trusted and therefore not used.
+            `version`, `python`, `cwd`; `registry` with status and tool_count; `proxy` with status, server_count and
+            the state of each of `servers`, and where there are any, `errors` and `changed` tools; `trust` where the
+            project's folder is not trusted and therefore not used; `findings`, what `onetool check` lists.
         """
         with _span("ot.health"):
             return await self._view.health(current_catalogue()[1])

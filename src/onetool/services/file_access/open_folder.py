@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from onetool.core import flock
 from onetool.core.os_files import HAS_DIR_FD, NO_WAIT, OpenFolder, read_at
+from onetool.core.system import unlock
 from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 
@@ -216,7 +217,7 @@ def _locked(file: int) -> Iterator[None]:
     try:
         yield
     finally:
-        flock.release(file)
+        unlock(file)
 
 
 def _add(file: int, size: int, data: bytes, on_new_line: bool) -> None:

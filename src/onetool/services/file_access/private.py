@@ -14,6 +14,7 @@ from pathlib import Path
 
 from onetool.core.os_files import HAS_DIR_FD, OpenFolder
 from onetool.core.state_folders import MARKER, STATE_FILES, is_marked, is_name_of, is_state_file
+from onetool.core.system import path_of_descriptor
 from onetool.services.file_access.opening import PathRefusedError, path_errors
 
 OWN_FOLDER_NAME = ".onetool"  # closed wherever such a folder is: secrets, sessions, results, servers, the config
@@ -240,17 +241,7 @@ def path_of(file: int | OpenFolder) -> str | None:
         if not HAS_DIR_FD:
             return file.path
         file = file.fileno()
-    try:
-        return os.readlink(f"/proc/self/fd/{file}")
-    except OSError:
-        pass
-    try:
-        import fcntl
-
-        name = fcntl.fcntl(file, fcntl.F_GETPATH, bytes(1024))  # pyright: ignore[reportAttributeAccessIssue] - macOS
-        return os.fsdecode(name.rstrip(b"\0")) or None
-    except (ImportError, AttributeError, OSError):
-        return None
+    return path_of_descriptor(file)
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -4,11 +4,10 @@ import os
 import re
 
 from onetool.core.redaction import sounds_secret
+from onetool.core.system import START_VARIABLES
 from onetool.sources.mcp_servers.settings import ServerSettings
 
-KEPT = ("PATH", "HOME", "LANG", "LANGUAGE")
-if os.name == "nt":  # without these no program starts there
-    KEPT += ("SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
+KEPT = ("PATH", "HOME", "LANG", "LANGUAGE", *START_VARIABLES)
 
 # What `uvx`, `npx` and servers need behind a company's certificate authority, proxy or package index.
 CERTIFICATES = (

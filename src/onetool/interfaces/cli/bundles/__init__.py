@@ -181,7 +181,7 @@ def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     """Return the tool as REST shows it, with its bundle and what it needs."""
     from onetool.app.findings import requirements_of
 
-    return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app, [tool]).shown()}
+    return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app.runtime, [tool]).shown()}
 
 
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
@@ -197,7 +197,7 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
         print_table("Arguments", ("argument", "type", "", "what it is"), arguments)
     else:
         echo("It takes no arguments.")
-    needs = requirements_of(app, [tool])
+    needs = requirements_of(app.runtime, [tool])
     if needed := list(_required_rows(needs)):
         print_table("What it needs", ("", "", ""), needed)
     print_requirements(app, needs)

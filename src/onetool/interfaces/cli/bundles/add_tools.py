@@ -145,7 +145,7 @@ def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
-    needs = requirements_of(app, [tool])
+    needs = requirements_of(app.runtime, [tool])
     print_requirements(app, allowing(ctx, needs) if allow else needs)
 
 
@@ -198,7 +198,7 @@ def add_curl(
     name = f"{place.bundle}/{added['slug']}@{added['version']}"
     arguments = ", ".join(added["argSchema"].get("properties") or ()) or "no arguments"
     print_outcome(added, f"Added {name}, with {arguments}. Look at it: onetool bundles show {name}", as_json)
-    needs = requirements_of(app, [added])
+    needs = requirements_of(app.runtime, [added])
     needs = needs._replace(secrets=tuple(one for one in needs.secrets if one.name not in secrets))
     print_requirements(app, allowing(ctx, needs) if allow else needs)
 

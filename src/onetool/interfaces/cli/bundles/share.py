@@ -126,7 +126,7 @@ def import_bundle(
         warn_if_name_taken(app, bundle_import.plan.bundle.slug)
     if not dry_run and not bundle_import.plan.refused:
         bundle_import = bundle_import._replace(notes=[*bundle_import.notes, *store_import(app, bundle_import)])
-    needs = requirements_of(app, map(shown, bundle_import.tools))
+    needs = requirements_of(app.runtime, map(shown, bundle_import.tools))
     if allow and not dry_run and not bundle_import.plan.refused:
         needs = allowing(ctx, needs)
     _tell(app, bundle_import, needs, dry_run, as_json)

@@ -17,6 +17,7 @@ import msgspec
 
 from onetool.app.access import needs_credential, open_token_store
 from onetool.config import Config
+from onetool.core.system import IS_WINDOWS, PROGRAM_SUFFIX, settings_folder
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -45,9 +46,8 @@ def own_command() -> tuple[str, ...]:
 
 def _scripts() -> Iterator[Path]:
     """The script that runs now, else the one that was installed with us."""
-    suffixes = (".exe", "") if os.name == "nt" else ("",)
     for start in (Path(sys.argv[0]), Path(sysconfig.get_path("scripts"), "onetool")):
-        for suffix in suffixes:
+        for suffix in dict.fromkeys((PROGRAM_SUFFIX, "")):
             script = start.with_name(start.name + suffix)
             if start.name == "onetool" and script.is_file():
                 yield script
@@ -130,15 +130,6 @@ def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()
         return Path(folder, *moved) if folder else home.joinpath(*parts)
 
     return file
-
-
-def settings_folder(home: Path, env: Env, system: str = sys.platform) -> Path:
-    """Where this system's programs keep their settings."""
-    if system == "win32":
-        return Path(env["APPDATA"]) if env.get("APPDATA") else home / "AppData" / "Roaming"
-    if system == "darwin":
-        return home / "Library" / "Application Support"
-    return Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config"
 
 
 def _vscode_user(home: Path, env: Env, system: str = sys.platform) -> Path:
@@ -250,7 +241,7 @@ def _vscode(home: Path, env: Env) -> tuple[Path, ...]:
 
 
 def _zed(home: Path, env: Env) -> tuple[Path, ...]:
-    if sys.platform == "win32":
+    if IS_WINDOWS:
         return (settings_folder(home, env) / "Zed" / "settings.json",)
     return (Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "zed" / "settings.json",)
 
