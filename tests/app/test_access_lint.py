@@ -43,12 +43,12 @@ def test_grants_of_jwts_and_a_missing_address(tmp_path):
     jwt = "scopes: {'tools:call': {tools: [tiem.*]}}, claims: {groups: {a: {tools: [fs.*, raed]}}}"
     found = told(tmp_path, f"http: {{jwt: {{issuer: 'https://id.example', audience: x, {jwt}}}}}\n")
     assert [(key, message) for key, _, message, _ in found] == [
-        ("http.jwt.scopes['tools:call'].tools", "no tool fits tiem.*"),
-        ("http.jwt.claims.groups['a'].tools", "no tool is called raed"),
         (
             "http.jwt",
             "without http.url, clients are told the address of their request, which is another behind a proxy",
         ),
+        ("http.jwt.scopes['tools:call'].tools", "no tool fits tiem.*"),
+        ("http.jwt.claims.groups['a'].tools", "no tool is called raed"),
     ]
     assert {severity for _, severity, _, _ in found} == {"warning"}
     with_url = f"http: {{url: 'https://t.example', jwt: {{issuer: 'https://id.example', {jwt}}}}}\n"

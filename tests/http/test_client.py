@@ -342,7 +342,8 @@ def test_time_is_for_all_of_a_try(upstream):
 
 
 def test_a_late_answer_is_nobody_elses(upstream):
-    upstream.say([0.3, OK + b"Content-Length: 3\r\n\r\nold"], Reply(body=b"new"))
+    late = [0.3, OK + b"Content-Length: 3\r\n\r\nold"]
+    upstream.say(lambda seen: late if seen.target == "/1" else Reply(body=b"new"))
 
     async def main():
         client, hosts = HttpClient(), allowed(upstream)
