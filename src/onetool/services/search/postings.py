@@ -1,414 +1,496 @@
-"""`WordIndex`: which words stand in which field of which tool. Tools come and go one by one; nothing is made anew.
+"""`WordIndex`: which terms stand in which fields of which tools, as arrays.
 
-A posting keeps of each tool only how often the word stands in each field. What that says for the tool is computed when
-somebody asks: it depends on how many tools there are, and on how long their texts are.
+A *term* is a word, or a whole name as it is compared. Each term has its *postings*: the slots of the tools that have
+it, how often it stands in each scored field, and a bit for every field that has it. A `Part` holds the postings of many
+tools and never changes. A changed tool is masked out there, and goes into a small second part that is merged now and
+then. `Words` are all parts at one moment: any number of threads may ask them.
 """
 
+import re
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence, Set
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, chain, islice, pairwise
 from math import log
-from threading import RLock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from msgspec import Struct
+import numpy as np
 
-from onetool.services.search.documents import (
-    COUNT_BYTES,
-    COUNT_MASK,
-    COUNT_ONCE,
-    FIELDS,
-    SATURATION,
-    Document,
-    Lengths,
-    Numbers,
-    PackedCounts,
-    Said,
-    Worths,
-)
-from onetool.services.search.frozen import (
-    NO_NUMBERS,
-    NO_TEXTS,
-    NumberLists,
-    Overlaid,
-    SavedNumbers,
-    SavedTexts,
-    Texts,
-    numbers_in,
-    saved_numbers,
-    saved_texts,
-)
-from onetool.services.search.slots import FEW, SavedSlots, SavedVocabulary, SlotMap, Vocabulary, saved_vocabulary
-from onetool.services.search.words import name_keys, stem
+from onetool.services.search.documents import FIELD_COUNT, NAMED, OWN, SCORED, SCORED_FIELDS, TEXTS, TITLES, Document
+from onetool.services.search.files import Arrays, text_array, texts_in
+from onetool.services.search.words import stem
 
-MANY_SLOTS = 256  # of one word: which of them have it in some fields is kept
-MOST_FOUND = 50  # words of which that is kept
-MOST_SAID = 2_000_000  # numbers that are kept of stems that were asked for
+MAX_RECENT = 256  # tools of the second part; with more, it is merged
+CHUNK = 5_000  # tools that are indexed together: their words are objects until then
+MAX_CACHED = 2_000_000  # weights of a part that are kept
+MAX_KNOWN = 1_000  # words whose rarity is kept
+MAX_COUNT = 0xFFFF
+SATURATION = 1.0
+SCORED_COUNT = len(SCORED_FIELDS)
+DENSE = 3  # a term that one of so many tools has: its weights are a whole vector, which is added quicker
 
-Fields = tuple[int, ...]
-NO_TOOLS: Set[int] = frozenset()
+TEXT_NAMES = ("keys", "words", "groups")
+POSTING_ARRAYS = ("counts", "bits")
+SLOT_ARRAYS = ("lengths", "group_of", "enabled", "ages", "title_lengths")
+NO_SLOTS = np.empty(0, np.int64)
+
+LAST = "\U0010ffff"  # after every prefix
+
+MAX_COMPLETED = 24  # words that a prefix stands for: the shortest, which are nearest to what was typed
+MIN_MISTYPED, MAX_MISTYPED = 4, 32  # letters: one wrong letter in three could be any word
+TWO_MISTAKES = 7  # letters from which two mistakes still leave a word recognisable
 
 
-class Posting(NamedTuple):
-    """The tools that have one word, in their order, and the number of the counts of each."""
+class TermWeights(NamedTuple):
+    """What a word says for each tool that has it, but for how rare it is."""
 
-    slots: "array[int]"
-    counts: "array[int]"
+    slots: np.ndarray | None  # None: the weights are those of all slots
+    weights: np.ndarray
 
-    def put(self, slot: int, counts: int) -> None:
-        if slot > self.slots[-1]:
-            self.slots.append(slot)
-            self.counts.append(counts)
-        else:
-            at = bisect_left(self.slots, slot)
-            self.slots.insert(at, slot)
-            self.counts.insert(at, counts)
 
-    def drop(self, slot: int) -> None:
-        at = bisect_left(self.slots, slot)
-        del self.slots[at], self.counts[at]
+class ScoredTerms:
+    """Weights by stem, for one set of averages. BM25F: each further time counts less, and less in a long text."""
+
+    def __init__(self, lengths: np.ndarray, averages: tuple[float, ...]) -> None:
+        self.averages = averages
+        columns = zip(SCORED_FIELDS, (lengths / np.array(averages)).T, strict=True)
+        self.norms = np.array([field.weight / (1 - field.b + field.b * ratio) for field, ratio in columns])
+        self.weights: dict[str, TermWeights] = {}
+        self._size = 0
+
+    def keep(self, base: str, found: TermWeights) -> None:
+        if self._size > MAX_CACHED:
+            self.weights, self._size = {}, 0
+        self.weights[base] = found
+        self._size += len(found.weights) + 1
+
+
+class Part:
+    """The postings of many tools. Slots are in the order of recency: newest first, then by key."""
+
+    def __init__(self, keys: list[str], words: list[str], groups: list[str], arrays: Arrays) -> None:
+        self.keys, self.words, self.groups = keys, words, groups
+        self.starts, self.slots = arrays["starts"], arrays["slots"]  # of each word's postings
+        self.counts, self.bits = arrays["counts"], arrays["bits"]  # of each posting
+        self.lengths = arrays["lengths"]  # words in each scored field, by slot
+        self.group_of, self.enabled = arrays["group_of"], arrays["enabled"]  # by slot
+        self.ages, self.title_lengths = arrays["ages"], arrays["title_lengths"]
+        self._scored = ScoredTerms(self.lengths, (1.0,) * SCORED_COUNT)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def read(cls, saved: Arrays) -> "Part":
+        """Return the part that `saved` gave. Raises KeyError."""
+        keys, words, groups = (texts_in(saved[name]) for name in TEXT_NAMES)
+        return cls(keys, words, groups, saved)
+
+    def saved(self) -> Arrays:
+        texts = {name: text_array(getattr(self, name)) for name in TEXT_NAMES}
+        return texts | {name: getattr(self, name) for name in (*POSTING_ARRAYS, *SLOT_ARRAYS, "starts", "slots")}
+
+    @cached_property
+    def slot_of(self) -> dict[str, int]:
+        return {key: slot for slot, key in enumerate(self.keys)}
+
+    @cached_property
+    def word_bits(self) -> np.ndarray:
+        """The fields that each word stands in."""
+        return np.bitwise_or.reduceat(self.bits, self.starts[:-1])
+
+    @cached_property
+    def word_lengths(self) -> np.ndarray:
+        return np.fromiter(map(len, self.words), np.int32, len(self.words))
+
+    @cached_property
+    def sorted_keys(self) -> list[str]:
+        return sorted(self.keys)
+
+    @cached_property
+    def by_key(self) -> np.ndarray:
+        """The place of each slot in the order of the keys."""
+        places = np.empty(len(self))
+        places[[self.slot_of[key] for key in self.sorted_keys]] = np.arange(len(self))
+        return places
+
+    def place(self, age: int, key: str) -> int:
+        """The first slot behind this age and key."""
+        return bisect_right(range(len(self)), (age, key), key=lambda slot: (self.ages[slot], self.keys[slot]))
+
+    @cached_property
+    def _stemmed(self) -> dict[str, list[int]]:
+        """Stem -> its words, but for a word that is its own stem."""
+        found: dict[str, list[int]] = {}
+        for number in np.flatnonzero(self.word_bits & SCORED).tolist():
+            if (base := stem(self.words[number])) != self.words[number]:
+                found.setdefault(base, []).append(number)
+        return found
+
+    @cached_property
+    def _by_length(self) -> dict[int, list[str]]:
+        """The words that a mistyped word may mean, by their length, in their order."""
+        found: dict[int, list[str]] = {}
+        for number in np.flatnonzero(self.word_bits & (SCORED | TEXTS | NAMED)).tolist():
+            if (word := self.words[number]).isalpha():
+                found.setdefault(len(word), []).append(word)
+        return found
+
+    @cached_property
+    def _named(self) -> tuple[np.ndarray, np.ndarray, str]:
+        """The words of own names: their numbers, where each starts in a text of all of them, and this text."""
+        numbers = np.flatnonzero(self.word_bits & OWN)
+        starts = np.concatenate([[0], np.cumsum(self.word_lengths[numbers] + 1)])
+        return numbers, starts, "\n".join(map(self.words.__getitem__, numbers.tolist()))
+
+    def number(self, word: str) -> int | None:
+        at = bisect_left(self.words, word)
+        return at if at < len(self.words) and self.words[at] == word else None
+
+    def with_prefix(self, prefix: str) -> tuple[int, int]:
+        """The range of the words that start so. Also the word itself."""
+        first = bisect_left(self.words, prefix)
+        return first, bisect_left(self.words, prefix + LAST, first)
+
+    def postings(self, first: int, end: int, fields: int) -> np.ndarray:
+        """Slots of the words in this range, where they stand in one of the fields. One may come several times."""
+        some = slice(self.starts[first], self.starts[end])
+        return self.slots[some][(self.bits[some] & fields) != 0]
+
+    def titles_with_prefix(self, prefix: str) -> tuple[np.ndarray, np.ndarray]:
+        first, end = self.with_prefix(prefix)
+        some = slice(self.starts[first], self.starts[end])
+        is_title = (self.bits[some] & TITLES) != 0
+        lengths = np.repeat(self.word_lengths[first:end], np.diff(self.starts[first : end + 1]))
+        return self.slots[some][is_title], lengths[is_title]
+
+    def plain_words(self, length: int, prefix: str) -> list[str]:
+        words = self._by_length.get(length, [])
+        return words[bisect_left(words, prefix) : bisect_left(words, prefix + LAST)] if prefix else words
+
+    def names_containing(self, text: str) -> Iterator[int]:
+        """The words of own names with this text inside. One search in all of them is quicker than one in each."""
+        numbers, starts, every = self._named
+        found = [one.start() for one in re.finditer(re.escape(text), every)]
+        return iter(numbers[np.unique(np.searchsorted(starts, found, "right") - 1)].tolist())
+
+    def forms(self, base: str) -> list[int]:
+        """The numbers of the words that have this stem."""
+        own = self.number(base) if stem(base) == base else None
+        return [*self._stemmed.get(base, ()), *(() if own is None else (own,))]
+
+    def weights(self, base: str, averages: tuple[float, ...]) -> TermWeights:
+        """Return what the words of this stem say, where texts have these lengths on average."""
+        known = self._scored
+        if known.averages != averages:
+            known = self._scored = ScoredTerms(self.lengths, averages)
+        if (found := known.weights.get(base)) is None:
+            found = self._compute(self.forms(base), known.norms)
+            known.keep(base, found)
+        return found
+
+    def _compute(self, forms: list[int], norms: np.ndarray) -> TermWeights:
+        total = np.zeros(len(self) if forms else 0)
+        for number in forms:
+            some = slice(self.starts[number], self.starts[number + 1])
+            slots, counts = self.slots[some], self.counts[some]
+            for field in range(SCORED_COUNT):  # one by one: equal tools must get equal sums
+                total[slots] += counts[:, field] * norms[field, slots]
+        slots = np.flatnonzero(total)
+        if len(slots) * DENSE > len(self):
+            return TermWeights(None, total / (SATURATION + total))
+        return TermWeights(slots, total[slots] / (SATURATION + total[slots]))
+
+
+class _Numbers(dict[str, int]):
+    """Gives each new word the next number."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = len(self)
+        return self[word]
+
+
+def index_documents(documents: Mapping[str, Document]) -> Part:
+    """Return the part of these documents, which are given by their keys."""
+    keys = sorted(documents, key=lambda key: (documents[key].age, key))
+    ordered = [documents[key] for key in keys]
+    numbers, groups, terms, sizes = _Numbers(), _Numbers(), array("I"), array("I")
+    for document in ordered:
+        for words in document.terms:
+            terms.extend(map(numbers.__getitem__, words))
+            sizes.append(len(words))
+    words = sorted(numbers)
+    places = np.empty(len(words), np.int64)
+    places[[numbers[word] for word in words]] = np.arange(len(words))
+    every = np.array(sizes, np.int64).reshape(-1, FIELD_COUNT)
+    slot, field = np.divmod(np.repeat(np.arange(every.size), every.ravel()), every.shape[1])
+    pairs, posting = np.unique(places[np.array(terms, np.int64)] * len(keys) + slot, return_inverse=True)
+    is_scored = field < SCORED_COUNT
+    cells = posting[is_scored] * SCORED_COUNT + field[is_scored]
+    counts = np.bincount(cells, minlength=len(pairs) * SCORED_COUNT).reshape(-1, SCORED_COUNT)
+    bits = np.zeros(len(pairs), np.uint16)
+    for one in range(every.shape[1]):
+        bits[posting[field == one]] |= 1 << one
+    arrays = {
+        "starts": np.searchsorted(pairs, np.arange(len(words) + 1) * len(keys)),
+        "slots": (pairs % max(len(keys), 1)).astype(np.int32),
+        "counts": np.minimum(counts, MAX_COUNT).astype(np.uint16),
+        "bits": bits,
+        "lengths": every[:, :SCORED_COUNT].astype(np.int32),
+        "group_of": np.array([groups[document.group] for document in ordered], np.int32),
+        "enabled": np.array([document.enabled for document in ordered], bool),
+        "ages": np.array([document.age for document in ordered], np.int64),
+        "title_lengths": np.array([document.title_length for document in ordered], np.int32),
+    }
+    return Part(keys, words, [*groups], arrays)
+
+
+def merge_parts(parts: Sequence[Part], alive: np.ndarray) -> Part:
+    """Return one part of the tools that are alive. `alive` is about all slots, part by part."""
+    kept = np.flatnonzero(alive)
+    every, ages = [*chain.from_iterable(part.keys for part in parts)], np.concatenate([part.ages for part in parts])
+    recency = [*zip(ages[kept].tolist(), (every[slot] for slot in kept.tolist()), strict=True)]
+    order = kept[sorted(range(len(kept)), key=recency.__getitem__)]  # nearly sorted, which takes little time
+    new_slot = np.full(len(every), -1, np.int64)
+    new_slot[order] = np.arange(len(order))
+    words = [*dict.fromkeys(sorted(chain.from_iterable(part.words for part in parts)))]
+    numbers, groups = {word: number for number, word in enumerate(words)}, _Numbers()
+    offsets = [*accumulate(map(len, parts), initial=0)]
+    word_of = np.concatenate(
+        [np.repeat(np.fromiter(map(numbers.__getitem__, part.words), np.int64), np.diff(part.starts)) for part in parts]
+    )
+    slots = np.concatenate([new_slot[part.slots + offset] for part, offset in zip(parts, offsets, strict=False)])
+    postings = np.flatnonzero(slots >= 0)
+    pairs = word_of[postings] * len(order) + slots[postings]
+    postings = postings[np.argsort(pairs, kind="stable")]
+    sizes = np.bincount(word_of[postings], minlength=len(words))
+    is_used = sizes > 0
+    group_of = np.concatenate(
+        [np.fromiter((groups[group] for group in part.groups), np.int32)[part.group_of] for part in parts]
+    )
+    arrays = {
+        "starts": np.concatenate([[0], np.cumsum(sizes[is_used])]),
+        "slots": slots[postings].astype(np.int32),
+        **{name: np.concatenate([getattr(part, name) for part in parts])[postings] for name in POSTING_ARRAYS},
+        **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in SLOT_ARRAYS},
+        "group_of": group_of[order],
+    }
+    used = [word for word, is_there in zip(words, is_used.tolist(), strict=True) if is_there]
+    return Part([every[slot] for slot in order.tolist()], used, [*groups], arrays)
 
 
 class WordIndex:
-    """Who asks or changes it holds `lock`."""
+    """Documents by their keys, which come and go. One thread changes it at a time."""
 
-    def __init__(self, saved: "SavedWords | None" = None) -> None:
-        saved = saved or SavedWords()
-        self.lock = RLock()
-        self.vocabulary = Vocabulary(saved.words)
-        self.spelled, self.parts = SlotMap(saved.spelled), SlotMap(saved.parts)  # names as `name_keys` writes them
-        names = Texts(saved.names)
-        self._names = Overlaid[str](names.__getitem__)  # by slot
-        self._first_new = self._there = self.slots = len(names)
-        self._free: list[int] = []  # not those of the file: their order means something
-        self._kept_slots, self._kept_counts = NumberLists(saved.slots), NumberLists(saved.counts)  # by number of word
-        self._changed: dict[int, Posting] = {}  # by number of word: what counts instead of the file's
-        self._forms: dict[str, list[str]] = {}  # stem -> words, but for those that are all the forms of themselves
-        self._words_of = Overlaid["array[int]"](NumberLists(saved.words_of).__getitem__)  # by slot: numbers of words
-        self._counts = Numbers(int.from_bytes(counts, "little") for counts in saved.packed)
-        self._lengths = Numbers[Lengths](saved.lengths)
-        self._length_of = numbers_in(saved.length_of)  # by slot
-        # Of each field: words of all tools, and tools that have any.
-        self._totals = [list(total) for total in saved.totals or [(0, 0)] * len(FIELDS)]
-        self._worths: Worths | None = None
-        self._said: dict[str, Said] = {}
-        self._said_size = 0  # numbers in there
-        self._found: dict[str, dict[Fields, Set[int]]] = {}  # see `_having`
-        self._with_fields: dict[Fields, tuple[int, set[int]]] = {}  # see `_counts_with`
-        self._restore_forms(saved.stems)
+    def __init__(self, part: Part | None = None) -> None:
+        self._parts: list[tuple[Part, set[int]]] = [] if part is None else [(part, set())]  # with slots that are gone
+        self._recent: dict[str, Document] = {}
+        self._words: Words | None = None
 
-    def __len__(self) -> int:
-        return self._there
+    def put(self, key: str, document: Document) -> None:
+        self.drop(key)
+        self._recent[key], self._words = document, None
+        if len(self._recent) >= CHUNK:
+            self._parts.append((index_documents(self._recent), set()))
+            self._recent = {}
 
-    # Changing
+    def drop(self, key: str) -> None:
+        if self._recent.pop(key, None) is not None:
+            self._words = None
+        for part, gone in self._parts:
+            if (slot := part.slot_of.get(key)) is not None:
+                gone.add(slot)
+                self._words = None
 
-    def add(self, document: Document) -> int:
-        """Its slot."""
-        slot = self._new_slot()
-        counted: dict[str, PackedCounts] = {}
-        for once, words in zip(COUNT_ONCE, document.fields, strict=True):
-            for word in words[:COUNT_MASK]:  # more can't be counted
-                counted[word] = counted.get(word, 0) + once
-        self._words_of[slot] = array("I", [self._put(word, slot, counted[word]) for word in counted])
-        names, description, parameters, tags = map(len, document.fields[: len(FIELDS)])
-        self._set_lengths(slot, (names, description, parameters, tags), 1)
-        self._set_name(slot, document.name)
-        return slot
+    def has_group(self, group: str) -> bool:
+        """Whether a document may have this group."""
+        recent = (document.group == group for document in self._recent.values())
+        return any(group in part.groups for part, _ in self._parts) or any(recent)
 
-    def remove(self, slot: int) -> None:
-        for number in self._words_of[slot]:
-            self._drop(number, slot)
-        spelled, parts = name_keys(self._names[slot])
-        self.spelled.discard(spelled, slot)
-        for key in parts:
-            self.parts.discard(key, slot)
-        self._set_lengths(slot, self._lengths.values[self._length_of[slot]], -1)
-        self._names.drop(slot)
-        self._words_of.drop(slot)
-        self._there -= 1
-        if slot >= self._first_new:
-            self._free.append(slot)
+    def current(self) -> "Words":
+        if self._words is None:
+            if len(self._recent) > MAX_RECENT or len(self._parts) > 1:
+                self.merged()
+            recent = [index_documents(self._recent)] if self._recent else []
+            self._words = Words([*(part for part, _ in self._parts), *recent], self._alive(self._recent))
+        return self._words
 
-    def _new_slot(self) -> int:
-        self._there += 1
-        if self._free:
-            return self._free.pop()
-        self._length_of.append(0)
-        self.slots += 1
-        return self.slots - 1
+    def merged(self) -> Part:
+        """Return the only part, with all documents."""
+        recent = [index_documents(self._recent)] if self._recent or not self._parts else []
+        if recent or len(self._parts) > 1 or self._parts[0][1]:
+            parts = [*(part for part, _ in self._parts), *recent]
+            merged = merge_parts(parts, self._alive(self._recent))
+            self._parts, self._recent, self._words = [(merged, set())], {}, None
+        return self._parts[0][0]
 
-    def _set_name(self, slot: int, name: str) -> None:
-        self._names[slot] = name
-        spelled, parts = name_keys(name)
-        self.spelled.add(spelled, slot)
-        for key in parts:
-            self.parts.add(key, slot)
+    def _alive(self, recent: Mapping[str, Document]) -> np.ndarray:
+        alive = np.ones(sum(len(part) for part, _ in self._parts) + len(recent), bool)
+        offset = 0
+        for part, gone in self._parts:
+            alive[[offset + slot for slot in gone]] = False
+            offset += len(part)
+        return alive
 
-    def _put(self, word: str, slot: int, counts: PackedCounts) -> int:
-        number, new = self.vocabulary.number(word), self._counts.of(counts)
-        if number is None:
-            number = self._new_word(word)
-            self._changed[number] = Posting(array("I", (slot,)), array("I", (new,)))
-        else:
-            self._own_posting(number).put(slot, new)
-        if self._said or self._found:
-            self._forget(word)
-        return number
 
-    def _own_posting(self, number: int) -> Posting:
-        """One that can be changed."""
-        held = self._changed.get(number)
-        if held is None:
-            held = self._changed[number] = self._of_file(number)
-        return held
+class Words:
+    """All parts at one moment. Slots go through them, part by part."""
 
-    def _new_word(self, word: str) -> int:
-        forms = [*self.forms(stem(word)), word]
-        number = self.vocabulary.add(word)
-        self._set_forms(stem(word), forms)
-        return number
+    def __init__(self, parts: Sequence[Part] = (), alive: np.ndarray | None = None) -> None:
+        self.parts = [part for part in parts if len(part)]
+        self.size = sum(map(len, self.parts))
+        self.alive = np.ones(self.size, bool) if alive is None else alive
+        self.count = int(np.count_nonzero(self.alive))
+        self._offsets = [*accumulate(map(len, self.parts), initial=0)]
+        self._weights: dict[str, tuple[float, list[tuple[slice, TermWeights]]]] = {}
 
-    def _set_forms(self, stem: str, forms: list[str]) -> None:
-        if forms and forms != [stem]:
-            self._forms[stem] = sorted(forms)
-        else:
-            self._forms.pop(stem, None)
+    def joined(self, other: "Words") -> "Words":
+        return Words([*self.parts, *other.parts], np.concatenate([self.alive, other.alive]))
 
-    def _drop(self, number: int, slot: int) -> None:
-        word, held = self.vocabulary.text(number), self._own_posting(number)
-        held.drop(slot)
-        if not held.slots:
-            forms = [form for form in self.forms(stem(word)) if form != word]
-            self.vocabulary.discard(number)
-            self._set_forms(stem(word), forms)
-            if number >= self.vocabulary.kept:
-                del self._changed[number]
-        self._forget(word)
+    @cached_property
+    def keys(self) -> list[str]:
+        return [*chain.from_iterable(part.keys for part in self.parts)]
 
-    def _forget(self, word: str) -> None:
-        self._found.pop(word, None)
-        if (old := self._said.pop(stem(word), None)) is not None:
-            self._said_size -= len(old.slots)
+    @cached_property
+    def ages(self) -> np.ndarray:
+        return self.gathered("ages")
 
-    def _set_lengths(self, slot: int, lengths: Lengths, sign: int) -> None:
-        self._length_of[slot] = self._lengths.of(lengths)
-        for total, length in zip(self._totals, lengths, strict=True):
-            total[0] += sign * length
-            total[1] += sign * (length > 0)
+    @cached_property
+    def averages(self) -> tuple[float, ...]:
+        """The usual length of each field. Rounded: a changed tool must not change the weights of all others."""
+        lengths = self.gathered("lengths")[self.alive].reshape(-1, SCORED_COUNT)
+        totals, having = lengths.sum(axis=0).tolist(), np.count_nonzero(lengths, axis=0).tolist()
+        return tuple(float(f"{total / some:.4g}") if some else 1.0 for total, some in zip(totals, having, strict=True))
 
-    # Asking
+    def gathered(self, name: str) -> np.ndarray:
+        """Return an array of all parts."""
+        found = [getattr(part, name) for part in self.parts]
+        return found[0] if len(found) == 1 else np.concatenate(found) if found else np.empty(0)
 
-    def name(self, slot: int) -> str:
-        return self._names[slot]
+    def placed(self) -> Iterator[tuple[Part, slice]]:
+        """The parts, and the slots of each."""
+        return zip(self.parts, (slice(*bounds) for bounds in pairwise(self._offsets)), strict=True)
 
-    def knows(self, word: str) -> bool:
-        """In any form, and where it says something."""
-        return len(self.forms(stem(word))) > 0 and len(self.said(stem(word)).slots) > 0
+    def _placed(self) -> Iterator[tuple[Part, int]]:
+        return zip(self.parts, self._offsets, strict=False)
 
-    def forms(self, of: str) -> Sequence[str]:
-        """The words that have this stem."""
-        found = self._forms.get(of)
-        return found if found is not None else (of,) if stem(of) == of and self._has(of) else ()
+    @cached_property
+    def recency(self) -> np.ndarray:
+        """The place of each tool of a `WordIndex` in the order of recency."""
+        places = [np.arange(len(part)) for part in self.parts]
+        for part in self.parts[1:]:
+            before = [self.parts[0].place(*one) for one in zip(part.ages.tolist(), part.keys, strict=True)]
+            places[1] = _between(before, places[1])
+        return np.concatenate(places) if places else np.empty(0)
 
-    def stems_of(self, words: Iterable[str]) -> set[str]:
-        """Of those words that some tool has."""
-        return {stem(word) for word in words if self._has(word)}
+    @cached_property
+    def by_key(self) -> np.ndarray:
+        """The same in the order of the keys."""
+        places = [part.by_key for part in self.parts]
+        for part in self.parts[1:]:
+            before = [bisect_left(self.parts[0].sorted_keys, key) for key in part.keys]
+            places[1] = _between(before, places[1])
+        return np.concatenate(places) if places else np.empty(0)
 
-    def _has(self, word: str) -> bool:
-        return self.vocabulary.number(word) is not None
+    def behind(self, age: int, key: str) -> np.ndarray:
+        """Return which tools are older than that, or have a greater key."""
+        found = [np.arange(len(part)) >= part.place(age, key) for part in self.parts]
+        return np.concatenate([np.empty(0, bool), *found])
 
-    def posting(self, word: str) -> Posting | None:
-        """Of this very form."""
-        number = self.vocabulary.number(word)
-        return None if number is None else self._posting(number)
+    # Words
 
-    def _posting(self, number: int) -> Posting:
-        held = self._changed.get(number)
-        return self._of_file(number) if held is None else held
+    def having(self, word: str, fields: int) -> np.ndarray:
+        """Slots of the tools that have this very word in one of the fields."""
+        found = ((part, offset, part.number(word)) for part, offset in self._placed())
+        return _joined(part.postings(at, at + 1, fields) + offset for part, offset, at in found if at is not None)
 
-    def _of_file(self, number: int) -> Posting:
-        return Posting(self._kept_slots[number], self._kept_counts[number])
+    def having_prefix(self, prefix: str, fields: int) -> np.ndarray:
+        return _joined(part.postings(*part.with_prefix(prefix), fields) + offset for part, offset in self._placed())
 
-    def having(self, words: Iterable[str], *fields: int) -> Set[int]:
-        """The tools that have one of these words in one of these fields."""
-        found = [self._having(word, fields) for word in words]
-        return found[0] if len(found) == 1 else set[int]().union(*found)
+    def titles_with_prefix(self, prefix: str) -> tuple[np.ndarray, np.ndarray]:
+        """Slots of the tools that have a title which starts so, and how many characters it has."""
+        found = [(part.titles_with_prefix(prefix), offset) for part, offset in self._placed()]
+        return _joined(slots + offset for (slots, _), offset in found), _joined(lengths for (_, lengths), _ in found)
 
-    def _having(self, word: str, fields: Fields) -> Set[int]:
-        """Of words that many tools have, it is kept until the word changes."""
-        kept = self._found.get(word)
-        if kept is not None and fields in kept:
-            return kept[fields]
-        posting = self.posting(word)
-        if posting is None:
-            return NO_TOOLS
-        found = _with_counts(posting, self._counts_with(fields))
-        if len(posting.slots) >= MANY_SLOTS:
-            if len(self._found) >= MOST_FOUND:
-                self._found = {}
-            self._found.setdefault(word, {})[fields] = found
-        return found
+    def having_stem(self, base: str, fields: int) -> np.ndarray:
+        every = ((part, offset, at) for part, offset in self._placed() for at in part.forms(base))
+        return _joined(part.postings(at, at + 1, fields) + offset for part, offset, at in every)
 
-    def _counts_with(self, fields: Fields) -> set[int]:
-        """The numbers of the counts of a word that stands in one of these fields. They only get more."""
-        size, found = self._with_fields.get(fields, (0, set[int]()))
-        if size < len(self._counts.values):
-            wanted = sum(COUNT_MASK * COUNT_ONCE[field] for field in fields)
-            found |= {number for number, counts in enumerate(self._counts.values) if counts & wanted}
-            self._with_fields[fields] = len(self._counts.values), found
-        return found
+    def longer(self, prefix: str) -> list[str]:
+        """The scored words that start so, and go on: the shortest ones."""
+        found = set[str]()
+        for part, offset in self._placed():
+            first, end = part.with_prefix(prefix)
+            some = first + np.flatnonzero(part.word_bits[first:end] & SCORED)
+            some = some[part.word_lengths[some] > len(prefix)]
+            some = some[np.argsort(part.word_lengths[some], kind="stable")]
+            there = (part.words[at] for at in some.tolist() if self._is_alive(part, offset, at, SCORED))
+            found.update(islice(there, MAX_COMPLETED))
+        return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
 
-    def having_begun(self, start: str, *fields: int) -> Set[int]:
-        """The tools that have a word which starts so, in one of these fields."""
-        (kept, new), counts = self.vocabulary.begun(start), self._counts_with(fields)
-        if len(kept) + len(new) <= FEW:  # of those that many tools have, it is known
-            return self.having(map(self.vocabulary.text, (*kept, *new)), *fields)
-        found, at = set[int](), kept.start
-        for number in sorted(number for number in self._changed if number in kept):
-            found |= _with_counts(self._between(at, number), counts)
-            found |= _with_counts(self._changed[number], counts)
-            at = number + 1
-        return found.union(
-            _with_counts(self._between(at, kept.stop), counts),
-            *(_with_counts(self._changed[number], counts) for number in new),
+    def names_containing(self, text: str) -> np.ndarray:
+        """Slots of the tools that have a word with this text inside in their own names."""
+        every = ((part, offset, at) for part, offset in self._placed() for at in part.names_containing(text))
+        return _joined(part.postings(at, at + 1, OWN) + offset for part, offset, at in every)
+
+    def mistyped(self, word: str, fields: int, first_letter: str = "") -> dict[str, int]:
+        """The words of the fields that differ by mistakes in typing, each with how many, the nearest first."""
+        if not (MIN_MISTYPED <= len(word) <= MAX_MISTYPED and word.isalpha()):
+            return {}
+        from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none
+        from rapidfuzz.process import extract
+
+        mistakes, found = 2 if len(word) >= TWO_MISTAKES else 1, dict[str, int]()
+        lengths = range(max(len(word) - mistakes, MIN_MISTYPED), len(word) + mistakes + 1)
+        for part, offset in self._placed():
+            some = chain.from_iterable(part.plain_words(length, first_letter) for length in lengths)
+            for known, distance, _ in extract(word, [*some], scorer=OSA.distance, score_cutoff=mistakes, limit=None):
+                if distance and self._is_alive(part, offset, bisect_left(part.words, known), fields):
+                    found[known] = int(distance)
+        return dict(sorted(found.items(), key=lambda one: (one[1], len(one[0]), one[0])))
+
+    def _is_alive(self, part: Part, offset: int, number: int, fields: int) -> bool:
+        return bool(part.word_bits[number] & fields) and bool(
+            self.alive[part.postings(number, number + 1, fields) + offset].any()
         )
 
-    def _between(self, first: int, end: int) -> Posting:
-        """Of all these words of the file together."""
-        return Posting(self._kept_slots.between(first, end), self._kept_counts.between(first, end))
+    # Weights
 
-    def rarity(self, stem: str) -> float:
-        """What each of the weights is multiplied with."""
-        having = len(self.said(stem).slots)
-        return log(1 + (len(self) - having + 0.5) / (having + 0.5))
-
-    def said(self, stem: str) -> Said:
-        """Kept until the word, or the usual length of texts, changes."""
-        worths = self._current_worths()
-        if (said := self._said.get(stem)) is None:
-            if self._said_size > MOST_SAID:
-                self._said, self._said_size = {}, 0
-            said = self._said[stem] = self._compute(stem, worths)
-            self._said_size += len(said.slots)
-        return said
-
-    def _compute(self, stem: str, worths: Worths) -> Said:
-        counted: list[tuple[Sequence[int], list[float]]] = []
-        for word in self.forms(stem):
-            posting = self.posting(word)
-            assert posting is not None  # noqa: S101 - a form is a word that some tool has
-            lengths = map(self._length_of.__getitem__, posting.slots)
-            counted.append((posting.slots, [*map(worths.__getitem__, zip(posting.counts, lengths, strict=True))]))
-        if len(counted) > 1:
-            slots, worth = _summed(counted)
-        else:
-            slots, worth = array("I", counted[0][0]), counted[0][1]
-        kept = [(slot, one) for slot, one in zip(slots, worth, strict=True) if one] if 0.0 in worth else None
-        if kept is not None:  # everyday words of a description, and of what it belongs to, say nothing
-            slots, worth = [slot for slot, _ in kept], [one for _, one in kept]
-        return Said(slots, array("d", (one / (SATURATION + one) for one in worth)))
-
-    def _current_worths(self) -> Worths:
-        # Rounded: a change must not make everything be computed again that was right enough.
-        usual = [float(f"{total / having:.4g}") if having else 1.0 for total, having in self._totals]
-        if self._worths is None or self._worths.usual != usual:
-            self._worths = Worths(self._counts.values, self._lengths.values, usual)
-            self._said, self._said_size = {}, 0
-        return self._worths
-
-    # In a file
-
-    def saved(self, slots: Sequence[int]) -> "SavedWords":
-        """Of the tools in these slots. In the file they have the slots of their places here."""
-        places = dict(zip(slots, range(len(slots)), strict=True))
-        words, new, postings = list[str](), dict[int, int](), list[Posting]()
-        for word, number in self.vocabulary.in_order():
-            posting = _renumbered(self._posting(number), places)
-            if posting.slots:
-                new[number] = len(words)
-                words.append(word)
-                postings.append(posting)
-        lengths = [self._lengths.values[self._length_of[slot]] for slot in slots]
-        return SavedWords(
-            names=saved_texts(map(self.name, slots)),
-            words=saved_vocabulary(words),
-            stems={number: stem(word) for number, word in enumerate(words) if stem(word) != word},
-            slots=saved_numbers([one.slots for one in postings]),
-            counts=saved_numbers([one.counts for one in postings]),
-            words_of=saved_numbers([[*map(new.__getitem__, self._words_of[slot])] for slot in slots]),
-            packed=[counts.to_bytes(COUNT_BYTES, "little") for counts in self._counts.values],
-            lengths=self._lengths.values,
-            length_of=array("I", map(self._length_of.__getitem__, slots)).tobytes(),
-            totals=[(sum(of), sum(one > 0 for one in of)) for of in zip(*lengths, strict=True)],
-            spelled=self.spelled.saved(places.get),
-            parts=self.parts.saved(places.get),
-        )
-
-    def _restore_forms(self, stems: Mapping[int, str]) -> None:
-        """`stems` are of those words that are not their own."""
-        for number, of in stems.items():
-            self._forms.setdefault(of, []).append(self.vocabulary.text(number))
-        for of, forms in self._forms.items():
-            forms += [of] if stem(of) == of and self._has(of) else []
-            forms.sort()
+    def weights(self, base: str) -> tuple[float, list[tuple[slice, TermWeights]]]:
+        """How rare a word is, in all its forms, and its weights, part by part."""
+        if (known := self._weights.get(base)) is not None:
+            return known
+        found, having = list[tuple[slice, TermWeights]](), 0
+        for part, place in self.placed():
+            one = part.weights(base, self.averages)
+            if len(one.weights):
+                alive = self.alive[place]
+                having += int(np.count_nonzero(alive & (one.weights > 0) if one.slots is None else alive[one.slots]))
+                found.append((place, one))
+        idf = log(1 + (self.count - having + 0.5) / (having + 0.5)) if having else 0.0
+        if len(self._weights) >= MAX_KNOWN:
+            self._weights = {}
+        self._weights[base] = idf, found
+        return idf, found
 
 
-class SavedWords(Struct, frozen=True):
-    """A WordIndex, for a file. Its slots and the numbers of its words count from 0, without gaps."""
-
-    names: SavedTexts = NO_TEXTS
-    words: SavedVocabulary = SavedVocabulary()
-    stems: dict[int, str] = {}  # by number of word: where they differ from the word
-    slots: SavedNumbers = NO_NUMBERS  # by number of word
-    counts: SavedNumbers = NO_NUMBERS  # the same: their numbers
-    words_of: SavedNumbers = NO_NUMBERS
-    packed: list[bytes] = []
-    lengths: list[tuple[int, int, int, int]] = []
-    length_of: bytes = b""
-    totals: list[tuple[int, int]] = []
-    spelled: SavedSlots = SavedSlots()
-    parts: SavedSlots = SavedSlots()
+def _joined(slots: Iterable[np.ndarray]) -> np.ndarray:
+    found = [*slots]
+    return found[0] if len(found) == 1 else np.concatenate([NO_SLOTS, *found])
 
 
-def _with_counts(posting: Posting, counts: Set[int]) -> set[int]:
-    here = set(posting.counts)
-    if here <= counts:
-        return set(posting.slots)
-    if here.isdisjoint(counts):
-        return set()
-    return {slot for slot, count in zip(*posting, strict=True) if count in counts}
+def _between(before: list[int], places: np.ndarray) -> np.ndarray:
+    """Return the places of a second part among those of the first one: each behind so many of them."""
+    return np.array(before) - 1 + (places + 1) / (len(places) + 2)
 
 
-def _renumbered(posting: Posting, places: Mapping[int, int]) -> Posting:
-    """With other slots, without those that have none."""
-    slots, counts = [*map(places.get, posting.slots)], posting.counts
-    if None in slots:
-        counts = [count for slot, count in zip(slots, counts, strict=True) if slot is not None]
-    found = [slot for slot in slots if slot is not None]
-    if found == sorted(found):
-        return Posting(array("I", found), array("I", counts))
-    order = sorted(range(len(found)), key=found.__getitem__)
-    return Posting(array("I", map(found.__getitem__, order)), array("I", map(counts.__getitem__, order)))
-
-
-def _summed(counted: Iterable[tuple[Sequence[int], Sequence[float]]]) -> tuple[Sequence[int], list[float]]:
-    sums: dict[int, float] = {}
-    for slots, worth in counted:
-        for slot, one in zip(slots, worth, strict=True):
-            sums[slot] = sums.get(slot, 0.0) + one
-    ordered: Mapping[int, float] = dict(sorted(sums.items()))
-    return [*ordered], [*ordered.values()]
-
-
-class KeptDocuments(Protocol):
-    """What a store lends to a `SearchIndex`, so that its words are in memory once: tools that are indexed already."""
-
-    words: WordIndex
-
-    def slot_of(self, id: str) -> int | None:
-        """Where a tool is, by its id in the store."""
-        ...
-
-    def slots(self) -> dict[str, int]:
-        """Of all of them."""
-        ...
+def smallest(values: np.ndarray, order: np.ndarray, limit: int) -> np.ndarray:
+    """Return the places of the `limit` smallest values, smallest first, equal ones in this order."""
+    found = np.arange(len(values))
+    if len(values) > limit:  # equal ones may be very many
+        last = np.partition(values, limit - 1)[limit - 1]
+        found, equal = np.flatnonzero(values < last), np.flatnonzero(values == last)
+        left = limit - len(found)
+        found = np.concatenate([found, equal[np.argpartition(order[equal], left - 1)[:left]]])
+    return found[np.lexsort((order[found], values[found]))]
