@@ -15,7 +15,8 @@ from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, lexical, meaning, postings
 from onetool.services.search.documents import DESCRIPTION, OWN, SCORED, Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.postings import Part, WordIndex, Words
+from onetool.services.search.part import Part
+from onetool.services.search.postings import WordIndex, Words
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import query_words
 

@@ -95,10 +95,9 @@ def scores(words: Words, asked: QueryWords) -> np.ndarray:
     if not found.any():
         guesses = (words.mistyped(word, SCORED) for word, *_ in asked.telling[:MAX_GUESSED])
         found = _sum(words, ((_stems(_nearest(one)), GUESS_WEIGHT) for one in guesses))
-    everyday = list(dict.fromkeys(stem(word) for word, *_ in asked.everyday))
-    if everyday and found.any():
-        lifted = _sum(words, (((base,), EVERYDAY_WEIGHT) for base in everyday))
-        found += lifted * (found > 0)
+    everyday = [base for base in _stems(word for word, *_ in asked.everyday) if words.weights(base)[0]]
+    if everyday:
+        found += (found > 0) * _sum(words, (((base,), EVERYDAY_WEIGHT) for base in everyday))
     return found
 
 
@@ -119,7 +118,8 @@ def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
                     here[slots] = np.maximum(here[slots], points)
         if best is not total:
             total += best
-    total[~words.alive] = 0.0
+    if words.count < words.size:
+        total[~words.alive] = 0.0
     return total
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from onetool.services.search.documents import LABELS, NAMED, TEXTS
+from onetool.services.search.documents import LABELS, NAMED, TEXTS, TITLES
 from onetool.services.search.lexical import mask
 from onetool.services.search.postings import Words, smallest
 from onetool.services.search.words import name_key, word_groups
@@ -72,8 +72,8 @@ class TierSearch:
 
     def _with_prefix(self, key: str) -> np.ndarray:
         ranks = np.full(self.words.size, NOT_FOUND)
-        slots, lengths = self.words.titles_with_prefix(key)
-        np.minimum.at(ranks, slots, PREFIX + lengths - len(key))
+        lengths = self.words.lengths_with_prefix(key, TITLES)
+        np.minimum.at(ranks, self.words.having_prefix(key, TITLES), PREFIX + lengths - len(key))
         return ranks
 
     def _with_words(self, asked: Sequence[str], length: int) -> np.ndarray:

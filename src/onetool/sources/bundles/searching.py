@@ -12,7 +12,8 @@ import numpy as np
 
 from onetool.services.search.documents import Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.postings import Part, WordIndex
+from onetool.services.search.part import Part
+from onetool.services.search.postings import WordIndex
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import split_words
 from onetool.sources.bundles.model import Bundle, Tool
