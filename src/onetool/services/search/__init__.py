@@ -2,7 +2,8 @@
 
     words       splits texts into words, and stems them
     documents   what is known of a tool, field by field
-    postings    which words stand in which tools, as arrays
+    part        which terms stand in which tools, as arrays
+    postings    the parts of tools that come and go
     lexical     which tools a query names, and which share its words (BM25F)
     meaning     how near the meaning of a tool is to that of a query
     blend       makes one order of these
