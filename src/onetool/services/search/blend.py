@@ -35,8 +35,11 @@ def fits(words: np.ndarray, meanings: Similarities | None) -> np.ndarray:
     found = words > 0
     if meanings.may_find:
         found |= meanings.near >= MIN_NEAR
-    totals = (np.maximum(meanings.near, 0.0) + WORD_POINT * words) * found
-    return totals / (totals + FAIR_BLEND)
+    totals = np.maximum(meanings.near, 0.0, dtype=np.float64)
+    totals += WORD_POINT * words
+    totals *= found
+    totals /= totals + FAIR_BLEND
+    return totals
 
 
 class Ranking:

@@ -95,7 +95,7 @@ def scores(words: Words, asked: QueryWords) -> np.ndarray:
     if not found.any():
         guesses = (words.mistyped(word, SCORED) for word, *_ in asked.telling[:MAX_GUESSED])
         found = _sum(words, ((_stems(_nearest(one)), GUESS_WEIGHT) for one in guesses))
-    everyday = [base for base in _stems(word for word, *_ in asked.everyday) if words.weights(base)[0]]
+    everyday = [base for base in _stems(word for word, *_ in asked.everyday) if words.knows(base)]
     if everyday:
         found += (found > 0) * _sum(words, (((base,), EVERYDAY_WEIGHT) for base in everyday))
     return found
@@ -106,20 +106,13 @@ def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
     total = np.zeros(words.size)
     for stems, factor in terms:
         best = total if len(stems) == 1 else np.zeros(words.size)
-        for base in stems:
-            rarity, found = words.weights(base)
-            for place, (slots, weights) in found:
-                here, points = best[place], factor * rarity * weights
-                if best is total:
-                    here[slice(None) if slots is None else slots] += points
-                elif slots is None:
-                    np.maximum(here, points, out=here)
-                else:
-                    here[slots] = np.maximum(here[slots], points)
+        for slots, weights in map(words.weights, stems):
+            if best is total:
+                total[slots] += factor * weights
+            else:
+                best[slots] = np.maximum(best[slots], factor * weights)
         if best is not total:
             total += best
-    if words.count < words.size:
-        total[~words.alive] = 0.0
     return total
 
 
@@ -132,7 +125,7 @@ def _known(words: Words, telling: Sequence[Group]) -> Iterator[QueryTerm]:
 def _terms(words: Words, group: Group, is_last: bool) -> Iterator[QueryTerm]:
     word, *parts = group
     base = stem(word)
-    if not words.weights(base)[0]:
+    if not words.knows(base):
         if parts:
             yield from chain.from_iterable(_terms(words, (part,), is_last) for part in parts)
         elif (is_last or len(word) >= MIN_PREFIX) and (longer := words.longer(word)):

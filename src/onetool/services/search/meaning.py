@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from threading import Lock, Thread
 from typing import NamedTuple
@@ -220,7 +220,7 @@ class ToolMeanings:
             return None
         with self._making:
             if self._rows[0] is not keys:
-                self._rows = keys, np.fromiter((self._row_of.get(key, -1) for key in keys), np.int64, len(keys))
+                self._rows = keys, np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
             vectors, rows = self._vectors, self._rows[1]
         return Similarities(np.append(table.products(vectors, tokens.rows), np.float32(0))[rows], tokens.has_word)
 
@@ -252,8 +252,9 @@ class ToolMeanings:
     def _fill(self, table: WordTable, pending: Mapping[str, ToolSpec | LazyTool | None]) -> None:
         """Make the vectors of these tools. Of very many, those that the file has are not made again."""
         self._free += [self._row_of.pop(key) for key, tool in pending.items() if tool is None and key in self._row_of]
-        every = [(self._row(key), tool) for key, tool in pending.items() if tool is not None]
-        tools = {row: tool for row, tool in every if row is not None}
+        # In the order of the keys, which is about that of the slots: so a query reads memory in its order.
+        every = [(self._row(key), pending[key]) for key in sorted(pending) if pending[key] is not None]
+        tools = {row: tool for row, tool in every if row is not None and tool is not None}
         vectors = self._with_room(len(self._row_of) + len(self._free))
         file = VectorFile(self._cache, table) if self._cache is not None and len(tools) >= MIN_CACHED else None
         known = {} if file is None else file.read()

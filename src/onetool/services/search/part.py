@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +18,8 @@ from onetool.services.search.documents import FIELD_COUNT, NAMED, OWN, SCORED, S
 from onetool.services.search.files import Arrays, text_array, texts_in
 from onetool.services.search.words import stem
 
-MAX_CACHED = 2_000_000  # weights of a part that are kept
 MAX_COUNT = 0xFFFF
-SATURATION = 1.0
 SCORED_COUNT = len(SCORED_FIELDS)
-DENSE = 3  # a term that one of so many tools has: its weights are a whole vector, which is added quicker
 
 TEXT_NAMES = ("keys", "words", "groups")
 POSTING_ARRAYS = ("counts", "bits")
@@ -31,30 +27,6 @@ SLOT_ARRAYS = ("lengths", "group_of", "enabled", "ages", "title_lengths")
 NO_SLOTS = np.empty(0, np.int64)
 
 LAST = "\U0010ffff"  # after every prefix
-
-
-class TermWeights(NamedTuple):
-    """What a word says for each tool that has it, but for how rare it is."""
-
-    slots: np.ndarray | None  # None: the weights are those of all slots
-    weights: np.ndarray
-
-
-class ScoredTerms:
-    """Weights by stem, for one set of averages. BM25F: each further time counts less, and less in a long text."""
-
-    def __init__(self, lengths: np.ndarray, averages: tuple[float, ...]) -> None:
-        self.averages = averages
-        columns = zip(SCORED_FIELDS, (lengths / np.array(averages)).T, strict=True)
-        self.norms = np.array([field.weight / (1 - field.b + field.b * ratio) for field, ratio in columns])
-        self.weights: dict[str, TermWeights] = {}
-        self._size = 0
-
-    def keep(self, base: str, found: TermWeights) -> None:
-        if self._size > MAX_CACHED:
-            self.weights, self._size = {}, 0
-        self.weights[base] = found
-        self._size += len(found.weights) + 1
 
 
 class Part:
@@ -67,7 +39,6 @@ class Part:
         self.lengths = arrays["lengths"]  # words in each scored field, by slot
         self.group_of, self.enabled = arrays["group_of"], arrays["enabled"]  # by slot
         self.ages, self.title_lengths = arrays["ages"], arrays["title_lengths"]
-        self._scored = ScoredTerms(self.lengths, (1.0,) * SCORED_COUNT)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -85,6 +56,10 @@ class Part:
     @cached_property
     def slot_of(self) -> dict[str, int]:
         return {key: slot for slot, key in enumerate(self.keys)}
+
+    @cached_property
+    def totals(self) -> np.ndarray:
+        return length_totals(self.lengths)
 
     @cached_property
     def word_bits(self) -> np.ndarray:
@@ -172,27 +147,10 @@ class Part:
         """Return the words that have this stem."""
         return [*self._stemmed.get(base, ()), *(self.find(base) if stem(base) == base else ())]
 
-    def weights(self, base: str, averages: tuple[float, ...]) -> TermWeights:
-        """Return what the words of this stem say, where texts have these lengths on average."""
-        known = self._scored
-        if known.averages != averages:
-            known = self._scored = ScoredTerms(self.lengths, averages)
-        if (found := known.weights.get(base)) is None:
-            found = self._compute(self.forms(base), known.norms)
-            known.keep(base, found)
-        return found
 
-    def _compute(self, forms: list[int], norms: np.ndarray) -> TermWeights:
-        total = np.zeros(len(self) if forms else 0)
-        for number in forms:
-            some = slice(self.starts[number], self.starts[number + 1])
-            slots, counts = self.slots[some], self.counts[some]
-            for field in range(SCORED_COUNT):  # one by one: equal tools must get equal sums
-                total[slots] += counts[:, field] * norms[field, slots]
-        slots = np.flatnonzero(total)
-        if len(slots) * DENSE > len(self):
-            return TermWeights(None, total / (SATURATION + total))
-        return TermWeights(slots, total[slots] / (SATURATION + total[slots]))
+def length_totals(lengths: np.ndarray) -> np.ndarray:
+    """Return how many words each scored field has, and how many tools have any there."""
+    return np.array([lengths.sum(axis=0), np.count_nonzero(lengths, axis=0)])
 
 
 class _Numbers(dict[str, int]):

@@ -9,20 +9,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, islice, pairwise
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 
-from onetool.services.search.documents import OWN, SCORED, Document
-from onetool.services.search.part import NO_SLOTS, SCORED_COUNT, Part, TermWeights, index_documents, merge_parts
+from onetool.services.search.documents import OWN, SCORED, SCORED_FIELDS, Document
+from onetool.services.search.part import (
+    NO_SLOTS,
+    SCORED_COUNT,
+    Part,
+    index_documents,
+    length_totals,
+    merge_parts,
+)
 
 MAX_RECENT = 256  # tools of the second part; with more, it is merged
 CHUNK = 5_000  # tools that are indexed together: their words are objects until then
-MAX_KNOWN = 1_000  # words whose rarity is kept
+MAX_CACHED = 2_000_000  # weights that are kept
+SATURATION = 1.0
+DENSE = 3  # a term that one of so many tools has: its weights are a whole vector, which is added quicker
 SAMPLED = 16  # one value of so many
 
 MAX_COMPLETED = 24  # words that a prefix stands for: the shortest, which are nearest to what was typed
 MIN_MISTYPED, MAX_MISTYPED = 4, 32  # letters: one wrong letter in three could be any word
 TWO_MISTAKES = 7  # letters from which two mistakes still leave a word recognisable
+
+
+class TermWeights(NamedTuple):
+    slots: np.ndarray | slice
+    weights: np.ndarray
 
 
 class WordIndex:
@@ -88,7 +103,8 @@ class Words:
         self.alive = np.ones(self.size, bool) if alive is None else alive
         self.count = int(np.count_nonzero(self.alive))
         self._offsets = [*accumulate(map(len, self.parts), initial=0)]
-        self._weights: dict[str, tuple[float, list[tuple[slice, TermWeights]]]] = {}
+        self._weights: dict[str, TermWeights] = {}
+        self._cached = 0  # numbers in there
 
     def joined(self, other: "Words") -> "Words":
         return Words([*self.parts, *other.parts], np.concatenate([self.alive, other.alive]))
@@ -104,9 +120,10 @@ class Words:
     @cached_property
     def averages(self) -> tuple[float, ...]:
         """The usual length of each field. Rounded: a changed tool must not change the weights of all others."""
-        lengths = self.gathered("lengths")[self.alive].reshape(-1, SCORED_COUNT)
-        totals, having = lengths.sum(axis=0).tolist(), np.count_nonzero(lengths, axis=0).tolist()
-        return tuple(float(f"{total / some:.4g}") if some else 1.0 for total, some in zip(totals, having, strict=True))
+        totals = np.zeros((2, SCORED_COUNT), int)
+        for part, place in self.placed():
+            totals += part.totals - length_totals(part.lengths[~self.alive[place]])
+        return tuple(float(f"{total / having:.4g}") if having else 1.0 for total, having in totals.T.tolist())
 
     def gathered(self, name: str) -> np.ndarray:
         """Return an array of all parts."""
@@ -116,9 +133,6 @@ class Words:
     def placed(self) -> Iterator[tuple[Part, slice]]:
         """The parts, and the slots of each."""
         return zip(self.parts, (slice(*bounds) for bounds in pairwise(self._offsets)), strict=True)
-
-    def _placed(self) -> Iterator[tuple[Part, int]]:
-        return zip(self.parts, self._offsets, strict=False)
 
     @cached_property
     def recency(self) -> np.ndarray:
@@ -160,8 +174,8 @@ class Words:
         return self._slots(lambda part: [range(at, at + 1) for at in part.names_containing(text)], OWN)
 
     def _slots(self, find: Callable[[Part], list[range]], fields: int) -> np.ndarray:
-        every = (part.postings(words, fields) + at for part, at in self._placed() for words in find(part) if words)
-        return np.concatenate([NO_SLOTS, *every])
+        every = ((part, place.start, words) for part, place in self.placed() for words in find(part) if words)
+        return np.concatenate([NO_SLOTS, *(part.postings(words, fields) + start for part, start, words in every)])
 
     def lengths_with_prefix(self, prefix: str, fields: int) -> np.ndarray:
         """Return the characters of the words that start so, for each slot of `having_prefix`."""
@@ -171,12 +185,12 @@ class Words:
     def longer(self, prefix: str) -> list[str]:
         """The scored words that start so, and go on: the shortest ones."""
         found = set[str]()
-        for part, offset in self._placed():
+        for part, place in self.placed():
             words = part.with_prefix(prefix)
             some = words.start + np.flatnonzero(part.word_bits[words.start : words.stop] & SCORED)
             some = some[part.word_lengths[some] > len(prefix)]
             some = some[np.argsort(part.word_lengths[some], kind="stable")]
-            there = (part.words[at] for at in some.tolist() if self._is_alive(part, offset, at, SCORED))
+            there = (part.words[at] for at in some.tolist() if self._is_alive(part, place, at, SCORED))
             found.update(islice(there, MAX_COMPLETED))
         return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
 
@@ -189,36 +203,55 @@ class Words:
 
         mistakes, found = 2 if len(word) >= TWO_MISTAKES else 1, dict[str, int]()
         lengths = range(max(len(word) - mistakes, MIN_MISTYPED), len(word) + mistakes + 1)
-        for part, offset in self._placed():
+        for part, place in self.placed():
             some = chain.from_iterable(part.plain_words(length, first_letter) for length in lengths)
             for known, distance, _ in extract(word, [*some], scorer=OSA.distance, score_cutoff=mistakes, limit=None):
-                if distance and self._is_alive(part, offset, bisect_left(part.words, known), fields):
+                if distance and self._is_alive(part, place, bisect_left(part.words, known), fields):
                     found[known] = int(distance)
         return dict(sorted(found.items(), key=lambda one: (one[1], len(one[0]), one[0])))
 
-    def _is_alive(self, part: Part, offset: int, number: int, fields: int) -> bool:
+    def _is_alive(self, part: Part, place: slice, number: int, fields: int) -> bool:
         if not part.word_bits[number] & fields:
             return False
-        return bool(self.alive[part.postings(range(number, number + 1), fields) + offset].any())
+        return bool(self.alive[place][part.postings(range(number, number + 1), fields)].any())
 
     # Weights
 
-    def weights(self, base: str) -> tuple[float, list[tuple[slice, TermWeights]]]:
-        """How rare a word is, in all its forms, and its weights, part by part."""
+    @cached_property
+    def _norms(self) -> list[np.ndarray]:
+        """What a word counts in each scored field of each tool: less in a long text."""
+        ratios = self.gathered("lengths").reshape(-1, SCORED_COUNT).T / np.array([self.averages]).T
+        return [
+            field.weight / (1 - field.b + field.b * ratio) for field, ratio in zip(SCORED_FIELDS, ratios, strict=True)
+        ]
+
+    def knows(self, base: str) -> bool:
+        """Whether a word of this stem says something for any tool."""
+        return len(self.weights(base).weights) > 0
+
+    def weights(self, base: str) -> TermWeights:
+        """Return what the words of this stem say for each tool (BM25F): each further one less, a rare one more."""
         if (known := self._weights.get(base)) is not None:
             return known
-        found, having = list[tuple[slice, TermWeights]](), 0
+        total = np.zeros(self.size)
         for part, place in self.placed():
-            one = part.weights(base, self.averages)
-            if len(one.weights):
-                alive = self.alive[place]
-                having += int(np.count_nonzero(alive & (one.weights > 0) if one.slots is None else alive[one.slots]))
-                found.append((place, one))
-        idf = log(1 + (self.count - having + 0.5) / (having + 0.5)) if having else 0.0
-        if len(self._weights) >= MAX_KNOWN:
-            self._weights = {}
-        self._weights[base] = idf, found
-        return idf, found
+            for number in part.forms(base):
+                some = slice(part.starts[number], part.starts[number + 1])
+                slots = part.slots[some] + place.start
+                for counts, norms in zip(part.counts[some].T, self._norms, strict=True):
+                    total[slots] += counts * norms[slots]
+        total *= self.alive
+        slots = np.flatnonzero(total)
+        idf = log(1 + (self.count - len(slots) + 0.5) / (len(slots) + 0.5))
+        if len(slots) * DENSE > self.size:
+            found = TermWeights(slice(None), idf * total / (SATURATION + total))
+        else:
+            found = TermWeights(slots, idf * total[slots] / (SATURATION + total[slots]))
+        if self._cached > MAX_CACHED:
+            self._weights, self._cached = {}, 0
+        self._weights[base] = found
+        self._cached += len(found.weights) + 1
+        return found
 
 
 def _between(before: list[int], places: np.ndarray) -> np.ndarray:
