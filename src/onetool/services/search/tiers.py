@@ -11,6 +11,7 @@ starts exactly where the one before ended, whoever changes tools in between. The
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -38,12 +39,14 @@ class TierSearch:
         self.words = words
         self._on = words.alive & on
 
-    def search(self, query: str, include_off: bool, after: TierRank | None, limit: int) -> list[TierRank]:
-        """Return the ranks of the next `limit` tools behind `after`."""
+    def search(
+        self, query: str, include_off: bool, after: TierRank | None, limit: int, last_tier: int = 3
+    ) -> list[TierRank]:
+        """Return the ranks of the next `limit` tools behind `after`. Later tiers than the last one are left out."""
         words = self.words
         there = words.alive if include_off else self._on
         ranks, chosen = np.full(words.size, NOT_FOUND), np.empty(0, int)
-        for tier in self._tiers(query[:MAX_QUERY]):
+        for tier in islice(self._tiers(query[:MAX_QUERY]), last_tier + 1):
             np.minimum(ranks, tier, out=ranks)
             found = np.flatnonzero(there & (ranks < NOT_FOUND))
             if after is not None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 SourceKind = Literal["pack", "config", "server"]
 
+RECENCY = 3  # the last tier of a search
 DIGITS = 8  # of the hash in a slug
 MOST_WORDS, MOST_TITLE, MOST_TAG, MOST_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
 ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
@@ -408,7 +409,8 @@ class WithDerived(StoreRules):
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         found = super().search(query, include_disabled, after, limit)
-        derived = self._searched.search(self._current(), query, include_disabled, after, limit)
+        last_tier = found[-1].rank.tier if found and len(found) == limit else RECENCY  # later ones have no room
+        derived = self._searched.search(self._current(), query, include_disabled, after, limit, last_tier)
         return list(islice(merge(found, derived, key=lambda hit: hit.rank), limit)) if derived else found
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
@@ -450,14 +452,14 @@ class DerivedSearch:
         return BundleSearch()
 
     def search(
-        self, now: SwitchedSet, query: str, include_disabled: bool, after: Rank | None, limit: int
+        self, now: SwitchedSet, query: str, include_disabled: bool, after: Rank | None, limit: int, last_tier: int
     ) -> list[SearchHit]:
         if not now.by_id:
             return []
         with self._lock:
             if self._of is not now:
                 self._follow(now)
-            ranks = self._found.current().search(query, include_disabled, after, limit)
+            ranks = self._found.current().search(query, include_disabled, after, limit, last_tier)
             return [SearchHit(Rank(*rank), self._tools[rank[-1]]) for rank in ranks]
 
     def _follow(self, now: SwitchedSet) -> None:
