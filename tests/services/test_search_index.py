@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, lexical, meaning, postings
 from onetool.services.search.documents import DESCRIPTION, OWN, SCORED, Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.part import Part
+from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, Part
 from onetool.services.search.postings import WordIndex, Words
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import query_words
@@ -219,11 +220,20 @@ def test_parts_answer_as_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert len(split.current().parts) == 2
     assert ranked(split.current()) == ranked(whole.current())
     write_arrays(tmp_path / "words", "words 1", split.merged().saved())
-    saved = read_arrays(tmp_path / "words", "words 1")
+    names = (*TEXT_NAMES, *ARRAY_NAMES)
+    saved = read_arrays(tmp_path / "words", "words 1", names)
     assert saved is not None
     again = WordIndex(Part.read(saved)).current()
     assert ranked(again) == ranked(whole.current())
-    assert read_arrays(tmp_path / "words", "words 2") is None
+    assert read_arrays(tmp_path / "words", "words 2", names) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"something else", b"PK\x03\x04" + bytes(60)])
+def test_a_file_of_something_else_is_of_no_use_though_its_checksum_is_right(tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "words").write_bytes(b"onetool words 1\n" + crc32(body).to_bytes(4, "big") + body)
+    assert read_arrays(tmp_path / "words", "words 1", ["x"]) is None
+    write_arrays(tmp_path / "words", "words 1", {"y": np.zeros(3)})
+    assert read_arrays(tmp_path / "words", "words 1", ["x"]) is None
 
 
 def test_what_is_gone_completes_and_corrects_nothing() -> None:

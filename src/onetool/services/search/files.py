@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from zipfile import BadZipFile
 from zlib import crc32
 
 import numpy as np
@@ -29,13 +30,17 @@ def write_arrays(file: Path, head: str, arrays: Arrays) -> None:
         replace_file(file, b"".join((_line(head), crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
 
 
-def read_arrays(file: Path, head: str) -> Arrays | None:
+def read_arrays(file: Path, head: str, names: Iterable[str]) -> Arrays | None:
+    """Return the arrays of these names, or None where the file is of no use."""
     data = memoryview(read_marked(file, _line(head), MAX_BYTES) or b"")
     body = data[CHECK_BYTES:]
     if not body or data[:CHECK_BYTES] != crc32(body).to_bytes(CHECK_BYTES, "big"):
         return None
-    with np.load(BytesIO(body), allow_pickle=False) as found:
-        return dict(found)
+    try:
+        with np.load(BytesIO(body), allow_pickle=False) as found:
+            return {name: found[name] for name in names}
+    except (ValueError, KeyError, EOFError, OSError, BadZipFile):  # written by something else that counts the same
+        return None
 
 
 def _line(head: str) -> bytes:

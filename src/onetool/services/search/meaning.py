@@ -299,7 +299,7 @@ class VectorFile:
         self._head = f"meanings 4 {mark}"
 
     def read(self) -> dict[bytes, Halves]:
-        found = read_arrays(self._file, self._head)
+        found = read_arrays(self._file, self._head, ("digests", "vectors"))
         if found is None:
             return {}
         digests = found["digests"].tobytes()

@@ -24,6 +24,7 @@ SCORED_COUNT = len(SCORED_FIELDS)
 TEXT_NAMES = ("keys", "words", "groups")
 POSTING_ARRAYS = ("counts", "bits")
 SLOT_ARRAYS = ("lengths", "group_of", "enabled", "ages", "title_lengths")
+ARRAY_NAMES = ("starts", "slots", *POSTING_ARRAYS, *SLOT_ARRAYS)
 NO_SLOTS = np.empty(0, np.int64)
 
 LAST = "\U0010ffff"  # after every prefix
@@ -45,13 +46,13 @@ class Part:
 
     @classmethod
     def read(cls, saved: Arrays) -> "Part":
-        """Return the part that `saved` gave. Raises KeyError."""
+        """Return the part that `saved` gave."""
         keys, words, groups = (texts_in(saved[name]) for name in TEXT_NAMES)
         return cls(keys, words, groups, saved)
 
     def saved(self) -> Arrays:
         texts = {name: text_array(getattr(self, name)) for name in TEXT_NAMES}
-        return texts | {name: getattr(self, name) for name in (*POSTING_ARRAYS, *SLOT_ARRAYS, "starts", "slots")}
+        return texts | {name: getattr(self, name) for name in ARRAY_NAMES}
 
     @cached_property
     def slot_of(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onetool.services.search.documents import Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.part import Part
+from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, Part
 from onetool.services.search.postings import WordIndex
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import split_words
@@ -85,7 +85,7 @@ class BundleSearch:
     @classmethod
     def read(cls, file: Path, born: int) -> "tuple[int, BundleSearch] | None":
         """Return the revision of this index that a file is about, and the search; None where there is none of use."""
-        found = read_arrays(file, _head())
+        found = read_arrays(file, _head(), (*TEXT_NAMES, *ARRAY_NAMES, "state"))
         if found is None:
             return None
         state = msgspec.json.decode(found["state"].tobytes(), type=_SavedState)
