@@ -60,15 +60,17 @@ def measure(data: SearchSet, way: str) -> SearchFigures:
 
 def _ranking(tools: list[ToolSpec], way: str) -> Ranking:
     index = SearchIndex(tools)
-    meanings = index._meanings
+    ranking = index._current()
+    assert ranking is not None
+    similarities = ranking.meanings.similarities
     if way == "words":
-        meanings.similarities = lambda query: None
+        ranking.meanings.similarities = lambda *_: None
     if way != "meaning":
         return lambda query: [spec.name for spec, _ in index.search(query, SHOWN)]
 
     def by_meaning(query: str) -> list[str]:
-        found = meanings.similarities(query)
-        return [] if found is None else [tools[slot].name for slot in (-found.near).argsort(kind="stable")[:SHOWN]]
+        found = similarities(query, [*ranking._own])
+        return [] if found is None else [tools[place].name for place in (-found.near).argsort(kind="stable")[:SHOWN]]
 
     return by_meaning
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from shutil import copytree
 from threading import Event
 
+import numpy as np
 import pytest
 
 from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, meaning
-from onetool.services.search.blend import LEAST_NEAR, Blend
+from onetool.services.search.blend import MIN_NEAR, fits
 from onetool.services.search.meaning import ToolMeanings, WordTable, load_table, tool_vector
-from onetool.services.search.words import query_words
 
 
 def tool(name: str, description: str = "", **more: object) -> ToolSpec:
@@ -62,7 +62,7 @@ def test_finds_nothing_for_what_means_nothing(query):
 def test_other_scripts_are_found_by_their_words_and_nothing_is_added():
     index = SearchIndex(TOOLS)
     assert names("天气", index) == names("空气质量怎么样", index) == ["地图.查询"]
-    assert ToolMeanings().similarities("天气") is None
+    assert ToolMeanings().similarities("天气", []) is None
     assert names("погода", SearchIndex([*TOOLS, tool("b", "Прогноз погоды")])) == ["b"]
 
 
@@ -83,40 +83,30 @@ def test_examples_and_tags_of_a_tool_count():
 def test_a_tool_that_shares_no_word_has_to_be_near():
     table = load_table()
     assert table is not None
-    index = SearchIndex(TOOLS)
-    found = index._meanings.similarities("erase that document")
-    import numpy as np
-
+    found = near_all(TOOLS)
     no_words = np.zeros(len(TOOLS))
-    near = Blend(no_words, found).best(99)
-    assert set(near) == {slot for slot, nearness in enumerate(found.near) if nearness >= LEAST_NEAR}
-    assert Blend(no_words, found._replace(may_find=False)).best(99) == {}
-    words = np.zeros(100)
-    words[[0, 1, 99]] = 1e-9, 500.0, 1.0  # the last one has no vector
-    blend = Blend(words, found)
-    assert all(0 < score < 1 for score in blend.best(99).values())
-    assert {0, 1, 99} <= blend.best(99).keys()
-    assert blend.best(1) == {1: blend.best(99)[1]}
-    every = blend.best(99)
-    assert blend.of([99, 3, 98]) == [every[99], every[3], 0.0]
-    assert blend.best(9, {99, 3, 98}) == {99: every[99], 3: every[3]}
-    assert blend.best(1, {99, 3, 98}) == {3: every[3]}
+    near = fits(no_words, found)
+    assert [score > 0 for score in near] == [nearness >= MIN_NEAR for nearness in found.near]
+    assert not fits(no_words, found._replace(may_find=False)).any()
+    words = np.array([1e-9, 500.0, 1.0, 0.0, 0.0])
+    both = fits(words, found)
+    assert all(0 < score < 1 for score in both[:4])
+    assert (both[:3] > near[:3]).all()
+    assert fits(words, None)[3] == 0.0
 
 
-@pytest.mark.parametrize(
-    "query", ["delete the file", "convert mony", "emal a recipient", "show me the next city", "zzz"]
-)
-def test_numpy_adds_up_the_same_words(query):
-    lexical = SearchIndex(TOOLS)._lexical
-    asked = query_words(query)
-    found = lexical.all_scores(asked)
-    assert {slot: score for slot, score in enumerate(found.tolist()) if score} == lexical.scores(asked)
+def near_all(tools, query="erase that document", **options):
+    meanings = ToolMeanings(**options)
+    keys = [str(number) for number in range(len(tools))]
+    for key, one in zip(keys, tools, strict=True):
+        meanings.set(key, one)
+    return meanings.similarities(query, keys)
 
 
 def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_path, monkeypatch):
     file, made = tmp_path / "meanings.cache", []
     real = meaning.tool_vector
-    monkeypatch.setattr(meaning, "LEAST_CACHED", 1)
+    monkeypatch.setattr(meaning, "MIN_CACHED", 1)
 
     def counted(table, spec):
         made.extend([spec.name] if spec is not meaning._SAMPLE else [])
@@ -126,10 +116,7 @@ def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_pat
 
     def near(specs):
         made.clear()
-        meanings = ToolMeanings(cache=file)
-        for slot, spec in enumerate(specs):
-            meanings.set(slot, spec)
-        return meanings.similarities("erase that document").near.tolist()
+        return near_all(specs, cache=file).near.tolist()
 
     first = near(TOOLS)
     assert len(made) == len(TOOLS)
@@ -141,9 +128,9 @@ def test_vectors_are_ready_from_a_file_that_knows_what_they_were_made_of(tmp_pat
     assert made == ["mail.read"]
     assert near(TOOLS) == first
     assert made == [], "what the file had is there, though it was written anew"
-    assert file.stat().st_size < 3 * 528 * len(TOOLS)
+    assert file.stat().st_size < 3 * 528 * len(TOOLS) + 1000
     whole = file.read_bytes()
-    other = whole.replace(b"meanings 3", b"meanings 0")
+    other = whole.replace(b"meanings 4", b"meanings 0")
     for harm in (b"", whole[:-7], whole[:-1] + bytes([whole[-1] ^ 1]), b"something else", other):
         file.write_bytes(harm)
         assert near(TOOLS) == first
@@ -168,14 +155,11 @@ seen = []
 
 
 def test_no_tool_is_made_only_to_find_its_vector(tmp_path, monkeypatch):
-    monkeypatch.setattr(meaning, "LEAST_CACHED", 1)
+    monkeypatch.setattr(meaning, "MIN_CACHED", 1)
 
     def near(tools):
         seen.clear()
-        meanings = ToolMeanings(cache=tmp_path / "meanings.cache")
-        for slot, one in enumerate(tools):
-            meanings.set(slot, one)
-        return meanings.similarities("erase that document").near.tolist()
+        return near_all(tools, cache=tmp_path / "meanings.cache").near.tolist()
 
     lazy = [Kept(spec) for spec in TOOLS]
     first = near(lazy)
@@ -209,24 +193,24 @@ def test_a_library_waits_for_meanings_and_a_server_answers_by_words_until_they_a
     assert names("erase that document", index) == []
     assert names("delete a file", index)[0] == "files.remove"
     may_load.set()
-    index._meanings._thread.join(30)
+    index._current().meanings._thread.join(30)
     assert names("erase that document", index)[0] == "files.remove"
 
 
 def test_a_tool_that_changes_gets_another_meaning_and_a_forgotten_one_has_none():
-    meanings = ToolMeanings(background=True)
-    for slot, spec in enumerate(TOOLS):
-        meanings.set(slot, spec)
+    meanings, keys = ToolMeanings(background=True), [*"abcde"]
+    for key, spec in zip(keys, TOOLS, strict=True):
+        meanings.set(key, spec)
     meanings.load()
     meanings._thread.join(30)
-    before = meanings.similarities("erase that document").near
-    meanings.set(3, None)
-    meanings.set(0, TOOLS[3])
-    meanings.set(9, TOOLS[1])
-    after = meanings.similarities("erase that document").near  # few changes: whoever asks makes them
+    before = meanings.similarities("erase that document", keys).near
+    meanings.set("d", None)
+    meanings.set("a", TOOLS[3])
+    meanings.set("x", TOOLS[1])
+    after = meanings.similarities("erase that document", [*keys, "x"]).near  # few changes: whoever asks makes them
     assert (after[0], after[3]) == (before[3], 0.0)
     assert list(after[1:3]) == list(before[1:3])
-    assert after[9] == before[1]
+    assert after[5] == before[1]
 
 
 def test_equal_tools_are_equally_near():
@@ -237,13 +221,8 @@ def test_equal_tools_are_equally_near():
 
 
 def test_a_library_that_gives_equal_vectors_different_digits_is_not_used(monkeypatch):
-    import numpy as np
-
     usual, tools = WordTable(), [ToolSpec(name=f"weather.read{number}", description="Rain") for number in range(50)]
-    near = ToolMeanings()
-    for slot, tool in enumerate(tools):
-        near.set(slot, tool)
-    before = near.similarities("is it going to rain").near
+    before = near_all(tools, "is it going to rain").near
     matmul, last = np.matmul, np.arange(meaning.BLOCK) == meaning.BLOCK - 1
 
     def another_last_digit(one, other):
@@ -254,7 +233,7 @@ def test_a_library_that_gives_equal_vectors_different_digits_is_not_used(monkeyp
     careful = WordTable()
     monkeypatch.setattr(meaning, "load_table", lambda: careful)
     assert (usual._has_equal_blocks, careful._has_equal_blocks) == (True, False)
-    assert near.similarities("is it going to rain").near == pytest.approx(before, abs=1e-5)
+    assert near_all(tools, "is it going to rain").near == pytest.approx(before, abs=1e-5)
 
 
 def test_a_table_that_cannot_be_read_is_told_once_and_words_answer(monkeypatch, tmp_path, caplog):

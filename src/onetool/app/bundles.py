@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onetool.core.call import ToolResult
     from onetool.core.context import CallEvent
     from onetool.core.registry import Further
-    from onetool.services.search import KeptDocuments
+    from onetool.services.search.postings import Words
     from onetool.sources.bundles.derived import KeptSettings
     from onetool.sources.bundles.service import BundleService, Shown
 
@@ -74,7 +74,7 @@ class AppBundles:
         self._is_closed = False
         self._look_at = 0.0  # when to look for changes of files: they were looked at when the store was opened
         self._reap_at = 0.0  # when to remove bundles that were deleted long ago
-        self._searched: KeptDocuments | None = None
+        self._searched: Words | None = None
         self._searched_load = 0  # the load of tools that the search was last made for in the background
         self._watched: BundleService | None = None  # whose store tells the poller of changes
 
@@ -117,9 +117,9 @@ class AppBundles:
         """What finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
-    def searched(self) -> "tuple[KeptDocuments | None, bool]":
-        """The words of the tools that are kept, for the search, and whether they are those of now: where the store is
-        busy, they are as they were known last.
+    def searched(self) -> "tuple[Words | None, bool]":
+        """Return the words of the tools that are kept, for the search, and whether they are those of now: where the
+        store is busy, they are as they were known last.
         """
         if self._service is not None:
             try:

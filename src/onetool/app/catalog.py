@@ -100,7 +100,7 @@ class ToolCatalog:
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
         self._logged: set[str] = set()
-        self._index: tuple[Snapshot, SearchIndex] | None = None
+        self._index: tuple[Snapshot | None, SearchIndex] | None = None
         self._evidence = CallEvidence()
         self._serves = False
         self._closed = Event()
@@ -170,14 +170,13 @@ class ToolCatalog:
             known = self._index
             if known is None or known[0] is not snapshot:
                 (kept, is_current), specs = self._bundles.searched(), (one for one in snapshot.own() if one.enabled)
-                if known is None or known[1].kept is not kept:
-                    file = self._bundles.vectors_file()
-                    index = SearchIndex(specs, kept, snapshot.lazy, background=self._serves, vectors=file)
+                file = self._bundles.vectors_file()
+                if known is None or known[1].vectors != file:
+                    index = SearchIndex(specs, snapshot.lazy, kept, background=self._serves, vectors=file)
                 else:
                     index = known[1]
-                    index.update(specs, snapshot.lazy)
-                known = (snapshot, index)
-                self._index = known if is_current else None  # old words may move later, and nobody would follow them
+                    index.update(specs, snapshot.lazy, kept)
+                known = self._index = (snapshot if is_current else None, index)  # else the next search looks again
             return known[1]
 
     def real_name(self, name: str) -> str:

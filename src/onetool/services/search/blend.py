@@ -1,108 +1,137 @@
-"""How words and meanings become one score.
+"""`Ranking`: how names, words and meanings become one order.
 
 A tool's score is how near its meaning is to the query's, and a little for each point that BM25F gives its words. No
 weight depends on the query: BM25F already counts a rare word for much and a common one for little. So a query whose
-rare words stand in a tool is decided by them, and one in other words than the tool's is decided by what it means.
-
-Where meanings count, so do the words of all tools: numpy adds them up, which of very many is much quicker.
+rare words stand in a tool is decided by them, and one in other words than the tool's is decided by what it means. A
+query that names a tool finds it whatever its text says: see `Naming`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from heapq import nlargest
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from itertools import count
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from onetool.services.search.documents import Said
-    from onetool.services.search.meaning import Doubles, Similarities
+import numpy as np
 
-    SaidParts = Iterable[Iterable[tuple[Said, float]]]
+from onetool.core.principal import AllowList
+from onetool.core.registry import NO_PACKS, LazyPacks, LazyTool, as_spec
+from onetool.core.spec import ToolSpec
+from onetool.services.search.documents import tool_document
+from onetool.services.search.lexical import naming, scores
+from onetool.services.search.meaning import Similarities, ToolMeanings
+from onetool.services.search.postings import WordIndex, Words, smallest
+from onetool.services.search.words import query_words
 
 WORD_POINT = 0.03  # what a point of BM25F counts beside a nearness, which is about 0.2 to 1; 0.02 to 0.05 do as well
-LEAST_NEAR = 0.25  # of a tool that shares no word with the query: below this, everything is like everything
-
-ROUNDED = 1 - 1e-9
+MIN_NEAR = 0.25  # of a tool that shares no word with the query: below this, everything is like everything
 FAIR_WORDS, FAIR_BLEND = 5.0, 0.6  # the score of a fair match: it counts as one half
 
-
-class WordFits:
-    """How well texts fit by their words alone: more than 0 and less than 1, as in `Blend`."""
-
-    def __init__(self, words: Mapping[int, float]) -> None:
-        """Tool -> its points of BM25F."""
-        self._words = words
-
-    def __len__(self) -> int:
-        return len(self._words)
-
-    def best(self, most: int, among: Set[int] | None = None) -> dict[int, float]:
-        """So many, and those that are as good as the last of them. Rounding must not decide."""
-        words = self._words
-        if among is not None:
-            words = {tool: words[tool] for tool in among if tool in words}
-        if most < len(words):
-            least = nlargest(most, words.values())[-1] * ROUNDED
-            words = {tool: score for tool, score in words.items() if score >= least}
-        return {tool: score / (score + FAIR_WORDS) for tool, score in words.items()}
-
-    def of(self, tools: Iterable[int]) -> Iterator[float]:
-        """Of these; 0 where nothing fits."""
-        scores = (self._words.get(tool, 0.0) for tool in tools)
-        return (score / (score + FAIR_WORDS) for score in scores)
+MAX_ALLOWED = 16  # allow-lists of which it is known which tools they are
 
 
-def summed(said: "SaidParts", everyday: Iterable[tuple["Said", float]], size: int) -> "Doubles":
-    """By slot: of each part the most telling word, all parts together; then everyday words of those that have any."""
-    import numpy as np
-
-    scores = np.zeros(size)
-    for part in said:
-        best = np.zeros(size)
-        for one, times in part:
-            slots, weights = one.arrays
-            best[slots] = np.maximum(best[slots], times * weights)
-        scores += best
-    for one, times in everyday:
-        slots, weights = one.arrays
-        scores[slots] += times * weights * (scores[slots] > 0)
-    return scores
+def fits(words: np.ndarray, meanings: Similarities | None) -> np.ndarray:
+    """Return how well each tool fits: less than 1, and 0 where nothing fits."""
+    if meanings is None:
+        return words / (words + FAIR_WORDS)
+    found = words > 0
+    if meanings.may_find:
+        found |= meanings.near >= MIN_NEAR
+    totals = np.maximum(meanings.near, 0.0, dtype=np.float64)
+    totals += WORD_POINT * words
+    totals *= found
+    totals /= totals + FAIR_BLEND
+    return totals
 
 
-class Blend:
-    """The scores of all tools, by slot."""
+class Ranking:
+    """The tools of a search. One thread asks or changes it at a time.
 
-    def __init__(self, words: "Doubles", meanings: "Similarities") -> None:
-        import numpy as np
+    Tools go by keys: lazy ones by their ids in the store that keeps them, all others by a number.
+    """
 
-        near = np.zeros(len(words))
-        most = min(len(words), len(meanings.near))
-        near[:most] = meanings.near[:most]
-        found = words > 0
-        if meanings.may_find:
-            found |= near >= LEAST_NEAR
-        self._slots = found.nonzero()[0]
-        self._totals = np.maximum(near, 0.0)[self._slots] + WORD_POINT * words[self._slots]
-        self._np, self._size = np, len(words)
+    def __init__(self, *, background: bool, vectors: Path | None) -> None:
+        self.meanings = ToolMeanings(background=background, cache=vectors)
+        self._index = WordIndex()  # of the tools whose words no store has
+        self._own: dict[str, ToolSpec | LazyTool] = {}  # these, in the order in which they were given
+        self._lazy: dict[str, LazyTool] = {}
+        self._packs: LazyPacks = NO_PACKS
+        self._numbers = count()
+        self.update((), NO_PACKS, Words())
 
-    def __len__(self) -> int:
-        return len(self._slots)
+    def update(self, specs: Iterable[ToolSpec], packs: LazyPacks, kept: Words) -> None:
+        """Search these tools from now on. `kept` has the words of lazy ones; the words that it lacks are read here."""
+        self._follow(packs)
+        there = np.fromiter(map(self._lazy.__contains__, kept.keys), bool, kept.size) & kept.alive
+        unknown = list[LazyTool]()
+        if np.count_nonzero(there) < len(self._lazy):
+            known = {kept.keys[slot] for slot in np.flatnonzero(there).tolist()}
+            unknown = [self._lazy[key] for key in sorted(self._lazy.keys() - known)]
+        self._set_own([*(spec for spec in specs if not spec.hidden), *unknown])
+        own = self._index.current()
+        places = {key: place for place, key in enumerate(self._own)}
+        self._words = own.joined(kept)
+        self._order = np.concatenate([[places.get(key, 0) for key in own.keys], kept.by_key + len(places)])
+        self._there = np.concatenate([own.alive, there])
+        self._allowed: dict[int, tuple[AllowList, np.ndarray]] = {}  # by id
 
-    def best(self, most: int, among: Set[int] | None = None) -> dict[int, float]:
-        """So many, and those that are as good as the last of them."""
-        slots, totals = self._slots, self._totals
-        if among is not None:
-            there = self._np.zeros(self._size, bool)
-            there[self._np.fromiter(among, self._np.int64, len(among))] = True
-            here = there[slots]
-            slots, totals = slots[here], totals[here]
-        if most < len(slots):
-            least = self._np.partition(totals, -most)[-most]
-            slots, totals = slots[totals >= least], totals[totals >= least]
-        return dict(zip(slots.tolist(), (totals / (totals + FAIR_BLEND)).tolist(), strict=True))
+    def _follow(self, packs: LazyPacks) -> None:
+        """Take over the lazy tools. Packs that are the same mapping as the last time are not looked at."""
+        before, self._packs = self._packs, packs
+        changed = [pack for pack in before.keys() | packs.keys() if before.get(pack) is not packs.get(pack)]
+        gone = {tool.kept_as: tool for pack in changed for tool in before.get(pack, {}).values()}
+        new = {tool.kept_as: tool for pack in changed for tool in packs.get(pack, {}).values() if tool.enabled}
+        for key in gone.keys() - new.keys():
+            if self._lazy.pop(key, None) is not None:
+                self.meanings.set(key, None)
+        for key, tool in new.items():
+            if self._lazy.get(key) is not tool:
+                self._lazy[key] = tool
+                self.meanings.set(key, tool)
 
-    def of(self, tools: Collection[int]) -> list[float]:
-        """Of these; 0 where nothing fits."""
-        wanted = self._np.fromiter(tools, self._np.int64, len(tools))
-        places = self._np.searchsorted(self._slots, wanted)
-        found = zip(wanted.tolist(), places.tolist(), strict=True)
-        totals = [float(self._totals[at]) if at < len(self) and self._slots[at] == tool else 0.0 for tool, at in found]
-        return [total / (total + FAIR_BLEND) for total in totals]
+    def _set_own(self, tools: list[ToolSpec | LazyTool]) -> None:
+        """Index those that are new. A tool may be given several times."""
+        known: dict[int, list[str]] = {}
+        for key, tool in self._own.items():
+            known.setdefault(id(tool), []).append(key)
+        before, self._own = self._own, {}
+        for tool in tools:
+            if keys := known.get(id(tool)):
+                self._own[keys.pop()] = tool
+                continue
+            spec, key = as_spec(tool), f"#{next(self._numbers)}" if isinstance(tool, ToolSpec) else tool.kept_as
+            self._own[key] = tool
+            self._index.put(key, tool_document(spec.name, spec.description, spec.input_schema, spec.tags))
+            self.meanings.set(key, tool)
+        for key in before.keys() - self._own.keys():
+            self._index.drop(key)
+            if key not in self._lazy:
+                self.meanings.set(key, None)
+
+    def search(
+        self, query: str, limit: int, allowed: Collection[str] | None
+    ) -> list[tuple[ToolSpec | LazyTool, float]]:
+        words, asked = self._words, query_words(query)
+        meanings = self.meanings.similarities(query, words.keys)
+        values = naming(words, self._name, query, asked.telling) + fits(scores(words, asked), meanings)
+        there = self._there if allowed is None else self._there & self._mask(allowed)
+        found = np.flatnonzero(there & (values > 0))
+        chosen = found[smallest(-values[found], self._order[found], limit)].tolist()
+        return [(self._tool(slot), float(values[slot])) for slot in chosen]
+
+    def _tool(self, slot: int) -> ToolSpec | LazyTool:
+        key = self._words.keys[slot]
+        return self._own.get(key) or self._lazy[key]
+
+    def _name(self, slot: int) -> str:
+        return self._tool(slot).name if self._there[slot] else ""
+
+    def _mask(self, allowed: Collection[str]) -> np.ndarray:
+        """Return which tools are allowed. Of an `AllowList`, which nobody changes, it is kept until tools change."""
+        if (known := self._allowed.get(id(allowed))) is not None:
+            return known[1]
+        names = allowed if isinstance(allowed, AllowList) else {*allowed}
+        found = np.fromiter((self._name(slot) in names for slot in range(self._words.size)), bool, self._words.size)
+        if isinstance(allowed, AllowList):
+            if len(self._allowed) >= MAX_ALLOWED:
+                self._allowed = {}
+            self._allowed[id(allowed)] = allowed, found
+        return found

@@ -1,18 +1,14 @@
-"""Which tools a query names, and which share its words (BM25F). Both are about the words of one `WordIndex`."""
+"""Which tools a query names, and which share its words (BM25F): a vector each, by slot."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
-from heapq import nsmallest
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
 
-from onetool.services.search.blend import summed
-from onetool.services.search.documents import NAMES, Said
-from onetool.services.search.postings import NO_TOOLS, WordIndex
+import numpy as np
+
+from onetool.services.search.documents import NAMES, PARTS, SCORED, SPELLED
+from onetool.services.search.postings import Words
 from onetool.services.search.words import Group, QueryWords, name_key, split_words, stem
-
-if TYPE_CHECKING:
-    from onetool.services.search.meaning import Doubles
 
 _AROUND = "\"'`()[]{}<>,;:.!?"
 
@@ -20,7 +16,7 @@ _AROUND = "\"'`()[]{}<>,;:.!?"
 class Naming(IntEnum):
     """The ways to name a tool, the surest last."""
 
-    BEGUN = 1  # the words of the query are in the name, the last one not finished
+    PREFIX = 1  # the words of the query are in the name, the last one not finished
     WORDS = 2  # the words of the query are in the name
     PART = 3  # it is the pack, or the name without the pack
     MENTIONED = 4  # the name stands in a sentence
@@ -28,48 +24,51 @@ class Naming(IntEnum):
     EXACT = 6
 
 
-class NameIndex:
-    """Which tools a query names. Tools go by their slots."""
+def naming(words: Words, name_of: Callable[[int], str], query: str, telling: Sequence[Group]) -> np.ndarray:
+    """Return how surely the query names each tool, 0 where it does not. `name_of` gives the name of a slot."""
 
-    def __init__(self, words: WordIndex) -> None:
-        self._words = words
+    def exact(name: str) -> list[int]:
+        found = words.having(name_key(name) or name, SPELLED).tolist()
+        return [slot for slot in found if name_of(slot) == name]
 
-    def named(self, query: str, telling: Sequence[Group]) -> Iterator[tuple[Naming, Collection[int]]]:
-        """The ways in which the query may name tools, the surest first, and the tools that each of them names."""
-        spelled, text = name_key(query), query.strip()
-        yield Naming.EXACT, self._exact(text)
-        yield Naming.SPELLED, self._words.spelled.get(spelled) if spelled else ()
-        yield Naming.MENTIONED, self._mentioned(query)
-        yield Naming.PART, self._words.parts.get(spelled)
-        yield Naming.WORDS, self._with_all(telling, last=self._with)
-        yield Naming.BEGUN, self._with_all(telling, last=self._with_prefix)
+    found = np.zeros(words.size)
+    if telling:
+        others = _all(words.size, (_in_names(words, group) for group in telling[:-1]))
+        if others.any():
+            found[others & mask(words.size, words.having_prefix(telling[-1][0], NAMES))] = Naming.PREFIX
+            found[others & _in_names(words, telling[-1])] = Naming.WORDS
+    key = name_key(query)
+    found[words.having(key, PARTS)] = Naming.PART
+    mentioned = (name.strip(_AROUND) for name in query.split())
+    # A name of one plain word may be just that word, so only longer ones count.
+    found[[slot for name in mentioned if len(split_words(name)) > 1 for slot in exact(name)]] = Naming.MENTIONED
+    found[words.having(key, SPELLED)] = Naming.SPELLED
+    found[exact(query.strip())] = Naming.EXACT
+    return found
 
-    def _with_all(self, words: Sequence[Group], last: Callable[[Group], Set[int]]) -> Set[int]:
-        if not words:
-            return NO_TOOLS
-        tools = last(words[-1])
-        for group in words[:-1]:
-            if not tools:
-                break
-            tools = tools & self._with(group)
-        return tools
 
-    def _with(self, group: Group) -> Set[int]:
-        word, *parts = group
-        named = self._words.having(self._words.forms(stem(word)), NAMES)
-        return named or self._with_all([(part,) for part in parts], last=self._with)
+def mask(size: int, slots: np.ndarray) -> np.ndarray:
+    found = np.zeros(size, bool)
+    found[slots] = True
+    return found
 
-    def _with_prefix(self, group: Group) -> Set[int]:
-        return self._words.having_begun(group[0], NAMES)
 
-    def _exact(self, name: str) -> list[int]:
-        found = self._words.spelled.get(name_key(name) or name)
-        return [tool for tool in found if self._words.name(tool) == name]
+def _all(size: int, masks: Iterable[np.ndarray]) -> np.ndarray:
+    found = np.ones(size, bool)
+    for one in masks:
+        found &= one
+        if not found.any():
+            break
+    return found
 
-    def _mentioned(self, query: str) -> set[int]:
-        """A name of one plain word may be just that word, so only longer ones count."""
-        names = (name.strip(_AROUND) for name in query.split())
-        return {tool for name in names if len(split_words(name)) > 1 for tool in self._exact(name)}
+
+def _in_names(words: Words, group: Group) -> np.ndarray:
+    """Return which tools have this word in their names, in any form; else all of its parts."""
+    word, *parts = group
+    found = words.having_stem(stem(word), NAMES)
+    if len(found[words.alive[found]]) or not parts:
+        return mask(words.size, found)
+    return _all(words.size, (_in_names(words, (part,)) for part in parts))
 
 
 # Scores of words
@@ -78,162 +77,73 @@ class NameIndex:
 # What a word of a tool counts when it is not the word of the query, but
 PREFIX_WEIGHT = 0.5  # one that the query only begins
 GUESS_WEIGHT = 0.5  # one that the query may have mistyped
-EVERYDAY_WEIGHT = 0.3  # a part of it, or a longer one, though the tools have the word itself
-TIE_WEIGHT = 0.05  # an everyday one: it finds nothing, but `get info` is rather get_info than set_info
+PART_WEIGHT = 0.3  # a part of it, or a longer one, though the tools have the word itself
+EVERYDAY_WEIGHT = 0.05  # an everyday one: it finds nothing, but `get info` is rather get_info than set_info
 
-MOST_TERMS = 64  # of a query: words, their parts and what they begin
-SHORTEST_PREFIX = 3  # letters; the last word of a query may have fewer, it is still being typed
-MOST_GUESSES = 4  # words: a guess is slow, and nobody mistypes all of a long query
+MAX_TERMS = 64  # of a query: words, their parts and their completions
+MIN_PREFIX = 3  # letters; the last word of a query may have fewer, it is still being typed
+MAX_GUESSED = 4  # words: a guess is slow, and nobody mistypes all of a long query
+MAX_GUESSES = 3
 
-COMMON = 2_000  # tools that have a word: going through all of them takes longer than finding out who matters
-DENSE = 50  # one of so many tools: see `ToolOrder`
-
-QueryTerm = tuple[set[str], float]
+QueryTerm = tuple[Collection[str], float]
 """Stems, any of which will do, and what finding one counts."""
 
 
-class ToolOrder(NamedTuple):
-    """In which order tools stand that fit alike."""
-
-    slots: Sequence[int]  # all of them, in that order
-    there: Set[int]  # those that count
-    key: Callable[[int], tuple[int, int, str]]
-
-    def first(self, tools: Set[int], most: int) -> Iterable[int]:
-        if len(tools) * DENSE > len(self.slots):  # then some stand near the beginning
-            return islice((tool for tool in self.slots if tool in tools and tool in self.there), most)
-        return nsmallest(most, tools & self.there, key=self.key)
-
-
-class Wanted(NamedTuple):
-    """What a search is about to use of the scores: so many of the best in this order, and some tools in any case."""
-
-    most: int
-    order: ToolOrder
-    also: Set[int]
-    everyday: Sequence[Said] = ()  # words of the query that may lift a tool above its equals
-
-    def first_of(self, said: Said) -> set[int]:
-        found = set[int]()
-        for tools in said.by_weight:
-            found.update(self.order.first(tools, self.most - len(found)))
-            if len(found) >= self.most:
-                break
-        return found
+def scores(words: Words, asked: QueryWords) -> np.ndarray:
+    """Return the points of each tool, 0 where it shares nothing with the query."""
+    found = _sum(words, _known(words, asked.telling))
+    if not found.any():
+        guesses = (words.mistyped(word, SCORED) for word, *_ in asked.telling[:MAX_GUESSED])
+        found = _sum(words, ((_stems(_nearest(one)), GUESS_WEIGHT) for one in guesses))
+    everyday = [base for base in _stems(word for word, *_ in asked.everyday) if words.knows(base)]
+    if everyday:
+        found += (found > 0) * _sum(words, (((base,), EVERYDAY_WEIGHT) for base in everyday))
+    return found
 
 
-class LexicalIndex:
-    """BM25F over the words. Tools go by their slots."""
+def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
+    """Return the sum over the terms, where the most telling stem of a term counts."""
+    total = np.zeros(words.size)
+    for stems, factor in terms:
+        best = total if len(stems) == 1 else np.zeros(words.size)
+        for slots, weights in map(words.weights, stems):
+            if best is total:
+                total[slots] += factor * weights
+            else:
+                best[slots] = np.maximum(best[slots], factor * weights)
+        if best is not total:
+            total += best
+    return total
 
-    def __init__(self, words: WordIndex) -> None:
-        self._words = words
 
-    def scores(self, asked: QueryWords, wanted: Wanted | None = None) -> dict[int, float]:
-        """Tool -> a positive number. Tools that share nothing with the query are left out.
+def _known(words: Words, telling: Sequence[Group]) -> Iterator[QueryTerm]:
+    """The terms of the query. Of what is pasted, the first ones count: each takes as long as a word of its own."""
+    every = (_terms(words, group, is_last=group is telling[-1]) for group in telling)
+    return islice(chain.from_iterable(every), MAX_TERMS)
 
-        With `wanted`, those may be left out, too, that are neither among the best nor asked for.
-        """
-        everyday = list(self._everyday(asked))
-        if wanted is not None:
-            wanted = wanted._replace(everyday=[said for said, _ in everyday])
-        scores = self._summed(self._known(asked.telling), wanted) or self._summed(self._fuzzy(asked.telling), wanted)
-        for one, times in everyday:
-            for tool in scores.keys() & one.by_slot.keys():
-                scores[tool] += times * one.by_slot[tool]
-        return scores
 
-    def all_scores(self, asked: QueryWords) -> "Doubles":
-        """The same of all tools, by slot, for numpy; 0 of those that share nothing with the query."""
-        size, everyday = self._words.slots, list(self._everyday(asked))
-        scores = summed(map(self._parts_of, self._known(asked.telling)), everyday, size)
-        return scores if scores.any() else summed(map(self._parts_of, self._fuzzy(asked.telling)), everyday, size)
-
-    def _parts_of(self, term: QueryTerm) -> list[tuple[Said, float]]:
-        stems, factor = term
-        return [(self._words.said(one), factor * self._words.rarity(one)) for one in stems]
-
-    def _everyday(self, asked: QueryWords) -> Iterator[tuple[Said, float]]:
-        for word, *_ in asked.everyday:
-            for one in self._stems_of([word]):
-                yield self._words.said(one), TIE_WEIGHT * self._words.rarity(one)
-
-    def _summed(self, terms: Iterable[QueryTerm], wanted: Wanted | None) -> dict[int, float]:
-        scores: dict[int, float] = {}
-        common: list[tuple[Said, float]] = []
-        for stems, factor in terms:
-            if wanted is not None and len(stems) == 1 and len(self._words.said(*stems).slots) > COMMON:
-                common.append((self._words.said(*stems), factor * self._words.rarity(*stems)))
-                continue
-            best = self._best(stems, factor)
-            both = scores.keys() & best.keys()  # most tools have one of the words: theirs are taken over at once
-            sums = {tool: scores[tool] + best[tool] for tool in both}
-            scores |= best
-            scores |= sums
-        if wanted is not None:
-            _add_common(scores, common, wanted)
-        return scores
-
-    def _known(self, telling: Sequence[Group]) -> Iterator[QueryTerm]:
-        """Of what is pasted, the beginning counts: each term takes as long as a word of its own."""
-        every = (self._terms(group, last=group is telling[-1]) for group in telling)
-        return islice(chain.from_iterable(every), MOST_TERMS)
-
-    def _fuzzy(self, telling: Sequence[Group]) -> Iterator[QueryTerm]:
-        """Matches with the first letter open, too, when no word was understood."""
-        for word, *_ in telling[:MOST_GUESSES]:
-            yield self._stems_of(self._words.vocabulary.close_with_any_start(word)), GUESS_WEIGHT
-
-    def _terms(self, group: Group, last: bool) -> Iterator[QueryTerm]:
-        word, *parts = group
-        if not self._words.knows(word):
-            yield from self._parts(parts, last) if parts else self._completed(word, last)
-            return
-        yield {stem(word)}, 1.0
-        for part in parts:
-            yield self._stems_of([part]), EVERYDAY_WEIGHT
-        if last:  # somebody may still be typing it
-            yield self._stems_of(self._words.vocabulary.longer(word)) - {stem(word)}, EVERYDAY_WEIGHT
-
-    def _parts(self, parts: Iterable[str], last: bool) -> Iterator[QueryTerm]:
-        for part in parts:
-            yield from self._terms((part,), last)
-
-    def _completed(self, word: str, last: bool) -> Iterator[QueryTerm]:
-        """No tool has this word: take it as the start of one, else as a mistyped one."""
-        if (last or len(word) >= SHORTEST_PREFIX) and (begun := self._words.vocabulary.longer(word)):
-            yield self._stems_of(begun), PREFIX_WEIGHT
+def _terms(words: Words, group: Group, is_last: bool) -> Iterator[QueryTerm]:
+    word, *parts = group
+    base = stem(word)
+    if not words.knows(base):
+        if parts:
+            yield from chain.from_iterable(_terms(words, (part,), is_last) for part in parts)
+        elif (is_last or len(word) >= MIN_PREFIX) and (longer := words.longer(word)):
+            yield _stems(longer), PREFIX_WEIGHT
         else:
-            yield self._stems_of(self._words.vocabulary.close(word)), GUESS_WEIGHT
-
-    def _stems_of(self, words: Iterable[str]) -> set[str]:
-        return self._words.stems_of(words)
-
-    def _best(self, stems: set[str], factor: float) -> dict[int, float]:
-        """Tools that have any of these words, each with what the most telling one says for it, times the factor."""
-        best: dict[int, float] = {}
-        for one in stems:
-            said, times = self._words.said(one), factor * self._words.rarity(one)
-            found = dict(zip(said.slots, [times * weight for weight in said.weights], strict=True))
-            both = {tool: max(best[tool], found[tool]) for tool in best.keys() & found.keys()}
-            best = found | best | both if best else found
-        return best
+            yield _stems(_nearest(words.mistyped(word, SCORED, word[:1]))), GUESS_WEIGHT
+        return
+    yield (base,), 1.0
+    for part in parts:
+        yield (stem(part),), PART_WEIGHT
+    if is_last:  # somebody may still be typing it
+        yield [one for one in _stems(words.longer(word)) if one != base], PART_WEIGHT
 
 
-def _add_common(scores: dict[int, float], common: Sequence[tuple[Said, float]], wanted: Wanted) -> None:
-    """Add what words say that very many tools have. A tool that has only one of these, and no other word of the query,
-    can't be among the best unless it is among the best of that word: all others of its kind are left out.
-    """
-    some = {*scores, *wanted.also}
-    for said, _ in common:
-        some |= wanted.first_of(said)
-        for one in wanted.everyday:
-            some |= said.by_slot.keys() & one.by_slot.keys()
-    once = set[int]()
-    for said, _ in common:  # those that have two of them
-        some |= once & said.by_slot.keys()
-        once |= said.by_slot.keys()
-    for said, times in common:
-        weights = said.by_slot
-        for tool in some:  # not `some & weights.keys()`: that goes through all that have the word
-            if tool in weights:
-                scores[tool] = scores.get(tool, 0.0) + times * weights[tool]
+def _nearest(mistyped: dict[str, int]) -> list[str]:
+    fewest = min(mistyped.values(), default=0)
+    return [word for word, mistakes in mistyped.items() if mistakes == fewest][:MAX_GUESSES]
+
+
+def _stems(words: Iterable[str]) -> list[str]:
+    return [*dict.fromkeys(map(stem, words))]

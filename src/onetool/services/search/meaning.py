@@ -5,33 +5,30 @@ long; two texts are as near as their vectors' product. That is all: no network, 
 texts of tools, see NOTICE. It knows English words; texts in other scripts have no meaning here, and are found by their
 words.
 
-numpy is imported with the table, when a search first needs it.
+Vectors of many tools come from a file, where each is found by a digest of the texts that it was made of. They have half
+precision there, and so have those that are made: what a query finds does not depend on whether there was a file.
 """
 
 import logging
 import re
-import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
+from typing import NamedTuple
 
-from onetool.core.os_files import read_marked, replace_file
+import numpy as np
+
 from onetool.core.registry import LazyTool, as_spec
 from onetool.core.spec import ToolSpec
+from onetool.services.search.files import read_arrays, write_arrays
 from onetool.services.search.words import EVERYDAY, said_of_parameters
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    Halves = np.ndarray[tuple[int, ...], np.dtype[np.float16]]
-    Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Halves = np.ndarray[tuple[int, ...], np.dtype[np.float16]]
 
 log = logging.getLogger("onetool")
 
@@ -40,20 +37,22 @@ DIMENSIONS = 256
 
 QUERY_TOKENS, TOOL_TOKENS = 64, 128  # as the table was trained; what comes later in a text says little
 TEXT_OF_TOKENS = 16  # characters of a text that are looked at for each of its tokens
-MOST_PIECES = 4  # of one word in a query: what falls into more is a mistake, a key or another language
-LONGEST_WORD = 40  # letters; in a tool, a name of many words may be written as one
-KNOWN_WORDS = 50_000  # whose pieces are remembered
+MAX_PIECES = 4  # of one word in a query: what falls into more is a mistake, a key or another language
+MAX_LETTERS = 40  # letters; in a tool, a name of many words may be written as one
+MAX_SPLIT_WORDS = 50_000  # whose pieces are remembered
 
 # A tool is the sum of its texts. Descriptions begin with what matters, and go on with rules for the caller.
 FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES = 0.5, 0.5, 0.15, 0.5
 
 FEW = 32  # tools whose vectors are made while a query waits: some milliseconds
-LEAST_CACHED = 500  # tools whose vectors are looked for in the cache: fewer are made as quickly
+MIN_CACHED = 500  # tools whose vectors are looked for in the cache: fewer are made as quickly
 SAVED_SHARE = 20  # one new vector of so many: then the cache is written anew
-MOST_CACHED = 2  # vectors in the file for each that is in use: which are of tools that are gone is not known
+MAX_CACHED_SHARE = 2  # vectors in the file for each that is in use: which are of tools that are gone is not known
+DIGEST_BYTES = 16
+VECTORS_FILE = "meanings.cache"
 BLOCK = 32  # vectors that are multiplied together
 PROBES = 32  # products that show what a matrix library does; one or two would not
-MOST_TOOLS = 120_000  # slots: 120 MB; those that come later are found by their words
+MAX_TOOLS = 120_000  # slots: 120 MB; those that come later are found by their words
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _WORD = re.compile(r"[a-z0-9]{2,}")  # a letter or a digit alone means nothing
@@ -67,31 +66,27 @@ class Tokens(NamedTuple):
 
 
 class WordTable:
-    """The table: text -> vector. Raises OSError or ImportError where it can't be loaded."""
+    """The table: text -> vector. Raises OSError or ValueError where it can't be loaded."""
 
     def __init__(self, folder: Path = TABLE) -> None:
-        import numpy as np
-
         words = (folder / "vocabulary.txt").read_text("ascii").split()
         self._rows = {word: row for row, word in enumerate(words)}
         vectors = np.memmap(folder / "vectors.i8", np.int8, mode="r", shape=(len(words), DIMENSIONS))
         self._vectors = vectors.view(np.ndarray)  # whose rows are taken in half the time
         self._weights = np.fromfile(folder / "weights.f32", "<f4", count=len(words))
-        self._pieces = lru_cache(KNOWN_WORDS)(lambda word: tuple(self._split(word)))
-        self._np = np
+        self._pieces = lru_cache(MAX_SPLIT_WORDS)(lambda word: tuple(self._split(word)))
         some = [self.vector([row, row + 1]) for row in range(PROBES)]
         probes = (np.matmul(np.tile(one, (1, BLOCK, 1)), other) for one, other in pairwise(some))
         self._has_equal_blocks = all(np.unique(probe).size == 1 for probe in probes)
 
-    def vector(self, rows: list[int]) -> "Floats":
+    def vector(self, rows: list[int]) -> Floats:
         """Of length one; all zeros without tokens."""
-        np = self._np
         if not rows:
             return np.zeros(DIMENSIONS, np.float32)
         summed = self._weights[rows] @ self._vectors[rows].astype(np.float32)
         return summed / (np.sqrt(summed.dot(summed)) or 1.0)
 
-    def products(self, vectors: "Floats", rows: list[int]) -> "Floats":
+    def products(self, vectors: Floats, rows: list[int]) -> Floats:
         """How near each of the vectors, which are whole blocks, is to a text.
 
         A matrix library gives equal rows different last digits where there is an end nearby, and its threads wait for
@@ -99,10 +94,10 @@ class WordTable:
         """
         vector = self.vector(rows)
         if not self._has_equal_blocks:
-            return self._np.einsum("ij,j->i", vectors, vector)  # takes up to twice the time
-        return self._np.matmul(vectors.reshape(-1, BLOCK, DIMENSIONS), vector).reshape(-1)
+            return np.einsum("ij,j->i", vectors, vector)  # takes up to twice the time
+        return np.matmul(vectors.reshape(-1, BLOCK, DIMENSIONS), vector).reshape(-1)
 
-    def tokens(self, text: str, most: int, pieces_each: int = LONGEST_WORD) -> Tokens:
+    def tokens(self, text: str, most: int, pieces_each: int = MAX_LETTERS) -> Tokens:
         """As many as that, of words of at most so many pieces."""
         rows, has_word = list[int](), False
         for word in _WORD.findall(_plain(text[: most * TEXT_OF_TOKENS])):
@@ -120,7 +115,7 @@ class WordTable:
         found, start = list[int](), 0
         while start < len(word):
             mark = "##" if start else ""
-            ends = range(len(word), start, -1) if len(word) <= LONGEST_WORD else ()
+            ends = range(len(word), start, -1) if len(word) <= MAX_LETTERS else ()
             end = next((end for end in ends if mark + word[start:end] in self._rows), None)
             if end is None:
                 return
@@ -138,7 +133,7 @@ _loading = Lock()
 
 
 def load_table() -> WordTable | None:
-    """Return the table of this process, or None, logged once, where it or numpy can't be loaded."""
+    """Return the table of this process, or None, logged once, where it can't be loaded."""
     with _loading:
         return _load_once()
 
@@ -147,7 +142,7 @@ def load_table() -> WordTable | None:
 def _load_once() -> WordTable | None:
     try:
         return WordTable()
-    except (ImportError, OSError, RuntimeError, ValueError) as error:  # numpy refuses old processors by RuntimeError
+    except (OSError, ValueError) as error:
         log.warning("search goes by words alone, since its table can't be loaded: %s: %s", type(error).__name__, error)
         return None
 
@@ -164,7 +159,7 @@ def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
     return f"{name} {first}", " ".join(said), name, " ".join(spec.examples)
 
 
-def tool_vector(table: WordTable, spec: ToolSpec) -> "Halves":
+def tool_vector(table: WordTable, spec: ToolSpec) -> Halves:
     vector = table.vector([])
     for text, weight in zip(tool_texts(spec), (FIRST_SENTENCE, ALL_TEXT, NAME, EXAMPLES), strict=True):
         vector += weight * table.vector(table.tokens(text, TOOL_TOKENS).rows)
@@ -180,25 +175,22 @@ _SAMPLE = ToolSpec(
 )
 
 
-def vector_mark(table: WordTable) -> bytes:
-    """Another one where a tool's vector would be another one than in a file."""
-    return sha256(tool_vector(table, _SAMPLE).tobytes()).digest()[:8]
-
-
 class Similarities(NamedTuple):
-    """How near each tool is to one query: by slot, up to about 1."""
+    """How near each of some tools is to one query, up to about 1."""
 
-    near: "Floats"
+    near: Floats
     may_find: bool  # the query has a known word; mere pieces tell tools apart, and find none
 
 
-def _digest(tool: ToolSpec | LazyTool) -> bytes:
-    """Of a lazy tool, without making it."""
-    return digest_of(tool_texts(tool)) if isinstance(tool, ToolSpec) else tool.digest[:DIGEST_BYTES]
+def digest_of(tool: ToolSpec | LazyTool) -> bytes:
+    """Return a digest of the texts of a tool. A lazy tool is not made for that."""
+    if not isinstance(tool, ToolSpec):
+        return tool.digest[:DIGEST_BYTES]
+    return sha256("\0".join(tool_texts(tool)).encode(errors="backslashreplace")).digest()[:DIGEST_BYTES]
 
 
 class ToolMeanings:
-    """The vectors of tools, which go by *slots*, small numbers.
+    """The vectors of tools, which go by keys.
 
     A vector is made once, when first needed. With `background`, that is done in a thread, unless few are to be made:
     until it has ended there are no similarities. Otherwise whoever asks waits. Any number of threads may ask.
@@ -206,40 +198,42 @@ class ToolMeanings:
 
     def __init__(self, *, background: bool = False, cache: Path | None = None) -> None:
         """`cache` is the file that vectors of very many tools are ready from."""
-        self._background = background
-        self._cache = cache
-        self._waiting: dict[int, ToolSpec | LazyTool | None] = {}  # by slot: vectors to be made, or to be forgotten
-        self._vectors: Floats | None = None  # by slot, and room for more: pages that nobody has written take none
-        self._used = 0  # slots
+        self._background, self._cache = background, cache
+        self._pending: dict[str, ToolSpec | LazyTool | None] = {}  # vectors to be made, or to be forgotten
+        self._vectors = np.zeros((0, DIMENSIONS), np.float32)  # whole blocks, and room for more
+        self._row_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self._rows: tuple[list[str], np.ndarray] = ([], np.empty(0, int))  # of the keys that were asked for last
         self._making = Lock()
         self._thread: Thread | None = None
 
-    def set(self, slot: int, tool: ToolSpec | LazyTool | None) -> None:
-        """The tool that has this slot from now on, if any."""
-        if slot < MOST_TOOLS:
-            self._waiting[slot] = tool
+    def set(self, key: str, tool: ToolSpec | LazyTool | None) -> None:
+        """Give this key to a tool, or to none."""
+        self._pending[key] = tool
 
-    def similarities(self, query: str) -> Similarities | None:
-        """None while they are not ready, or if there is no table."""
-        if not self._is_ready() or (table := load_table()) is None or self._vectors is None:
+    def similarities(self, query: str, keys: list[str]) -> Similarities | None:
+        """Return how near the tools of these keys are. None while that is not ready, or if there is no table."""
+        if not self._is_ready() or (table := load_table()) is None:
             return None
-        tokens = table.tokens(query, QUERY_TOKENS, MOST_PIECES)
+        tokens = table.tokens(query, QUERY_TOKENS, MAX_PIECES)
         if not tokens.rows:  # nothing that it knows, or another script
             return None
-        used = self._used  # another thread may make more
-        near = table.products(self._vectors[: whole_blocks(used)], tokens.rows)
-        return Similarities(near[:used], tokens.has_word)
+        with self._making:
+            if self._rows[0] is not keys:
+                self._rows = keys, np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
+            vectors, rows = self._vectors, self._rows[1]
+        return Similarities(np.append(table.products(vectors, tokens.rows), np.float32(0))[rows], tokens.has_word)
 
     def load(self) -> None:
-        """Begin to make what is to be made, in a thread."""
+        """Begin to make what is pending, in a thread."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._make, name="onetool-meanings", daemon=True)
             self._thread.start()
 
     def _is_ready(self) -> bool:
-        if not self._waiting:
+        if not self._pending:
             return True
-        if self._background and (self._vectors is None or len(self._waiting) > FEW):
+        if self._background and (not self._row_of or len(self._pending) > FEW):
             self.load()
             return False
         self._make()
@@ -248,120 +242,75 @@ class ToolMeanings:
     def _make(self) -> None:
         table = load_table()
         with self._making:
-            while waiting := dict(self._waiting):
+            while pending := dict(self._pending):
                 if table is not None:
-                    used = max(self._used, max(waiting) + 1)
-                    vectors = self._with_room(used)
-                    self._fill(vectors, table, waiting)
-                    self._vectors, self._used = vectors, used
-                for slot, tool in waiting.items():
-                    if self._waiting[slot] is tool:  # and has not changed meanwhile
-                        del self._waiting[slot]
+                    self._fill(table, pending)
+                for key, tool in pending.items():
+                    if self._pending[key] is tool:  # and has not changed meanwhile
+                        del self._pending[key]
 
-    def _fill(self, vectors: "Floats", table: WordTable, waiting: "Mapping[int, ToolSpec | LazyTool | None]") -> None:
-        """Of very many tools, those that the cache has are not made again."""
-        is_cached = self._cache is not None and len(waiting) >= LEAST_CACHED
-        cache = VectorCache(self._cache, vector_mark(table), DIMENSIONS) if self._cache and is_cached else None
-        places, known = ({}, None) if cache is None else cache.read()
-        slots: dict[bytes, int] = {}  # one of those that have it
-        found: list[tuple[int, int]] = []  # slots, and places in the cache
-        new = 0
-        for slot, tool in waiting.items():
-            if tool is None:
-                vectors[slot] = 0.0
-                continue
-            digest = b"" if cache is None else _digest(tool)
-            slots[digest] = slot
-            if (place := places.get(digest)) is None:
-                vectors[slot] = tool_vector(table, as_spec(tool))
+    def _fill(self, table: WordTable, pending: Mapping[str, ToolSpec | LazyTool | None]) -> None:
+        """Make the vectors of these tools. Of very many, those that the file has are not made again."""
+        self._free += [self._row_of.pop(key) for key, tool in pending.items() if tool is None and key in self._row_of]
+        # In the order of the keys, which is about that of the slots: so a query reads memory in its order.
+        every = [(self._row(key), pending[key]) for key in sorted(pending) if pending[key] is not None]
+        tools = {row: tool for row, tool in every if row is not None and tool is not None}
+        vectors = self._with_room(len(self._row_of) + len(self._free))
+        file = VectorFile(self._cache, table) if self._cache is not None and len(tools) >= MIN_CACHED else None
+        known = {} if file is None else file.read()
+        digests, new = dict[bytes, int](), 0
+        for row, tool in tools.items():
+            digest = b"" if file is None else digest_of(tool)
+            digests[digest] = row
+            if (vector := known.get(digest)) is None:
+                vector = tool_vector(table, as_spec(tool))
                 new += 1
-            else:
-                found.append((slot, place))
-        if known is not None:
-            _copy(vectors, known, found)
-        if cache is not None and new > len(slots) // SAVED_SHARE:
-            cache.write(slots, vectors, MOST_CACHED * len(vectors))
+            vectors[row] = vector
+        if file is not None and new > len(digests) // SAVED_SHARE:
+            file.write(
+                known | {digest: vectors[row] for digest, row in digests.items()}, MAX_CACHED_SHARE * len(vectors)
+            )
+        self._vectors, self._rows = vectors, ([], np.empty(0, int))
 
-    def _with_room(self, size: int) -> "Floats":
-        import numpy as np
+    def _row(self, key: str) -> int | None:
+        """Return the row of a key. With too many tools there is none, and words alone find it."""
+        if key not in self._row_of:
+            row = self._free.pop() if self._free else len(self._row_of)
+            if row >= MAX_TOOLS:
+                return None
+            self._row_of[key] = row
+        return self._row_of[key]
 
+    def _with_room(self, size: int) -> Floats:
         old = self._vectors
-        if old is not None and len(old) >= size:
+        if len(old) >= size:
             return old
-        vectors = np.zeros((whole_blocks(size + max(FEW, size // 8)), DIMENSIONS), np.float32)
-        if old is not None:
-            vectors[: len(old)] = old
+        vectors = np.zeros((-(-(size + max(FEW, size // 8)) // BLOCK) * BLOCK, DIMENSIONS), np.float32)
+        vectors[: len(old)] = old
         return vectors
 
 
-def whole_blocks(size: int) -> int:
-    return -(-size // BLOCK) * BLOCK
+class VectorFile:
+    """Vectors by the digests of what they were made of, for one table."""
 
-
-def _copy(vectors: "Floats", known: "Halves", found: list[tuple[int, int]]) -> None:
-    """Many together: one by one they take ten times as long."""
-    for begin in range(0, len(found), AT_ONCE):
-        some = found[begin : begin + AT_ONCE]
-        vectors[[slot for slot, _ in some]] = known[[place for _, place in some]]
-
-
-# The file that vectors are ready from
-#
-# A vector is found by a digest of what it was made of: the texts of a tool, or, where that tells as much, its name and
-# its JSON, so that no tool is made only to find its vector. It is a cache: one that is missing, damaged, of another
-# table or layout is as good as none. Vectors are kept in half precision, and so are those that are made: what a query
-# finds does not depend on whether there was a file.
-
-
-VECTORS_FILE = "meanings.cache"
-DIGEST_BYTES, CHECK_BYTES = 16, 4
-MOST_BYTES = 1 << 30
-AT_ONCE = 4_096  # vectors that are made smaller or larger together
-
-
-def digest_of(texts: Iterable[str]) -> bytes:
-    return sha256("\0".join(texts).encode(errors="backslashreplace")).digest()[:DIGEST_BYTES]
-
-
-class VectorCache:
-    """`table` tells tables apart."""
-
-    def __init__(self, file: Path, table: bytes, dimensions: int) -> None:
+    def __init__(self, file: Path, table: WordTable) -> None:
         self._file = file
-        self._head = f"onetool meanings 3 {sys.byteorder} {table.hex()} {dimensions}\n".encode()
-        self._dimensions = dimensions
+        mark = sha256(tool_vector(table, _SAMPLE).tobytes()).hexdigest()[:16]  # another one for other vectors
+        self._head = f"meanings 4 {mark}"
 
-    def read(self) -> "tuple[Mapping[bytes, int], Halves]":
-        """The rows of digests, and the vectors."""
-        import numpy as np
+    def read(self) -> dict[bytes, Halves]:
+        found = read_arrays(self._file, self._head, ("digests", "vectors"))
+        if found is None:
+            return {}
+        digests = found["digests"].tobytes()
+        every = (digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES))
+        return dict(zip(every, found["vectors"], strict=True))
 
-        none: Halves = np.empty((0, self._dimensions), np.float16)
-        data = memoryview(read_marked(self._file, self._head, MOST_BYTES) or b"")
-        body = data[CHECK_BYTES:]
-        size, odd = divmod(len(body), DIGEST_BYTES + 2 * self._dimensions)
-        if odd or data[:CHECK_BYTES] != _check(body):
-            return {}, none
-        digests = bytes(body[: size * DIGEST_BYTES])
-        vectors = np.frombuffer(body[size * DIGEST_BYTES :], np.float16).reshape(size, self._dimensions)
-        return {digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES]: row for row in range(size)}, vectors
-
-    def write(self, slots: Mapping[bytes, int], vectors: "Floats", most: int) -> None:
-        """Those vectors whose digests are given, after those that the file has: so many in all, the oldest go first.
-
-        Where it can't be written, the next process makes them again.
-        """
-        places, known = self.read()
-        old = {digest: place for digest, place in places.items() if digest not in slots}
-        kept = dict(list(old.items())[max(0, len(old) + len(slots) - most) :])
-        wanted = list(slots.values())
-        parts = (vectors[wanted[at : at + AT_ONCE]] for at in range(0, len(wanted), AT_ONCE))
-        new = (part.astype("float16").tobytes() for part in parts)
-        body = b"".join((*kept, *slots, known[list(kept.values())].tobytes(), *new))
-        try:
-            replace_file(self._file, b"".join((self._head, _check(body), body)), sync=False)
-        except OSError:
-            return
-
-
-def _check(body: bytes | memoryview) -> bytes:
-    return crc32(body).to_bytes(CHECK_BYTES, "big")
+    def write(self, vectors: Mapping[bytes, Floats | Halves], limit: int) -> None:
+        """Write so many, the last ones: nobody knows which of the others are of tools that are gone."""
+        kept = [*vectors.items()][-limit:]
+        digests = np.frombuffer(b"".join(digest for digest, _ in kept), np.uint8)
+        halves = np.empty((len(kept), DIMENSIONS), np.float16)
+        for row, (_, vector) in enumerate(kept):
+            halves[row] = vector
+        write_arrays(self._file, self._head, {"digests": digests, "vectors": halves})

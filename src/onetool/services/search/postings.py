@@ -1,414 +1,274 @@
-"""`WordIndex`: which words stand in which field of which tool. Tools come and go one by one; nothing is made anew.
+"""`WordIndex`: the terms of tools that come and go; `Words`: all of them at one moment.
 
-A posting keeps of each tool only how often the word stands in each field. What that says for the tool is computed when
-somebody asks: it depends on how many tools there are, and on how long their texts are.
+A changed tool is masked out of the large part, and goes into a small second part that is merged now and then. What a
+query uses never changes: any number of threads may ask `Words`.
 """
 
-from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, chain, islice, pairwise
 from math import log
-from threading import RLock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from msgspec import Struct
+import numpy as np
 
-from onetool.services.search.documents import (
-    COUNT_BYTES,
-    COUNT_MASK,
-    COUNT_ONCE,
-    FIELDS,
-    SATURATION,
-    Document,
-    Lengths,
-    Numbers,
-    PackedCounts,
-    Said,
-    Worths,
+from onetool.services.search.documents import OWN, SCORED, SCORED_FIELDS, Document
+from onetool.services.search.part import (
+    NO_SLOTS,
+    SCORED_COUNT,
+    Part,
+    index_documents,
+    length_totals,
+    merge_parts,
 )
-from onetool.services.search.frozen import (
-    NO_NUMBERS,
-    NO_TEXTS,
-    NumberLists,
-    Overlaid,
-    SavedNumbers,
-    SavedTexts,
-    Texts,
-    numbers_in,
-    saved_numbers,
-    saved_texts,
-)
-from onetool.services.search.slots import FEW, SavedSlots, SavedVocabulary, SlotMap, Vocabulary, saved_vocabulary
-from onetool.services.search.words import name_keys, stem
 
-MANY_SLOTS = 256  # of one word: which of them have it in some fields is kept
-MOST_FOUND = 50  # words of which that is kept
-MOST_SAID = 2_000_000  # numbers that are kept of stems that were asked for
+MAX_RECENT = 256  # tools of the second part; with more, it is merged
+CHUNK = 5_000  # tools that are indexed together: their words are objects until then
+MAX_CACHED = 2_000_000  # weights that are kept
+SATURATION = 1.0
+DENSE = 3  # a term that one of so many tools has: its weights are a whole vector, which is added quicker
+SAMPLED = 16  # one value of so many
 
-Fields = tuple[int, ...]
-NO_TOOLS: Set[int] = frozenset()
+MAX_COMPLETED = 24  # words that a prefix stands for: the shortest, which are nearest to what was typed
+MIN_MISTYPED, MAX_MISTYPED = 4, 32  # letters: one wrong letter in three could be any word
+TWO_MISTAKES = 7  # letters from which two mistakes still leave a word recognisable
 
 
-class Posting(NamedTuple):
-    """The tools that have one word, in their order, and the number of the counts of each."""
-
-    slots: "array[int]"
-    counts: "array[int]"
-
-    def put(self, slot: int, counts: int) -> None:
-        if slot > self.slots[-1]:
-            self.slots.append(slot)
-            self.counts.append(counts)
-        else:
-            at = bisect_left(self.slots, slot)
-            self.slots.insert(at, slot)
-            self.counts.insert(at, counts)
-
-    def drop(self, slot: int) -> None:
-        at = bisect_left(self.slots, slot)
-        del self.slots[at], self.counts[at]
+class TermWeights(NamedTuple):
+    slots: np.ndarray | slice
+    weights: np.ndarray
 
 
 class WordIndex:
-    """Who asks or changes it holds `lock`."""
+    """Documents by their keys, which come and go. One thread changes it at a time."""
 
-    def __init__(self, saved: "SavedWords | None" = None) -> None:
-        saved = saved or SavedWords()
-        self.lock = RLock()
-        self.vocabulary = Vocabulary(saved.words)
-        self.spelled, self.parts = SlotMap(saved.spelled), SlotMap(saved.parts)  # names as `name_keys` writes them
-        names = Texts(saved.names)
-        self._names = Overlaid[str](names.__getitem__)  # by slot
-        self._first_new = self._there = self.slots = len(names)
-        self._free: list[int] = []  # not those of the file: their order means something
-        self._kept_slots, self._kept_counts = NumberLists(saved.slots), NumberLists(saved.counts)  # by number of word
-        self._changed: dict[int, Posting] = {}  # by number of word: what counts instead of the file's
-        self._forms: dict[str, list[str]] = {}  # stem -> words, but for those that are all the forms of themselves
-        self._words_of = Overlaid["array[int]"](NumberLists(saved.words_of).__getitem__)  # by slot: numbers of words
-        self._counts = Numbers(int.from_bytes(counts, "little") for counts in saved.packed)
-        self._lengths = Numbers[Lengths](saved.lengths)
-        self._length_of = numbers_in(saved.length_of)  # by slot
-        # Of each field: words of all tools, and tools that have any.
-        self._totals = [list(total) for total in saved.totals or [(0, 0)] * len(FIELDS)]
-        self._worths: Worths | None = None
-        self._said: dict[str, Said] = {}
-        self._said_size = 0  # numbers in there
-        self._found: dict[str, dict[Fields, Set[int]]] = {}  # see `_having`
-        self._with_fields: dict[Fields, tuple[int, set[int]]] = {}  # see `_counts_with`
-        self._restore_forms(saved.stems)
+    def __init__(self, part: Part | None = None) -> None:
+        self._parts: list[tuple[Part, set[int]]] = [] if part is None else [(part, set())]  # with slots that are gone
+        self._recent: dict[str, Document] = {}
+        self._words: Words | None = None
 
-    def __len__(self) -> int:
-        return self._there
+    def put(self, key: str, document: Document) -> None:
+        self.drop(key)
+        self._recent[key], self._words = document, None
+        if len(self._recent) >= CHUNK:
+            self._parts.append((index_documents(self._recent), set()))
+            self._recent = {}
 
-    # Changing
+    def drop(self, key: str) -> None:
+        if self._recent.pop(key, None) is not None:
+            self._words = None
+        for part, gone in self._parts:
+            if (slot := part.slot_of.get(key)) is not None:
+                gone.add(slot)
+                self._words = None
 
-    def add(self, document: Document) -> int:
-        """Its slot."""
-        slot = self._new_slot()
-        counted: dict[str, PackedCounts] = {}
-        for once, words in zip(COUNT_ONCE, document.fields, strict=True):
-            for word in words[:COUNT_MASK]:  # more can't be counted
-                counted[word] = counted.get(word, 0) + once
-        self._words_of[slot] = array("I", [self._put(word, slot, counted[word]) for word in counted])
-        names, description, parameters, tags = map(len, document.fields[: len(FIELDS)])
-        self._set_lengths(slot, (names, description, parameters, tags), 1)
-        self._set_name(slot, document.name)
-        return slot
+    def has_group(self, group: str) -> bool:
+        """Whether a document may have this group."""
+        recent = (document.group == group for document in self._recent.values())
+        return any(group in part.groups for part, _ in self._parts) or any(recent)
 
-    def remove(self, slot: int) -> None:
-        for number in self._words_of[slot]:
-            self._drop(number, slot)
-        spelled, parts = name_keys(self._names[slot])
-        self.spelled.discard(spelled, slot)
-        for key in parts:
-            self.parts.discard(key, slot)
-        self._set_lengths(slot, self._lengths.values[self._length_of[slot]], -1)
-        self._names.drop(slot)
-        self._words_of.drop(slot)
-        self._there -= 1
-        if slot >= self._first_new:
-            self._free.append(slot)
+    def current(self) -> "Words":
+        if self._words is None:
+            if len(self._recent) > MAX_RECENT or len(self._parts) > 1:
+                self.merged()
+            recent = [index_documents(self._recent)] if self._recent else []
+            self._words = Words([*(part for part, _ in self._parts), *recent], self._alive(self._recent))
+        return self._words
 
-    def _new_slot(self) -> int:
-        self._there += 1
-        if self._free:
-            return self._free.pop()
-        self._length_of.append(0)
-        self.slots += 1
-        return self.slots - 1
+    def merged(self) -> Part:
+        """Return the only part, with all documents."""
+        recent = [index_documents(self._recent)] if self._recent or not self._parts else []
+        if recent or len(self._parts) > 1 or self._parts[0][1]:
+            parts = [*(part for part, _ in self._parts), *recent]
+            merged = merge_parts(parts, self._alive(self._recent))
+            self._parts, self._recent, self._words = [(merged, set())], {}, None
+        return self._parts[0][0]
 
-    def _set_name(self, slot: int, name: str) -> None:
-        self._names[slot] = name
-        spelled, parts = name_keys(name)
-        self.spelled.add(spelled, slot)
-        for key in parts:
-            self.parts.add(key, slot)
+    def _alive(self, recent: Mapping[str, Document]) -> np.ndarray:
+        alive = np.ones(sum(len(part) for part, _ in self._parts) + len(recent), bool)
+        offset = 0
+        for part, gone in self._parts:
+            alive[[offset + slot for slot in gone]] = False
+            offset += len(part)
+        return alive
 
-    def _put(self, word: str, slot: int, counts: PackedCounts) -> int:
-        number, new = self.vocabulary.number(word), self._counts.of(counts)
-        if number is None:
-            number = self._new_word(word)
-            self._changed[number] = Posting(array("I", (slot,)), array("I", (new,)))
+
+class Words:
+    """All parts at one moment. Slots go through them, part by part."""
+
+    def __init__(self, parts: Sequence[Part] = (), alive: np.ndarray | None = None) -> None:
+        self.parts = [part for part in parts if len(part)]
+        self.size = sum(map(len, self.parts))
+        self.alive = np.ones(self.size, bool) if alive is None else alive
+        self.count = int(np.count_nonzero(self.alive))
+        self._offsets = [*accumulate(map(len, self.parts), initial=0)]
+        self._weights: dict[str, TermWeights] = {}
+        self._cached = 0  # numbers in there
+
+    def joined(self, other: "Words") -> "Words":
+        return Words([*self.parts, *other.parts], np.concatenate([self.alive, other.alive]))
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return [*chain.from_iterable(part.keys for part in self.parts)]
+
+    @cached_property
+    def ages(self) -> np.ndarray:
+        return self.gathered("ages")
+
+    @cached_property
+    def averages(self) -> tuple[float, ...]:
+        """The usual length of each field. Rounded: a changed tool must not change the weights of all others."""
+        totals = np.zeros((2, SCORED_COUNT), int)
+        for part, place in self.placed():
+            totals += part.totals - length_totals(part.lengths[~self.alive[place]])
+        return tuple(float(f"{total / having:.4g}") if having else 1.0 for total, having in totals.T.tolist())
+
+    def gathered(self, name: str) -> np.ndarray:
+        """Return an array of all parts."""
+        found = [getattr(part, name) for part in self.parts]
+        return found[0] if len(found) == 1 else np.concatenate(found) if found else np.empty(0)
+
+    def placed(self) -> Iterator[tuple[Part, slice]]:
+        """The parts, and the slots of each."""
+        return zip(self.parts, (slice(*bounds) for bounds in pairwise(self._offsets)), strict=True)
+
+    @cached_property
+    def recency(self) -> np.ndarray:
+        """The place of each tool of a `WordIndex` in the order of recency."""
+        places = [np.arange(len(part)) for part in self.parts]
+        for part in self.parts[1:]:
+            before = [self.parts[0].place(*one) for one in zip(part.ages.tolist(), part.keys, strict=True)]
+            places[1] = _between(before, places[1])
+        return np.concatenate(places) if places else np.empty(0)
+
+    @cached_property
+    def by_key(self) -> np.ndarray:
+        """The same in the order of the keys."""
+        places = [part.by_key for part in self.parts]
+        for part in self.parts[1:]:
+            before = [bisect_left(self.parts[0].sorted_keys, key) for key in part.keys]
+            places[1] = _between(before, places[1])
+        return np.concatenate(places) if places else np.empty(0)
+
+    def behind(self, age: int, key: str) -> np.ndarray:
+        """Return which tools are older than that, or have a greater key."""
+        found = [np.arange(len(part)) >= part.place(age, key) for part in self.parts]
+        return np.concatenate([np.empty(0, bool), *found])
+
+    # Words
+
+    def having(self, word: str, fields: int) -> np.ndarray:
+        """Return the slots of the tools that have this very word in one of the fields."""
+        return self._slots(lambda part: [part.find(word)], fields)
+
+    def having_prefix(self, prefix: str, fields: int) -> np.ndarray:
+        return self._slots(lambda part: [part.with_prefix(prefix)], fields)
+
+    def having_stem(self, base: str, fields: int) -> np.ndarray:
+        return self._slots(lambda part: [range(at, at + 1) for at in part.forms(base)], fields)
+
+    def names_containing(self, text: str) -> np.ndarray:
+        """Return the slots of the tools that have a word with this text inside in their own names."""
+        return self._slots(lambda part: [range(at, at + 1) for at in part.names_containing(text)], OWN)
+
+    def _slots(self, find: Callable[[Part], list[range]], fields: int) -> np.ndarray:
+        every = ((part, place.start, words) for part, place in self.placed() for words in find(part) if words)
+        return np.concatenate([NO_SLOTS, *(part.postings(words, fields) + start for part, start, words in every)])
+
+    def lengths_with_prefix(self, prefix: str, fields: int) -> np.ndarray:
+        """Return the characters of the words that start so, for each slot of `having_prefix`."""
+        every = (part.lengths_of(part.with_prefix(prefix), fields) for part in self.parts)
+        return np.concatenate([NO_SLOTS, *every])
+
+    def longer(self, prefix: str) -> list[str]:
+        """The scored words that start so, and go on: the shortest ones."""
+        found = set[str]()
+        for part, place in self.placed():
+            words = part.with_prefix(prefix)
+            some = words.start + np.flatnonzero(part.word_bits[words.start : words.stop] & SCORED)
+            some = some[part.word_lengths[some] > len(prefix)]
+            some = some[np.argsort(part.word_lengths[some], kind="stable")]
+            there = (part.words[at] for at in some.tolist() if self._is_alive(part, place, at, SCORED))
+            found.update(islice(there, MAX_COMPLETED))
+        return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
+
+    def mistyped(self, word: str, fields: int, first_letter: str = "") -> dict[str, int]:
+        """The words of the fields that differ by mistakes in typing, each with how many, the nearest first."""
+        if not (MIN_MISTYPED <= len(word) <= MAX_MISTYPED and word.isalpha()):
+            return {}
+        from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none
+        from rapidfuzz.process import extract
+
+        mistakes, found = 2 if len(word) >= TWO_MISTAKES else 1, dict[str, int]()
+        lengths = range(max(len(word) - mistakes, MIN_MISTYPED), len(word) + mistakes + 1)
+        for part, place in self.placed():
+            some = chain.from_iterable(part.plain_words(length, first_letter) for length in lengths)
+            for known, distance, _ in extract(word, [*some], scorer=OSA.distance, score_cutoff=mistakes, limit=None):
+                if distance and self._is_alive(part, place, bisect_left(part.words, known), fields):
+                    found[known] = int(distance)
+        return dict(sorted(found.items(), key=lambda one: (one[1], len(one[0]), one[0])))
+
+    def _is_alive(self, part: Part, place: slice, number: int, fields: int) -> bool:
+        if not part.word_bits[number] & fields:
+            return False
+        return bool(self.alive[place][part.postings(range(number, number + 1), fields)].any())
+
+    # Weights
+
+    @cached_property
+    def _norms(self) -> list[np.ndarray]:
+        """What a word counts in each scored field of each tool: less in a long text."""
+        ratios = self.gathered("lengths").reshape(-1, SCORED_COUNT).T / np.array([self.averages]).T
+        return [
+            field.weight / (1 - field.b + field.b * ratio) for field, ratio in zip(SCORED_FIELDS, ratios, strict=True)
+        ]
+
+    def knows(self, base: str) -> bool:
+        """Whether a word of this stem says something for any tool."""
+        return len(self.weights(base).weights) > 0
+
+    def weights(self, base: str) -> TermWeights:
+        """Return what the words of this stem say for each tool (BM25F): each further one less, a rare one more."""
+        if (known := self._weights.get(base)) is not None:
+            return known
+        total = np.zeros(self.size)
+        for part, place in self.placed():
+            for number in part.forms(base):
+                some = slice(part.starts[number], part.starts[number + 1])
+                slots = part.slots[some] + place.start
+                for counts, norms in zip(part.counts[some].T, self._norms, strict=True):
+                    total[slots] += counts * norms[slots]
+        total *= self.alive
+        slots = np.flatnonzero(total)
+        idf = log(1 + (self.count - len(slots) + 0.5) / (len(slots) + 0.5))
+        if len(slots) * DENSE > self.size:
+            found = TermWeights(slice(None), idf * total / (SATURATION + total))
         else:
-            self._own_posting(number).put(slot, new)
-        if self._said or self._found:
-            self._forget(word)
-        return number
-
-    def _own_posting(self, number: int) -> Posting:
-        """One that can be changed."""
-        held = self._changed.get(number)
-        if held is None:
-            held = self._changed[number] = self._of_file(number)
-        return held
-
-    def _new_word(self, word: str) -> int:
-        forms = [*self.forms(stem(word)), word]
-        number = self.vocabulary.add(word)
-        self._set_forms(stem(word), forms)
-        return number
-
-    def _set_forms(self, stem: str, forms: list[str]) -> None:
-        if forms and forms != [stem]:
-            self._forms[stem] = sorted(forms)
-        else:
-            self._forms.pop(stem, None)
-
-    def _drop(self, number: int, slot: int) -> None:
-        word, held = self.vocabulary.text(number), self._own_posting(number)
-        held.drop(slot)
-        if not held.slots:
-            forms = [form for form in self.forms(stem(word)) if form != word]
-            self.vocabulary.discard(number)
-            self._set_forms(stem(word), forms)
-            if number >= self.vocabulary.kept:
-                del self._changed[number]
-        self._forget(word)
-
-    def _forget(self, word: str) -> None:
-        self._found.pop(word, None)
-        if (old := self._said.pop(stem(word), None)) is not None:
-            self._said_size -= len(old.slots)
-
-    def _set_lengths(self, slot: int, lengths: Lengths, sign: int) -> None:
-        self._length_of[slot] = self._lengths.of(lengths)
-        for total, length in zip(self._totals, lengths, strict=True):
-            total[0] += sign * length
-            total[1] += sign * (length > 0)
-
-    # Asking
-
-    def name(self, slot: int) -> str:
-        return self._names[slot]
-
-    def knows(self, word: str) -> bool:
-        """In any form, and where it says something."""
-        return len(self.forms(stem(word))) > 0 and len(self.said(stem(word)).slots) > 0
-
-    def forms(self, of: str) -> Sequence[str]:
-        """The words that have this stem."""
-        found = self._forms.get(of)
-        return found if found is not None else (of,) if stem(of) == of and self._has(of) else ()
-
-    def stems_of(self, words: Iterable[str]) -> set[str]:
-        """Of those words that some tool has."""
-        return {stem(word) for word in words if self._has(word)}
-
-    def _has(self, word: str) -> bool:
-        return self.vocabulary.number(word) is not None
-
-    def posting(self, word: str) -> Posting | None:
-        """Of this very form."""
-        number = self.vocabulary.number(word)
-        return None if number is None else self._posting(number)
-
-    def _posting(self, number: int) -> Posting:
-        held = self._changed.get(number)
-        return self._of_file(number) if held is None else held
-
-    def _of_file(self, number: int) -> Posting:
-        return Posting(self._kept_slots[number], self._kept_counts[number])
-
-    def having(self, words: Iterable[str], *fields: int) -> Set[int]:
-        """The tools that have one of these words in one of these fields."""
-        found = [self._having(word, fields) for word in words]
-        return found[0] if len(found) == 1 else set[int]().union(*found)
-
-    def _having(self, word: str, fields: Fields) -> Set[int]:
-        """Of words that many tools have, it is kept until the word changes."""
-        kept = self._found.get(word)
-        if kept is not None and fields in kept:
-            return kept[fields]
-        posting = self.posting(word)
-        if posting is None:
-            return NO_TOOLS
-        found = _with_counts(posting, self._counts_with(fields))
-        if len(posting.slots) >= MANY_SLOTS:
-            if len(self._found) >= MOST_FOUND:
-                self._found = {}
-            self._found.setdefault(word, {})[fields] = found
+            found = TermWeights(slots, idf * total[slots] / (SATURATION + total[slots]))
+        if self._cached > MAX_CACHED:
+            self._weights, self._cached = {}, 0
+        self._weights[base] = found
+        self._cached += len(found.weights) + 1
         return found
 
-    def _counts_with(self, fields: Fields) -> set[int]:
-        """The numbers of the counts of a word that stands in one of these fields. They only get more."""
-        size, found = self._with_fields.get(fields, (0, set[int]()))
-        if size < len(self._counts.values):
-            wanted = sum(COUNT_MASK * COUNT_ONCE[field] for field in fields)
-            found |= {number for number, counts in enumerate(self._counts.values) if counts & wanted}
-            self._with_fields[fields] = len(self._counts.values), found
-        return found
 
-    def having_begun(self, start: str, *fields: int) -> Set[int]:
-        """The tools that have a word which starts so, in one of these fields."""
-        (kept, new), counts = self.vocabulary.begun(start), self._counts_with(fields)
-        if len(kept) + len(new) <= FEW:  # of those that many tools have, it is known
-            return self.having(map(self.vocabulary.text, (*kept, *new)), *fields)
-        found, at = set[int](), kept.start
-        for number in sorted(number for number in self._changed if number in kept):
-            found |= _with_counts(self._between(at, number), counts)
-            found |= _with_counts(self._changed[number], counts)
-            at = number + 1
-        return found.union(
-            _with_counts(self._between(at, kept.stop), counts),
-            *(_with_counts(self._changed[number], counts) for number in new),
-        )
-
-    def _between(self, first: int, end: int) -> Posting:
-        """Of all these words of the file together."""
-        return Posting(self._kept_slots.between(first, end), self._kept_counts.between(first, end))
-
-    def rarity(self, stem: str) -> float:
-        """What each of the weights is multiplied with."""
-        having = len(self.said(stem).slots)
-        return log(1 + (len(self) - having + 0.5) / (having + 0.5))
-
-    def said(self, stem: str) -> Said:
-        """Kept until the word, or the usual length of texts, changes."""
-        worths = self._current_worths()
-        if (said := self._said.get(stem)) is None:
-            if self._said_size > MOST_SAID:
-                self._said, self._said_size = {}, 0
-            said = self._said[stem] = self._compute(stem, worths)
-            self._said_size += len(said.slots)
-        return said
-
-    def _compute(self, stem: str, worths: Worths) -> Said:
-        counted: list[tuple[Sequence[int], list[float]]] = []
-        for word in self.forms(stem):
-            posting = self.posting(word)
-            assert posting is not None  # noqa: S101 - a form is a word that some tool has
-            lengths = map(self._length_of.__getitem__, posting.slots)
-            counted.append((posting.slots, [*map(worths.__getitem__, zip(posting.counts, lengths, strict=True))]))
-        if len(counted) > 1:
-            slots, worth = _summed(counted)
-        else:
-            slots, worth = array("I", counted[0][0]), counted[0][1]
-        kept = [(slot, one) for slot, one in zip(slots, worth, strict=True) if one] if 0.0 in worth else None
-        if kept is not None:  # everyday words of a description, and of what it belongs to, say nothing
-            slots, worth = [slot for slot, _ in kept], [one for _, one in kept]
-        return Said(slots, array("d", (one / (SATURATION + one) for one in worth)))
-
-    def _current_worths(self) -> Worths:
-        # Rounded: a change must not make everything be computed again that was right enough.
-        usual = [float(f"{total / having:.4g}") if having else 1.0 for total, having in self._totals]
-        if self._worths is None or self._worths.usual != usual:
-            self._worths = Worths(self._counts.values, self._lengths.values, usual)
-            self._said, self._said_size = {}, 0
-        return self._worths
-
-    # In a file
-
-    def saved(self, slots: Sequence[int]) -> "SavedWords":
-        """Of the tools in these slots. In the file they have the slots of their places here."""
-        places = dict(zip(slots, range(len(slots)), strict=True))
-        words, new, postings = list[str](), dict[int, int](), list[Posting]()
-        for word, number in self.vocabulary.in_order():
-            posting = _renumbered(self._posting(number), places)
-            if posting.slots:
-                new[number] = len(words)
-                words.append(word)
-                postings.append(posting)
-        lengths = [self._lengths.values[self._length_of[slot]] for slot in slots]
-        return SavedWords(
-            names=saved_texts(map(self.name, slots)),
-            words=saved_vocabulary(words),
-            stems={number: stem(word) for number, word in enumerate(words) if stem(word) != word},
-            slots=saved_numbers([one.slots for one in postings]),
-            counts=saved_numbers([one.counts for one in postings]),
-            words_of=saved_numbers([[*map(new.__getitem__, self._words_of[slot])] for slot in slots]),
-            packed=[counts.to_bytes(COUNT_BYTES, "little") for counts in self._counts.values],
-            lengths=self._lengths.values,
-            length_of=array("I", map(self._length_of.__getitem__, slots)).tobytes(),
-            totals=[(sum(of), sum(one > 0 for one in of)) for of in zip(*lengths, strict=True)],
-            spelled=self.spelled.saved(places.get),
-            parts=self.parts.saved(places.get),
-        )
-
-    def _restore_forms(self, stems: Mapping[int, str]) -> None:
-        """`stems` are of those words that are not their own."""
-        for number, of in stems.items():
-            self._forms.setdefault(of, []).append(self.vocabulary.text(number))
-        for of, forms in self._forms.items():
-            forms += [of] if stem(of) == of and self._has(of) else []
-            forms.sort()
+def _between(before: list[int], places: np.ndarray) -> np.ndarray:
+    """Return the places of a second part among those of the first one: each behind so many of them."""
+    return np.array(before) - 1 + (places + 1) / (len(places) + 2)
 
 
-class SavedWords(Struct, frozen=True):
-    """A WordIndex, for a file. Its slots and the numbers of its words count from 0, without gaps."""
-
-    names: SavedTexts = NO_TEXTS
-    words: SavedVocabulary = SavedVocabulary()
-    stems: dict[int, str] = {}  # by number of word: where they differ from the word
-    slots: SavedNumbers = NO_NUMBERS  # by number of word
-    counts: SavedNumbers = NO_NUMBERS  # the same: their numbers
-    words_of: SavedNumbers = NO_NUMBERS
-    packed: list[bytes] = []
-    lengths: list[tuple[int, int, int, int]] = []
-    length_of: bytes = b""
-    totals: list[tuple[int, int]] = []
-    spelled: SavedSlots = SavedSlots()
-    parts: SavedSlots = SavedSlots()
-
-
-def _with_counts(posting: Posting, counts: Set[int]) -> set[int]:
-    here = set(posting.counts)
-    if here <= counts:
-        return set(posting.slots)
-    if here.isdisjoint(counts):
-        return set()
-    return {slot for slot, count in zip(*posting, strict=True) if count in counts}
-
-
-def _renumbered(posting: Posting, places: Mapping[int, int]) -> Posting:
-    """With other slots, without those that have none."""
-    slots, counts = [*map(places.get, posting.slots)], posting.counts
-    if None in slots:
-        counts = [count for slot, count in zip(slots, counts, strict=True) if slot is not None]
-    found = [slot for slot in slots if slot is not None]
-    if found == sorted(found):
-        return Posting(array("I", found), array("I", counts))
-    order = sorted(range(len(found)), key=found.__getitem__)
-    return Posting(array("I", map(found.__getitem__, order)), array("I", map(counts.__getitem__, order)))
-
-
-def _summed(counted: Iterable[tuple[Sequence[int], Sequence[float]]]) -> tuple[Sequence[int], list[float]]:
-    sums: dict[int, float] = {}
-    for slots, worth in counted:
-        for slot, one in zip(slots, worth, strict=True):
-            sums[slot] = sums.get(slot, 0.0) + one
-    ordered: Mapping[int, float] = dict(sorted(sums.items()))
-    return [*ordered], [*ordered.values()]
-
-
-class KeptDocuments(Protocol):
-    """What a store lends to a `SearchIndex`, so that its words are in memory once: tools that are indexed already."""
-
-    words: WordIndex
-
-    def slot_of(self, id: str) -> int | None:
-        """Where a tool is, by its id in the store."""
-        ...
-
-    def slots(self) -> dict[str, int]:
-        """Of all of them."""
-        ...
+def smallest(values: np.ndarray, order: np.ndarray, limit: int) -> np.ndarray:
+    """Return the places of the `limit` smallest values, smallest first, equal ones in this order."""
+    found, last = np.arange(len(values)), 0.0
+    for step in (SAMPLED, 1):  # a sample leaves few to compare, unless very many are equal
+        if limit * step < len(found):
+            last = np.partition(values[found[::step]], limit - 1)[limit - 1]
+            found = found[values[found] <= last]
+    if len(found) > limit:
+        is_equal = values[found] == last
+        found, equal = found[~is_equal], found[is_equal]
+        left = limit - len(found)
+        found = np.concatenate([found, equal[np.argpartition(order[equal], left - 1)[:left]]])
+    return found[np.lexsort((order[found], values[found]))]

@@ -17,7 +17,8 @@ from hashlib import sha256
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -39,12 +40,15 @@ from onetool.sources.bundles.model import (
 )
 from onetool.sources.bundles.names import LONGEST, derived_id, fits
 from onetool.sources.bundles.rules import StoreRules
-from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import BundleStore, Rank, SearchHit
 from onetool.sources.catalogues import Offered
 
+if TYPE_CHECKING:
+    from onetool.sources.bundles.searching import BundleSearch
+
 SourceKind = Literal["pack", "config", "server"]
 
+RECENCY = 3  # the last tier of a search
 DIGITS = 8  # of the hash in a slug
 MOST_WORDS, MOST_TITLE, MOST_TAG, MOST_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
 ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
@@ -405,8 +409,8 @@ class WithDerived(StoreRules):
         self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
     ) -> list[SearchHit]:
         found = super().search(query, include_disabled, after, limit)
-        last = found[-1].rank if found and len(found) == limit else None
-        derived = self._searched.search(self._current(), query, include_disabled, after, limit, last)
+        last_tier = found[-1].rank.tier if found and len(found) == limit else RECENCY  # later ones have no room
+        derived = self._searched.search(self._current(), query, include_disabled, after, limit, last_tier)
         return list(islice(merge(found, derived, key=lambda hit: hit.rank), limit)) if derived else found
 
     def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
@@ -437,27 +441,26 @@ class DerivedSearch:
     """The search over the derived ones. Who searches brings it up to date."""
 
     def __init__(self) -> None:
-        self._found = BundleSearch()
         self._of: SwitchedSet | None = None
         self._tools: dict[str, Tool] = {}
+        self._lock = Lock()
+
+    @cached_property
+    def _found(self) -> "BundleSearch":
+        from onetool.sources.bundles.searching import BundleSearch  # which needs numpy
+
+        return BundleSearch()
 
     def search(
-        self,
-        now: SwitchedSet,
-        query: str,
-        include_disabled: bool,
-        after: Rank | None,
-        limit: int,
-        last: Rank | None = None,
+        self, now: SwitchedSet, query: str, include_disabled: bool, after: Rank | None, limit: int, last_tier: int
     ) -> list[SearchHit]:
-        """`last`: what ranks behind it has no room on the page."""
         if not now.by_id:
             return []
-        with self._found.words.lock:
+        with self._lock:
             if self._of is not now:
                 self._follow(now)
-            ranks = self._found.search(query, include_disabled, after, limit, last)
-            return [SearchHit(rank, self._tools[rank.id]) for rank in ranks]
+            ranks = self._found.current().search(query, include_disabled, after, limit, last_tier)
+            return [SearchHit(Rank(*rank), self._tools[rank[-1]]) for rank in ranks]
 
     def _follow(self, now: SwitchedSet) -> None:
         before, self._tools = self._tools, {tool.id: tool for tool in now.tools}

@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.index.feed import FunctionOf, no_function
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
+
+if TYPE_CHECKING:
+    from onetool.services.search.postings import Words
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ class IndexedReads(ABC):
     ) -> list[SearchHit]:
         return self._read(lambda index: index.search(query, include_disabled, after, limit, self.function))
 
-    def searched(self) -> BundleSearch:
+    def searched(self) -> "Words":
         return self._read(lambda index: index.searched(self.function))
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:

@@ -1,22 +1,23 @@
-"""`BundleSearch`: the words of bundles' tools in memory, kept in step tool by tool; and the four tiers over them."""
+"""`BundleSearch`: the words of bundles' tools in memory, kept in step tool by tool. It imports numpy."""
 
-from array import array
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from msgspec import Struct
+import msgspec
+import numpy as np
 
-from onetool.services.search.documents import FIELDS, Document
-from onetool.services.search.frozen import Overlaid, Texts, numbers_in
-from onetool.services.search.slots import SavedSlots, SlotMap
-from onetool.services.search.tiers import SavedTiers, TierIndex, row_of
-from onetool.services.search.words import name_keys, split_words, stem, tool_words
+from onetool.services.search.documents import Document, tool_document, with_titles
+from onetool.services.search.files import read_arrays, write_arrays
+from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, Part
+from onetool.services.search.postings import WordIndex
+from onetool.services.search.tiers import TierSearch
+from onetool.services.search.words import split_words
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.store import Rank
 
 
 class _SearchedBundle(NamedTuple):
@@ -28,79 +29,39 @@ class _SearchedBundle(NamedTuple):
 _NONE = _SearchedBundle("", "", False)
 
 
-class SavedSearch(Struct, frozen=True):
-    """A BundleSearch, for a file."""
+class _SavedState(NamedTuple):
+    """Of which index and revision a file is, and its bundles."""
 
-    tiers: SavedTiers = SavedTiers()
-    bundles: dict[str, _SearchedBundle] = {}
-    of_bundle: SavedSlots = SavedSlots()
-    bundle_of: bytes = b""  # by slot: the number of the bundle's id
-    disabled: list[int] = []
+    born: int
+    revision: int
+    bundles: dict[str, _SearchedBundle]
 
 
 class BundleSearch:
-    """Who asks or changes it holds `words.lock`."""
+    """One thread changes it at a time. What `current` returns never changes."""
 
-    def __init__(self, saved: SavedSearch | None = None) -> None:
-        saved = saved or SavedSearch()
-        self._tiers = TierIndex(saved.tiers)
-        self.words = self._tiers.words
-        self._bundles = dict(saved.bundles)
-        self._of_bundle = SlotMap(saved.of_bundle)  # tools by the ids of their bundles
-        self._bundle_of = Overlaid[int](
-            numbers_in(saved.bundle_of).__getitem__
-        )  # by slot: the number of the bundle's id
-        self._disabled = set(saved.disabled)  # tools that are, whatever their bundles are
+    def __init__(self, part: Part | None = None, bundles: dict[str, _SearchedBundle] | None = None) -> None:
+        self._index = WordIndex(part)
+        self._bundles = bundles or {}
+        self._current: TierSearch | None = None
 
-    def __len__(self) -> int:
-        return len(self._tiers)
-
-    def slot_of(self, id: str) -> int | None:
-        return self._tiers.slot_of(id)
-
-    def slots(self) -> dict[str, int]:
-        return self._tiers.slots()
-
-    def search(
-        self, query: str, include_disabled: bool, after: Rank | None, limit: int, last: Rank | None = None
-    ) -> list[Rank]:
-        """What ranks behind `last` is not looked for."""
-        return self._tiers.search(query, include_disabled, after, limit, last)
-
-    def saved(self) -> "SavedSearch":
-        tiers, slots = self._tiers.saved()
-        of_bundle = self._of_bundle.saved(slots.get)
-        numbers = {id: number for number, id in enumerate(Texts(of_bundle.keys.words))}
-        bundle_of = array("I", (numbers[self._bundle_id(slot)] for slot in slots))
-        disabled = [slots[slot] for slot in self._disabled]
-        return SavedSearch(tiers, self._bundles, of_bundle, bundle_of.tobytes(), disabled)
+    def current(self) -> TierSearch:
+        words = self._index.current()
+        if self._current is None or self._current.words is not words:
+            on = np.ones(words.size, bool)
+            for part, place in words.placed():
+                is_live = [self._bundles.get(group, _NONE).is_live for group in part.groups]
+                on[place] = part.enabled & np.array(is_live, bool)[part.group_of]
+            self._current = TierSearch(words, on)
+        return self._current
 
     # Changing
 
     def put_tool(self, tool: Tool) -> None:
-        self._forget_place(tool.id)
-        bundle = self._bundles.get(tool.bundle_id, _NONE)
-        row = row_of(tool.id, tool.slug, tool.display_name, age_of(tool.modified_at))
-        slot = self._tiers.put(row, _document(bundle, tool), tool.is_enabled and bundle.is_live)
-        self._bundle_of[slot] = self._of_bundle.add(tool.bundle_id, slot)
-        if not tool.is_enabled:
-            self._disabled.add(slot)
+        self._index.put(tool.id, _document(self._bundles.get(tool.bundle_id, _NONE), tool))
 
     def drop_tool(self, id: str) -> None:
-        if self._forget_place(id):
-            self._tiers.drop(id)
-
-    def _forget_place(self, id: str) -> bool:
-        """Whether it had one."""
-        if (slot := self.slot_of(id)) is None:
-            return False
-        self._of_bundle.discard(self._bundle_id(slot), slot)
-        self._bundle_of.drop(slot)
-        self._disabled.discard(slot)
-        return True
-
-    def _bundle_id(self, slot: int) -> str:
-        return self._of_bundle.keys.text(self._bundle_of[slot])
+        self._index.drop(id)
 
     def put_bundle(self, bundle: Bundle, tools: Callable[[], Iterable[Tool]]) -> None:
         """`tools` gives those that it has now. Their words are other ones only with other names."""
@@ -114,21 +75,37 @@ class BundleSearch:
 
     def _set_bundle(self, id: str, new: _SearchedBundle, tools: Callable[[], Iterable[Tool]]) -> None:
         old = self._bundles.get(id, _NONE)
-        self._bundles[id] = new
-        if old == new or not self._of_bundle.get(id):
-            return
-        if old[:2] != new[:2]:
+        self._bundles[id], self._current = new, None
+        if old[:2] != new[:2] and self._index.has_group(id):
             for tool in tools():
                 self.put_tool(tool)
-        for slot in self._of_bundle.get(id):
-            self._tiers.switch(slot, new.is_live and slot not in self._disabled)
+
+    # In a file
+
+    @classmethod
+    def read(cls, file: Path, born: int) -> "tuple[int, BundleSearch] | None":
+        """Return the revision of this index that a file is about, and the search; None where there is none of use."""
+        found = read_arrays(file, _head(), (*TEXT_NAMES, *ARRAY_NAMES, "state"))
+        if found is None:
+            return None
+        state = msgspec.json.decode(found["state"].tobytes(), type=_SavedState)
+        return (state.revision, cls(Part.read(found), state.bundles)) if state.born == born else None
+
+    def write(self, file: Path, born: int, revision: int) -> None:
+        """Where it can't be written, the next process reads everything."""
+        state = msgspec.json.encode(_SavedState(born, revision, self._bundles))
+        write_arrays(file, _head(), {**self._index.merged().saved(), "state": np.frombuffer(state, np.uint8)})
 
 
 def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
     name = f"{code_name(bundle.slug)}.{code_name(tool.slug)}" if bundle.slug else code_name(tool.slug)
-    words = tool_words(name, tool.description, tool.arg_schema, tool.tags)
-    others = split_words("\n".join((tool.display_name, bundle.slug, bundle.display_name)))
-    return Document(name, words.names, words.description, words.parameters, words.tags, others, words.everyday)
+    document = tool_document(name, tool.description, tool.arg_schema, tool.tags)
+    return with_titles(document, tool.slug, tool.display_name)._replace(
+        others=split_words("\n".join((tool.display_name, bundle.slug, bundle.display_name))),
+        group=tool.bundle_id,
+        enabled=tool.is_enabled,
+        age=age_of(tool.modified_at),
+    )
 
 
 def age_of(modified_at: str) -> int:
@@ -155,9 +132,7 @@ _SAMPLE = Tool(
 
 
 @cache
-def word_mark() -> str:
-    """Another one where tools would have other words, stems or ages, or fields other weights, than in a file."""
+def _head() -> str:
+    """The first line of a file: another one where tools would have other words or ages than there."""
     document = _document(_SearchedBundle("a-b", "Some things", True), _SAMPLE)
-    stems = [stem(word) for words in document.fields for word in words]
-    row = row_of(_SAMPLE.id, _SAMPLE.slug, _SAMPLE.display_name, age_of(_SAMPLE.modified_at))
-    return f"{crc32(repr((document, stems, FIELDS, row, name_keys(document.name))).encode()):08x}"
+    return f"search 5 {crc32(repr(document).encode()):08x}"

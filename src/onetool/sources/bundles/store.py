@@ -9,17 +9,18 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextvars import ContextVar
 from operator import attrgetter
 from sys import intern
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.spec import ToolSpec
 from onetool.services.event_queue import Recorder
-from onetool.services.search.postings import KeptDocuments
-from onetool.services.search.tiers import TierRank
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample, unpack_tool
 from onetool.sources.bundles.names import code_name, slug_of_code
+
+if TYPE_CHECKING:
+    from onetool.services.search.postings import Words
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
@@ -28,8 +29,13 @@ in_a_hurry = ContextVar("in_a_hurry", default=False)
 """Whether an event loop's caller waits for this thread: then a busy store is waited for a moment only."""
 
 
-Rank = TierRank
-"""Where a tool stands among those that a search finds: lower comes first. It depends on nothing but that tool."""
+class Rank(NamedTuple):
+    """Where a tool stands among those that a search finds: lower comes first. It depends on nothing but that tool."""
+
+    tier: int
+    score: float  # inside the tier; lower is better
+    age: int  # minus its time in ms
+    id: str
 
 
 class SearchHit(NamedTuple):
@@ -149,8 +155,8 @@ class BundleStore(Protocol):
     function: Callable[[str], ToolSpec | None]
     """Returns a function by its name: tools are searched by what they leave to their functions, too."""
 
-    def searched(self) -> KeptDocuments:
-        """The words of the tools that are kept, in step with the store, for whoever ranks them in another way."""
+    def searched(self) -> "Words":
+        """The words of the tools that are kept, as they are now, for whoever ranks them in another way."""
         ...
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:

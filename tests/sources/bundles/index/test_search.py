@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sources.bundles.index.made import bundle, put, slugs, tool
 
-from onetool.services.search.slots import Vocabulary
+from onetool.services.search.documents import DESCRIPTION, Document
+from onetool.services.search.postings import WordIndex
 from onetool.services.search.words import name_key, word_groups
 from onetool.sources.bundles.index import Index
 
@@ -205,10 +206,9 @@ def test_slips_of_the_finger(typed, meant, slips):
 
 
 def near(typed, *known):
-    vocabulary = Vocabulary()
-    for word in known:
-        vocabulary.add(word)
-    return vocabulary.near(typed)
+    index = WordIndex()
+    index.put("1", Document((), description=known))
+    return index.current().mistyped(typed, DESCRIPTION)
 
 
 def test_what_is_not_near():

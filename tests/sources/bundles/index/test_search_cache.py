@@ -7,8 +7,9 @@ from threading import Thread
 import pytest
 from sources.bundles.index.made import STAMP, bundle, path_of, put, slugs, tool
 
+from onetool.services.search import files
 from onetool.sources.bundles.index import Index, feed
-from onetool.sources.bundles.searching import word_mark
+from onetool.sources.bundles.searching import _head
 
 QUERY = "alpha"
 
@@ -55,11 +56,11 @@ def test_the_next_process_reads_nothing_again(opened, cache, reads):
 
 
 def test_it_knows_nothing_that_a_power_failure_takes_away(opened, file, cache, monkeypatch):
-    done, sync, replace = [], os.fsync, feed.replace_file
+    done, sync, replace = [], os.fsync, files.replace_file
     log = file.with_name(f"{file.name}-wal")
     opened_log = feed.sync_file
     monkeypatch.setattr(os, "fsync", lambda handle: done.append(os.fstat(handle).st_ino) or sync(handle))
-    monkeypatch.setattr(feed, "replace_file", lambda *args, **how: done.append("cache") or replace(*args, **how))
+    monkeypatch.setattr(files, "replace_file", lambda *args, **how: done.append("cache") or replace(*args, **how))
     filled(opened)
     assert done[done.index("cache") - 1] == log.stat().st_ino
     cache.unlink()
@@ -97,8 +98,8 @@ def test_who_was_away_for_too_long_reads_everything(opened, reads, monkeypatch):
         lambda data: data[:200] + b"?" + data[201:],
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
         lambda data: b"something else",
-        lambda data: data.replace(b"search 4", b"search 3"),
-        lambda data: data.replace(word_mark().encode(), b"00000000"),
+        lambda data: data.replace(b"search 5", b"search 4"),
+        lambda data: data.replace(_head().encode()[-8:], b"00000000"),
     ],
     ids=["empty", "half", "a byte", "the last bit", "foreign", "another layout", "words that are split otherwise"],
 )

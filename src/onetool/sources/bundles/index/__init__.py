@@ -21,7 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from threading import local
 from time import time_ns
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -46,8 +46,10 @@ from onetool.sources.bundles.index.waiting import (
     unavailable,
 )
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.searching import BundleSearch
 from onetool.sources.bundles.store import Rank, SearchHit, SeenRevision, ToolChanges
+
+if TYPE_CHECKING:
+    from onetool.services.search.postings import Words
 
 T = TypeVar("T")
 
@@ -326,9 +328,9 @@ class Index:
 
         return self._access.read(question)
 
-    def searched(self, function: FunctionOf = no_function) -> BundleSearch:
+    def searched(self, function: FunctionOf = no_function) -> "Words":
         """Return the words of all tools, in step with the index and with the functions that they inherit from."""
-        return self._access.read(lambda connection: self._search.current(connection, function))
+        return self._access.read(lambda connection: self._search.current(connection, function).words)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools in one snapshot."""

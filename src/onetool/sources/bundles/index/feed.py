@@ -16,20 +16,22 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
-from typing import Any, Generic, TypeGuard, TypeVar
-from zlib import crc32
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 import msgspec
 
-from onetool.core.os_files import read_marked, replace_file, sync_file
+from onetool.core.os_files import sync_file
 from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.index.changes import KEPT_REVISIONS
 from onetool.sources.bundles.index.database import IndexConnection
 from onetool.sources.bundles.index.rows import read_bundle, tools_of_ids
 from onetool.sources.bundles.model import Bundle, Tool, function_name, inherited, unpack_tool
 from onetool.sources.bundles.names import code_name
-from onetool.sources.bundles.searching import BundleSearch, SavedSearch, word_mark
 from onetool.sources.bundles.store import BundleRows, KnownTool, Rank, SearchHit, SeenRevision, ToolChanges, ToolKind
+
+if TYPE_CHECKING:
+    from onetool.services.search.tiers import TierSearch
+    from onetool.sources.bundles.searching import BundleSearch
 
 T = TypeVar("T")
 FunctionOf = Callable[[str], ToolSpec | None]
@@ -41,43 +43,6 @@ def no_function(_name: str) -> None:
 
 
 NAME = "search.cache"
-_CHECK_BYTES = 4
-MOST_BYTES = 1 << 30
-
-
-def _head() -> bytes:
-    return f"onetool search 4 {sys.byteorder} {word_mark()}\n".encode()
-
-
-class _SearchFile(msgspec.Struct):
-    born: int
-    revision: int
-    search: SavedSearch
-
-
-_decode = msgspec.msgpack.Decoder(_SearchFile).decode
-
-
-def read_search(file: Path, born: int) -> tuple[int, BundleSearch] | None:
-    """The revision of this index that it is about, and the search; None where there is none of use."""
-    data = memoryview(read_marked(file, _head(), MOST_BYTES) or b"")
-    body = data[_CHECK_BYTES:]
-    if data[:_CHECK_BYTES] != crc32(body).to_bytes(_CHECK_BYTES, "big"):
-        return None
-    try:
-        found = _decode(body)
-        return (found.revision, BundleSearch(found.search)) if found.born == born else None
-    except (msgspec.DecodeError, ValueError, IndexError):  # written by something else that counts the same
-        return None
-
-
-def write_search(file: Path, born: int, revision: int, search: SavedSearch) -> None:
-    """Where it can't be written, the next process reads everything."""
-    body = msgspec.msgpack.encode(_SearchFile(born, revision, search))
-    try:
-        replace_file(file, b"".join((_head(), crc32(body).to_bytes(_CHECK_BYTES, "big"), body)), sync=False)
-    except OSError:
-        return
 
 
 # What was asked for last
@@ -121,65 +86,66 @@ class IndexedSearch:
     def __init__(self, cache: Path | None = None, wal: str = "") -> None:
         """`cache` is the file that it is ready from, `wal` the one in which SQLite keeps what was changed last."""
         self._cache, self._wal = cache, wal
-        self._found = BundleSearch()
+        self._found: BundleSearch | None = None  # nobody has searched yet: it needs numpy
         self._seen: tuple[int, int] | None = None  # which index, and its revision
         self._unsaved = 0  # changes
         self._functions: dict[str, ToolSpec | None] | None = None  # those whose words tools have now
         self._tools = KeptRows(tools_of_ids)
         self._lock = Lock()
 
-    def current(self, connection: IndexConnection, function: FunctionOf = no_function) -> BundleSearch:
-        """Return the search in step with what this connection sees, and with functions that tools inherit from.
+    def current(self, connection: IndexConnection, function: FunctionOf = no_function) -> "TierSearch":
+        """Return the search in step with what this connection sees, and with functions that tools inherit from."""
+        from onetool.sources.bundles.searching import BundleSearch
 
-        It is another object where it had to be made anew.
-        """
         database = connection.database
         with self._lock:
+            if self._found is None:
+                self._found = BundleSearch()
             if connection.is_changing:  # what is not certain yet must not get in
-                return self._found
+                return self._found.current()
             born, revision = _revision(database)
             seen, self._seen = self._seen or self._saved(born), None  # should this fail
             unpack = partial(_unpack, function)
             if not _can_follow(seen, born, revision):
                 self._found, self._unsaved = _read_all(database, unpack), sys.maxsize
             elif revision != seen[1]:
-                with self._found.words.lock:
-                    self._unsaved += _read_changes(self._found, database, seen[1], unpack)
+                self._unsaved += _read_changes(self._found, database, seen[1], unpack)
             if seen != (born, revision) or self._functions is None:
                 known, names = self._functions or {}, database.execute(_FUNCTIONS).fetchall()
                 self._functions = {name: known.get(name) for (name,) in names}
-            self._follow_functions(database, self._functions, function)
+            self._follow_functions(self._found, database, self._functions, function)
             self._seen = (born, revision)
-            if len(self._found) >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, len(self._found) // SAVED_SHARE):
-                self._save(born, revision)
-            return self._found
+            current = self._found.current()
+            if current.words.count >= LEAST_SAVED and self._unsaved > max(
+                LEAST_SAVED, current.words.count // SAVED_SHARE
+            ):
+                if self._cache is not None and _sync_log(self._wal):
+                    self._found.write(self._cache, born, revision)
+                self._unsaved = 0
+            return current
 
     def _follow_functions(
-        self, database: sqlite3.Connection, known: dict[str, ToolSpec | None], function: FunctionOf
+        self,
+        found: "BundleSearch",
+        database: sqlite3.Connection,
+        known: dict[str, ToolSpec | None],
+        function: FunctionOf,
     ) -> None:
         """Read the tools again whose function is another one now."""
         for name, before in known.items():
             if (now := function(name)) is not before:
-                with self._found.words.lock:
-                    for (body,) in database.execute(f"{_BODIES} WHERE function = ? AND NOT built_in", (name,)):
-                        self._found.put_tool(_unpack(function, body))
+                for (body,) in database.execute(f"{_BODIES} WHERE function = ? AND NOT built_in", (name,)):
+                    found.put_tool(_unpack(function, body))
                 known[name] = now
 
     def _saved(self, born: int) -> tuple[int, int] | None:
-        if self._cache is None or (found := read_search(self._cache, born)) is None:
+        from onetool.sources.bundles.searching import BundleSearch
+
+        if self._cache is None or (found := BundleSearch.read(self._cache, born)) is None:
             return None
         revision, self._found = found
         self._functions = None
         return born, revision
-
-    def _save(self, born: int, revision: int) -> None:
-        with self._found.words.lock:
-            saved = self._found.saved()
-        if self._cache is not None and _sync_log(self._wal):
-            write_search(self._cache, born, revision, saved)
-        if self._unsaved == sys.maxsize:  # nobody has it yet: as out of a file it takes less room
-            self._found = BundleSearch(saved)
-        self._unsaved = 0
 
     def search(
         self,
@@ -193,8 +159,7 @@ class IndexedSearch:
         found, hits = self.current(connection, function), list[SearchHit]()
         while True:
             wanted = limit - len(hits)
-            with found.words.lock:
-                ranks = found.search(query, include_disabled, after, wanted)
+            ranks = [Rank(*rank) for rank in found.search(query, include_disabled, after, wanted)]
             tools = self._tools.of(connection, [rank.id for rank in ranks])
             # Another thread may have come with a later moment: what is not there in ours is left out.
             hits += (SearchHit(rank, tools[rank.id]) for rank in ranks if rank.id in tools)
@@ -291,7 +256,9 @@ def _unpack(function: FunctionOf, body: bytes) -> Tool:
     return tool if name is None else msgspec.structs.replace(tool, **inherited(tool, function(name)))
 
 
-def _read_all(database: sqlite3.Connection, unpack: Unpack) -> BundleSearch:
+def _read_all(database: sqlite3.Connection, unpack: Unpack) -> "BundleSearch":
+    from onetool.sources.bundles.searching import BundleSearch
+
     found = BundleSearch()
     for (body,) in database.execute("SELECT body FROM bundles"):
         found.put_bundle(read_bundle(body), tuple)
@@ -300,7 +267,7 @@ def _read_all(database: sqlite3.Connection, unpack: Unpack) -> BundleSearch:
     return found
 
 
-def _read_changes(found: BundleSearch, database: sqlite3.Connection, since: int, unpack: Unpack) -> int:
+def _read_changes(found: "BundleSearch", database: sqlite3.Connection, since: int, unpack: Unpack) -> int:
     """How many there were."""
     gone = database.execute("SELECT id, is_bundle FROM gone WHERE since >= ?", (since,)).fetchall()
     for id, is_bundle in gone:
