@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.config.model import HttpConfig
     from onetool.database.documents import Documents
+    from onetool.services.page_links import PageLinks
 
 UNKNOWN = "It is not known which tokens were revoked, because they can't be read: the server's log says why."
 TWO = (
@@ -120,6 +121,17 @@ def open_token_store(config: "Config") -> Iterator[TokenStore]:
 
     with open_state(config) as database:
         yield token_store(config, documents_in(database, "tokens", config, "never"))
+
+
+@contextmanager
+def open_page_links(config: "Config") -> "Iterator[PageLinks]":
+    """Open the links to the page for a command. Raises ConfigError if the database can't be used."""
+    from onetool.app.database import open_state
+    from onetool.app.documents import documents_in
+    from onetool.services.page_links import PageLinks
+
+    with open_state(config) as database:
+        yield PageLinks(documents_in(database, "page_links", config), config.home)
 
 
 def as_stored(token: TokenConfig) -> StoredToken:
