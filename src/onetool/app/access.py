@@ -5,6 +5,7 @@ together, and why one of them is refused.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.config.model import TokenConfig, read_rate
@@ -34,6 +35,14 @@ def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
     """Return whether there is a credential that was not revoked. Raises TokenStoreError."""
     gone = store.revoked()
     return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
+
+
+def is_loopback_name(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class FoundToken(NamedTuple):

@@ -174,6 +174,8 @@ def _access(
 ) -> Iterator[Mistake]:
     """Tokens and grants that are of no use, or soon will be."""
     http = config.http
+    if http.local is not None:
+        yield _local_access(config)
     for number, token in enumerate(http.tokens):
         yield from _unmatched(config, f"http.tokens[{number}].tools", token.tools, registry, waiting)
     if http.tokens or any((config.home / name).exists() for name in TOKENS):
@@ -189,6 +191,18 @@ def _access(
         message = "without http.url, clients are told the address of their request, which is another behind a proxy"
         hint = "set http.url to the address that clients use: https://tools.example.com"
         yield Mistake(message=message, file=str(config.path), key="http.jwt", hint=hint, severity="warning")
+
+
+def _local_access(config: "Config") -> Mistake:
+    """Say what `http.local` does."""
+    from onetool.app.access import is_loopback_name
+
+    message = f"clients on this machine need no credential, and have the role {config.http.local}"
+    if config.cluster is not None:
+        message = "it has no effect, because the config has a cluster"
+    elif not is_loopback_name(config.http.host):
+        message = f"it has no effect, because the server listens on {config.http.host}"
+    return Mistake(message=message, file=str(config.path), key="http.local", severity="warning")
 
 
 def _tokens(config: "Config", documents: "Documents") -> Iterator[Mistake]:

@@ -18,10 +18,13 @@ import pytest
 from document_places import in_home
 from helpers import NOBODY, cli, until
 from interfaces.http.conftest import TOKEN
+from postgres import database_url, postgres
 from services.audit_places import lines_in
 
 from onetool.database import DatabaseError
 from onetool.services.page_links import PageLinks
+
+__all__ = ["database_url", "postgres"]
 
 OWNER = {"name": "(owner)", "role": "admin", "tools": None, "isCapped": False}
 ANONYMOUS = {"needed": False, "name": "", "role": "edit", "tools": None, "isCapped": False}
@@ -245,6 +248,22 @@ def test_other_addresses_have_no_links(serve):
     assert page(server).returncode == 1
     key = links_in(server).make("0" * 64)
     assert use(server, key).status == 401
+
+
+@pytest.mark.attack("replicas")
+def test_a_database_has_links_and_a_cluster_has_none(serve, database_url):
+    server = serve(config={"database": database_url}, real=True)
+    key = KEY.search(page(server, "--config", str(server.folder / "onetool.yaml")).stdout.strip())[1]
+    assert [use(server, key).status for _ in range(2)] == [200, 401]
+    server.stop()
+    cluster = {"address": "127.0.0.1:1", "key": "a key of many characters, for replicas alone"}
+    config = {"database": database_url, "cluster": cluster, "http": {"token": TOKEN, "local": "edit"}}
+    replica = serve(config=config, real=True)
+    assert "onetool page" not in replica.greeting
+    assert "http.local" not in replica.greeting
+    assert page(replica, "--config", str(replica.folder / "onetool.yaml")).returncode == 1
+    assert use(replica, key).status == 401
+    assert replica.ask("/login").json == {"needed": True, "signedIn": False}
 
 
 def test_workers_take_a_link_once_and_know_its_session(serve):

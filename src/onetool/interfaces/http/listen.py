@@ -249,16 +249,12 @@ def first_call(url: str, header: str | None, tool: str | None) -> str:
 def greeting(facts: ServerFacts) -> str:
     url, header = facts.url, facts.header
     reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
-    local = (
-        [f"Programs on this machine need no token: http.local gives them the role {facts.local}."]
-        if facts.local
-        else []
-    )
+    local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
     owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
         f"OneTool listens on {facts.own_url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
         *reached,
-        *local,
+        *(local if facts.local else []),
         "",
         "The page for people:",
         f"  {url}/",

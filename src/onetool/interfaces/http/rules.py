@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from onetool.app.access import is_loopback_name
 from onetool.core.principal import Principal
 from onetool.http.asgi import DUPLICATE, HEAD, HttpError, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
@@ -198,7 +199,7 @@ class AccessRules:
         """Return whether a request comes straight from this machine: through no proxy, and not from another's page."""
         head = scope[HEAD]
         named = read_authority(head.get(b"host", b"").decode("latin-1"))
-        if named is None or not _is_loopback_name(named.name) or is_forwarded(scope):
+        if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
             return False
         return self.check_origin(head.get(b"origin"), head.get(b"host")) is None
 
@@ -226,13 +227,6 @@ class AccessRules:
             return False
         # Listening everywhere: an address that the client has really connected to is no name that could be rebound.
         return named.name in self._own or (self._everywhere and server is not None and named.name == _name(server))
-
-
-def _is_loopback_name(name: str) -> bool:
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
 
 
 def _name(host: str) -> str | None:
