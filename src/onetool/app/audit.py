@@ -150,7 +150,7 @@ def audit_table(config: "Config") -> "Generator[AuditTable]":
 def anonymous_clients(config: "Config", since: float) -> list[str]:
     """Return the names of clients that have called without a credential since then, as they call themselves.
 
-    The name is empty for those that don't say it. Raises DatabaseError, and ConfigError if there is no database.
+    The last one is empty if some don't say their name. Raises DatabaseError, and ConfigError if there is no database.
     """
     from onetool.services.audit.record import AuditFilter
 
@@ -161,7 +161,7 @@ def anonymous_clients(config: "Config", since: float) -> list[str]:
             names |= {one.client for one in page.records if one.via != "cli"}
             if (before := page.before) is None:
                 break
-    return sorted(names)
+    return sorted(names, key=lambda name: (not name, name))
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:

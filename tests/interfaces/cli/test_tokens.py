@@ -79,7 +79,7 @@ def test_the_first_token_says_who_will_be_refused(tmp_path):
     finally:
         server.stop()
     first = tokens(tmp_path, "add", "ci").stderr
-    assert first.startswith("This is the first token: from now on, servers that use ")
+    assert first.startswith(f"This is the first token. Servers that use {tmp_path} refuse clients that send none")
     named = next(line for line in first.splitlines() if line.startswith("Clients that called without one"))
     assert "claude-code" in named
     assert "others that don't say their name" in named

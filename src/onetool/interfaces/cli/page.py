@@ -1,5 +1,6 @@
 """`onetool page`: prints a link that opens the page of a running server as its owner, or gives it to a browser."""
 
+from contextlib import suppress
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from onetool.interfaces.cli.output import echo, printable
 if TYPE_CHECKING:
     from onetool.config import Config
 
+NO_SERVER = (
+    "No server that uses {} runs on {}. Start one: onetool serve. If other machines can reach the server, "
+    "or it is one of a cluster, sign in with a token instead: onetool tokens add NAME --role admin"
+)
 LINK_NOTE = "Open the page as its owner (the link works once, within ten minutes):"
 
 
@@ -31,20 +36,15 @@ def page(ctx: click.Context, port: int | None, opens: bool) -> None:
 
     config = load_config(find_here(ctx))
     with open_page_links(config) as links:
-        urls = [url for url in links.servers() if port is None or url.endswith(f":{port}")]
-    if not urls:
-        which = "" if port is None else f" on port {port}"
-        raise click.ClickException(
-            printable(
-                f"no server of {config.home} that accepts links runs{which}. Start one on this machine: onetool serve. "
-                "Servers that other machines can reach, and those of a cluster, take tokens: onetool tokens add NAME"
+        servers = {url: id for url, id in links.servers().items() if port is None or url.endswith(f":{port}")}
+        if not servers:
+            raise click.ClickException(
+                printable(NO_SERVER.format(config.home, "" if port is None else f" on port {port}"))
             )
-        )
-    if len(urls) > 1:
-        raise click.ClickException(f"several servers run: choose one with --port ({', '.join(sorted(urls))}).")
-    link = new_link(config, urls[0])
-    if link is None:
-        raise click.ClickException(f"the server at {urls[0]} has just ended.")
+        if len(servers) > 1:
+            raise click.ClickException(f"Several servers run: choose one with --port ({', '.join(sorted(servers))}).")
+        [(url, server)] = servers.items()
+        link = _link(url, links.make(server))
     if not opens or not open_in_browser(config, link):
         click.echo(LINK_NOTE, err=True)
         echo(link)
@@ -56,7 +56,11 @@ def new_link(config: "Config", url: str) -> str | None:
 
     with open_page_links(config) as links:
         server = links.servers().get(url)
-        return None if server is None else f"{url}/#k={links.make(server)}"
+        return None if server is None else _link(url, links.make(server))
+
+
+def _link(url: str, key: str) -> str:
+    return f"{url}/#k={key}"
 
 
 def open_in_browser(config: "Config", link: str) -> bool:
@@ -69,10 +73,11 @@ def open_in_browser(config: "Config", link: str) -> bool:
     from onetool.core.os_files import replace_file
     from onetool.core.state_folders import PAGE_FILE, make_home
 
-    make_home(config.home)
-    file = config.home / PAGE_FILE
-    replace_file(file, f'<meta http-equiv="refresh" content="0; url={escape(link)}">\n'.encode())
-    is_open = webbrowser.open(file.as_uri())
+    file, is_open = config.home / PAGE_FILE, False
+    with suppress(OSError):
+        make_home(config.home)
+        replace_file(file, f'<meta http-equiv="refresh" content="0; url={escape(link)}">\n'.encode())
+        is_open = webbrowser.open(file.as_uri())
     if not is_open:
-        click.echo("No browser could be started on this machine.", err=True)
+        click.echo("No browser could be started. Get a link for one: onetool page", err=True)
     return is_open

@@ -195,7 +195,9 @@ def _printer(config: "Config", url: str, servers: "dict[str, PlacedServer]", ope
         is_shown, link = stdout().isatty(), None
         with suppress(OneToolError, OSError):  # it serves without a link, too
             link = new_link(config, url) if is_shown or opens else None
-        if link is not None and opens:  # a browser in the terminal ends when its user leaves it
+        if opens and link is None:
+            click.echo("--open: there is no link to this server. Open its page, and sign in with a token.", err=True)
+        elif opens:  # a browser in the terminal ends when its user leaves it
             Thread(target=open_in_browser, args=(config, link), daemon=True).start()
         shown = f"{LINK_NOTE}\n  {link}\n" if link is not None and is_shown else ""
         _print_headline(f"{shown}{greeting}{about}")

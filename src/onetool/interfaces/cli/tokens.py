@@ -220,7 +220,7 @@ def _tell_first(config: "Config") -> None:
     from onetool.app.audit import anonymous_clients
     from onetool.database import DatabaseError
 
-    lines = [f"This is the first token: from now on, {_servers(config)} refuse clients that send none."]
+    lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
     names: list[str] = []
     with suppress(DatabaseError):
         names = anonymous_clients(config, time.time() - DAY_S)
@@ -237,7 +237,7 @@ def _tell_first(config: "Config") -> None:
 
 
 def _servers(config: "Config") -> str:
-    return f"servers that use {config.home if config.database is None else 'this database'}"
+    return f"Servers that use {config.home if config.database is None else 'this database'}"
 
 
 def _tell(token: "StoredToken", config: "Config", where: str | None) -> None:
@@ -249,7 +249,7 @@ def _tell(token: "StoredToken", config: "Config", where: str | None) -> None:
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
     if where:
-        lines.append(f"It is stored {where}, and {_servers(config)} accept it at once.")
+        lines.append(f"It is stored {where}. {_servers(config)} accept it at once.")
     url = _url(config)
     lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")
