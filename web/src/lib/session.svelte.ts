@@ -37,7 +37,7 @@ class Session {
       this.needed = true; // the token may be newer than the page
       if (this.state !== "in") return;
       this.#leave();
-      void this.start(); // without the session one may still be let in, on this machine
+      void this.#lookAgain();
     });
     whenSessionChanged((has) => {
       if (has && this.state === "in") this.#leave(); // perhaps it is somebody else now
@@ -74,6 +74,11 @@ class Session {
     return true;
   }
 
+  /** On this machine one may be let in without a session, too. */
+  async #lookAgain(): Promise<void> {
+    if (await this.#look().catch(() => false)) this.state = "in";
+  }
+
   /** Sign in with a token. Raises what the server says against it. */
   async signIn(token: string): Promise<void> {
     const { data } = await request<{ session: string | null }>("login", { json: { token } });
@@ -100,7 +105,7 @@ class Session {
     });
     setSession(null);
     this.#leave(true);
-    await this.start(); // without a session one may still be let in, on this machine
+    await this.#lookAgain();
   }
 
   /** What was read for one person is not shown to the next. */
