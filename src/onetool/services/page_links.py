@@ -9,6 +9,7 @@ A link is for one server. Its sessions are signed with what only the processes o
 """
 
 import hmac
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,9 +21,12 @@ from typing import TypeVar
 import msgspec
 
 from onetool.core.state_folders import STATE_FILE
+from onetool.database import DatabaseError
 from onetool.database.documents import Documents
 from onetool.database.encryption import SealError
 from onetool.database.sqlite_processes import SqliteLock
+
+log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "links"
 KEY_BYTES = 32
@@ -132,8 +136,12 @@ class ServedLinks:
         return self._links.use(key, self._server.id)
 
     def begin(self) -> Callable[[], None]:
-        """List this process. Returns a function that ends that."""
-        return self._links.add_server(self._server)
+        """List this process, unless the state can't be changed. Returns a function that ends that. Never raises."""
+        try:
+            return self._links.add_server(self._server)
+        except (DatabaseError, TimeoutError) as error:
+            log.warning("`onetool page` can't find this server, because the state can't be changed: %s", error)
+            return lambda: None
 
 
 def _hash(key: str) -> str:

@@ -15,7 +15,6 @@ from onetool.app.access import KnownTokens, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
-from onetool.database import DatabaseError
 from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
@@ -122,16 +121,8 @@ def credentials_for(
     is_own = address is not None and is_for_this_machine(app, address)
     if before is not None:
         links = before.links if is_own else None
-    return Credentials(
-        http,
-        known_tokens(app, known),
-        sessions,
-        calls_only,
-        _jwt_verifier(app, jwt),
-        is_reachable,
-        links,
-        http.local if is_own else None,
-    )
+    tokens, jwt, local = known_tokens(app, known), _jwt_verifier(app, jwt), http.local if is_own else None
+    return Credentials(http, tokens, sessions, calls_only, jwt, is_reachable, links, local)
 
 
 def is_for_this_machine(app: "App", address: BoundAddress) -> bool:
@@ -426,7 +417,7 @@ def serve_app(
 
     def started() -> None:
         if links is not None:
-            _list_server(links, at_end)
+            at_end.append(links.begin())  # from now on `onetool page` finds it
         print_line(greeting(server_facts(app, address, allowed)))
         _warm(app)
         for call in () if shared is None else shared.on_serving:
@@ -452,14 +443,6 @@ def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLink
     from onetool.services.page_links import PageLinks, ServedLinks
 
     return ServedLinks(PageLinks(app.runtime.documents("page_links"), app.config.home), address.url, secret)
-
-
-def _list_server(links: "ServedLinks", at_end: list[Callable[[], None]]) -> None:
-    """List this process, so that `onetool page` finds it until the end."""
-    try:
-        at_end.append(links.begin())
-    except (DatabaseError, TimeoutError) as error:
-        log.warning("`onetool page` can't find this server, because the state can't be changed: %s", error)
 
 
 def _begin_log(app: "App") -> None:
