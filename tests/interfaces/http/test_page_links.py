@@ -267,10 +267,30 @@ def test_workers_take_a_link_once_and_know_its_session(serve):
         replies = list(pool.map(lambda _: use(server, key), range(8)))
     assert sorted(one.status for one in replies) == [200] + [401] * 7
     [session] = [one.json["session"] for one in replies if one.status == 200]
-    with ThreadPoolExecutor(8) as pool:
-        assert {who(server, session)["role"] for _ in pool.map(lambda _: None, range(16))} == {"admin"}
+    assert {who(server, session)["role"] for _ in range(16)} == {"admin"}
     assert server.ask("/login", "DELETE", bearer(session)).status == 204
     assert {who(server, session)["role"] for _ in range(16)} == {"edit"}
+
+
+INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+@pytest.mark.parametrize("who", ["owner", "local"])
+def test_workers_pass_on_what_belongs_to_another_worker(serve, who):
+    """A session of MCP lives in one worker; each request here comes on a connection of its own."""
+    server = serve("--workers", "2", config={"http": {"token": TOKEN, "local": "call"}}, real=True)
+    headers = bearer(session_of(server)) if who == "owner" else []
+    headers += [("Accept", "application/json, text/event-stream")]
+
+    def send(method, params, more=()):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return server.ask("/mcp", "POST", [*headers, *more], json.dumps(body).encode())
+
+    begun = send("initialize", INITIALIZE)
+    session = [("Mcp-Session-Id", begun.headers["mcp-session-id"])]
+    code = {"name": "run", "arguments": {"code": "ot.reload()" if who == "owner" else "time.now()"}}
+    assert {send("tools/list", {}, session).status for _ in range(12)} == {200}
+    assert b'"isError":true' not in send("tools/call", code, session).body
 
 
 def _at_terminal(folder, *args):
