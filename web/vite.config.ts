@@ -51,7 +51,9 @@ export default defineConfig({
         // What several screens share comes in few pieces: many small ones compress badly.
         codeSplitting: {
           groups: [
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|styles|screens\/(Tools?|SignIn)\.|lib\/(screens|actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(About|Finder|KeyList|Notices|Settings|TryIt|Usage|Versions|Welcome|Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
+            // It takes the key of a link out of the address before the rest is loaded.
+            { name: "link", priority: 3, test: /preload-helper|src\/lib\/link\./ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(screens|actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(About|Finder|KeyList|Notices|Settings|TryIt|Usage|Versions|Welcome|Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
             { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples|removal))/ },
             { name: "make", test: /src\/(screens\/(build\/|Build|Play|recipe\/|Recipe|chat\/|Chat)|lib\/(build|recipe|run|play|code-names|chat-|chat\.|markdown))/ },
           ],

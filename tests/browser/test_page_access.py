@@ -1,11 +1,13 @@
 """Who one is and what one may, in a real browser. What a role may not is not offered: no click ends in a refusal."""
 
 import json
+import re
 import sys
 
 import pytest
 from browser.harness import METEO, harness, named_token
 from browser.person import Person
+from helpers import cli
 
 TOKEN = "sesame-token-0123456789"
 TOKENS = {"caller": "caller-token-0123456789", "editor": "editor-token-0123456789", "boss": "boss-token-0123456789ab"}
@@ -114,14 +116,14 @@ def test_without_a_token_one_may_edit_and_is_told_how_to_get_further(browser, tm
         browser.page(width=1280, height=800) as page,
     ):
         person = Person(page, served.url).open("#/servers?server=clock")
-        person.see("Without a token", "This needs the role admin.", "onetool tokens add me --role admin", "clock.")
+        person.see("Without a token", "This needs the role admin.", "onetool page", "clock.")
         assert person.names("switch") == []
         assert not {"Reconnect", "Log in", "Add servers"} & {*person.names("button"), *person.names("link")}
         assert person.names("tab") == ["Tools"]
         assert {"build", "health"} <= {*links(person)}
         assert "audit" not in links(person)
         assert person.axe() == []
-        person.open("#/audit").see("This needs the role admin.", "onetool tokens add me --role admin")
+        person.open("#/audit").see("This needs the role admin.", "onetool page")
         person.open("#/tools").see("numbers.add")
         assert person.names("switch") != []
         assert refused(person) == []
@@ -192,3 +194,105 @@ def test_nothing_that_is_offered_is_refused(browser, tmp_path, role):
             clicked[place] = person.value(CLICKS.replace("PLACE", json.dumps(f"#/{place}")))
         assert refused(person) == [], clicked
         assert sum(map(len, clicked.values())) > 20, clicked
+
+
+# The owner, who came by a link of `onetool page`
+
+
+WATCH = """globalThis.__loaded = [];
+new PerformanceObserver((list) => list.getEntries().forEach((one) => __loaded.push([one.name, location.hash])))
+  .observe({ type: "resource", buffered: true });"""
+
+
+def new_link(served, *args):
+    done = cli("page", *args, cwd=served.server.folder, env={"ONETOOL_HOME": str(served.server.folder / "home")})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def key_of(link):
+    return link.partition("/#")[2]
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A server without tokens, and somebody with a browser."""
+    with harness(tmp_path) as served, browser.page(width=1280, height=800) as page:
+        person = Person(page, served.url)
+        yield served, person
+        assert person.faults() == []
+
+
+def test_a_link_makes_one_the_owner_in_this_tab(browser, opened):
+    served, person = opened
+    link = new_link(served)
+    person.page.ask("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+    person.open(f"#{key_of(link)}").see("Owner", "admin", "Audit", "numbers.add")
+    assert key_of(link) not in person.value("location.href + JSON.stringify(history.state)")
+    late = [hash for name, hash in person.value("__loaded") if not re.search(r"/(index|link|icon)-", name)]
+    assert len(late) > 3
+    assert set(late) <= {"", "#/tools"}  # gone before the rest of the page was there
+    kept = person.value("[sessionStorage['onetool.session'], localStorage['onetool.session'] ?? null, document.cookie]")
+    assert kept[0].startswith('"ots_')
+    assert kept[1:] == [None, ""]
+    person.click("Settings", role="button")
+    person.see("may do everything", "This session ends", "Sign out")
+    assert person.axe() == []
+    person.press("Escape")
+    person.reload()
+    person.see("Owner")  # as long as the tab is there
+    with browser.page(width=1280, height=800) as other:
+        stranger = Person(other, served.url).open().see("Without a token", "numbers.add")
+        stranger.forgive("401")
+        stranger.open(f"#{key_of(link)}").see("This link was used", "Without a token")
+        assert stranger.place != f"#{key_of(link)}"
+
+
+def test_a_link_may_be_pasted_into_an_open_tab(opened):
+    served, person = opened
+    person.open().see("Without a token", "numbers.add")
+    person.value(f"void (location.hash = {json.dumps(key_of(new_link(served)))})")
+    person.see("Owner")
+    assert "k=" not in person.place
+
+
+def test_signing_out_the_owner_leaves_the_page_open(opened):
+    served, person = opened
+    person.open(f"#{key_of(new_link(served))}").see("Owner")
+    person.click("Settings", role="button")
+    person.click("Sign out", role="button")
+    person.see("Without a token", "numbers.add").see_no("Owner", "Sign in to OneTool")
+    assert "audit" not in links(person)
+    assert person.value("sessionStorage['onetool.session'] ?? null") is None
+
+
+def test_the_file_for_the_browser_leads_to_the_page(opened, tmp_path):
+    served, person = opened
+    browser = tmp_path / "browser.sh"
+    browser.write_text("#!/bin/sh\n")
+    browser.chmod(0o755)
+    home = served.server.folder / "home"
+    done = cli("page", "--open", cwd=home, env={"ONETOOL_HOME": str(home), "BROWSER": str(browser)})
+    assert (done.returncode, done.stdout) == (0, ""), done
+    person.page.ask("Page.navigate", url=(home / "open-page.html").as_uri())
+    person.see("Owner", "numbers.add")
+
+
+def test_where_tokens_are_needed_a_link_opens_the_page_too(person, served):
+    person.open(f"#{key_of(new_link(served))}").see("Owner", "Audit")
+    person.click("Settings", role="button")
+    person.click("Sign out", role="button")
+    person.see("Sign in to OneTool")
+
+
+def test_with_local_access_one_can_still_sign_in(browser, tmp_path):
+    http = {"local": "call", "tokens": [named_token("boss", TOKENS["boss"], "admin")]}
+    with harness(tmp_path, token=TOKEN, http=http) as served, browser.page(width=1280, height=800) as page:
+        person = Person(page, served.url).open("#/build").see("Without a token", "call", "onetool page")
+        person.click("Settings", role="button")
+        person.click("Sign in", role="button")
+        person.sign_in(TOKENS["boss"]).see("boss", "Audit")
+        person.click("Settings", role="button")
+        person.click("Sign out", role="button")
+        person.see("Without a token").see_no("Audit")
+        assert person.faults() == []

@@ -78,7 +78,7 @@ def _switched(person):
 
 def _only_seen(served, person):
     """Without a token nobody acts on servers: an admin does, here on the command line."""
-    person.see("This needs the role admin.", "onetool tokens add me --role admin")
+    person.see("This needs the role admin.", "onetool page")
     assert {role: person.names(role) for role in ("switch", "tab")} == {"switch": [], "tab": ["Tools"]}
     assert not {"Reconnect", "Add servers"} & {*person.names("button"), *person.names("link")}
     assert person.axe() == []

@@ -31,6 +31,7 @@ BROUGHT = {
     "other keys": (http(jwt=JWT), http(jwt={**JWT, "jwks": "https://evil.example/keys"})),
     "a grant": (http(jwt=JWT), http(jwt={**JWT, "scopes": {"all": {"role": "admin"}}})),
     "an address": (http(), http(url="https://tools.example.com")),
+    "local access": (http(), http(local="edit")),
     "no audit log": (http(), {**http(), "audit": "none"}),
     "an audit log that is not required": ({**http(), "audit": "required"}, {**http(), "audit": "usual"}),
     "a shorter audit log": (http(), {**http(), "audit": {"retention_days": 1}}),
@@ -38,6 +39,7 @@ BROUGHT = {
     "no tokens": (http(tokens=[CI, BOSS]), http()),
     "no jwt": (http(tokens=[CI], jwt=JWT), http(tokens=[CI])),
     "no address": (http(url="https://tools.example.com"), http()),
+    "no local access": (http(local="call"), http()),
 }
 
 

@@ -1,8 +1,5 @@
-import { mount } from "svelte";
+import { takeKey } from "./lib/link";
 
-import App from "./App.svelte";
-import { i18n } from "./lib/i18n.svelte";
-import "./styles.css";
-
-await i18n.start(); // before anything is shown: no text changes under the reader's eyes
-mount(App, { target: document.getElementById("app") as HTMLElement });
+const key = takeKey(); // before anything else is loaded
+const { start } = await import("./start");
+await start(key);

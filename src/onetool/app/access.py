@@ -5,6 +5,7 @@ together, and why one of them is refused.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from onetool.config.model import TokenConfig, read_rate
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
     from onetool.config.model import HttpConfig
     from onetool.database.documents import Documents
+    from onetool.services.page_links import PageLinks
 
 UNKNOWN = "It is not known which tokens were revoked, because they can't be read: the server's log says why."
 TWO = (
@@ -33,6 +35,14 @@ def accepts_any(http: "HttpConfig", store: TokenStore) -> bool:
     """Return whether there is a credential that was not revoked. Raises TokenStoreError."""
     gone = store.revoked()
     return bool(http.token or http.jwt or store.list() or any(one.hash not in gone for one in http.tokens))
+
+
+def is_loopback_name(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class FoundToken(NamedTuple):
@@ -120,6 +130,17 @@ def open_token_store(config: "Config") -> Iterator[TokenStore]:
 
     with open_state(config) as database:
         yield token_store(config, documents_in(database, "tokens", config, "never"))
+
+
+@contextmanager
+def open_page_links(config: "Config") -> "Iterator[PageLinks]":
+    """Open the links to the page for a command. Raises ConfigError if the database can't be used."""
+    from onetool.app.database import open_state
+    from onetool.app.documents import documents_in
+    from onetool.services.page_links import PageLinks
+
+    with open_state(config) as database:
+        yield PageLinks(documents_in(database, "page_links", config), config.home)
 
 
 def as_stored(token: TokenConfig) -> StoredToken:

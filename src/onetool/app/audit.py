@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onetool.database import Database
     from onetool.services.audit import AuditKind, AuditLog, AuditTable
 
+MAX_PAGES = 100  # of lines that are searched for clients
 TOLD_DAYS = 7  # for which `onetool check` tells of lines that were lost
 
 
@@ -144,6 +145,23 @@ def audit_table(config: "Config") -> "Generator[AuditTable]":
 
     with open_state(config) as database:
         yield AuditTable(database)
+
+
+def anonymous_clients(config: "Config", since: float) -> list[str]:
+    """Return the names of clients that have called without a credential since then, as they call themselves.
+
+    The last one is empty if some don't say their name. Raises DatabaseError, and ConfigError if there is no database.
+    """
+    from onetool.services.audit.record import AuditFilter
+
+    wanted, names, before = AuditFilter(since=since, who="", kind="call"), set[str](), None
+    with audit_table(config) as table:
+        for _ in range(MAX_PAGES):
+            page = table.page(wanted, 1000, before)
+            names |= {one.client for one in page.records if one.via != "cli"}
+            if (before := page.before) is None:
+                break
+    return sorted(names, key=lambda name: (not name, name))
 
 
 def audit_mistakes(config: "Config") -> Iterator[Mistake]:

@@ -47,7 +47,7 @@ class _Linter(NamedTuple):
             yield self.warning(name, message, "choose a longer one", self.config.secrets.file)
 
     def settings(self) -> Iterator[Mistake]:
-        """Yield settings that nothing reads: of packs that are not there, or in the wrong place."""
+        """Yield settings that nothing reads, and those of access that a person should know of."""
         known = self.registry.packs() if self.config.settings else ()
         for name in self.config.settings:
             if name not in known:
@@ -60,6 +60,16 @@ class _Linter(NamedTuple):
             yield self.warning(
                 "http.jwt", message, "set http.url to the address that clients use: https://tools.example.com"
             )
+
+        if http.local is not None:
+            from onetool.app.access import is_loopback_name
+
+            message = f"clients on this machine need no credential, and have the role {http.local}"
+            if self.config.cluster is not None:
+                message = "it has no effect, because the config has a cluster"
+            elif not is_loopback_name(http.host):
+                message = f"it has no effect, because the server listens on {http.host}"
+            yield self.warning("http.local", message)
 
     def folders(self) -> Iterator[Mistake]:
         """Yield folders that fs will not open, and files of topics that can't be written."""

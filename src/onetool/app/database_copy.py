@@ -15,7 +15,7 @@ import msgspec
 
 from onetool.app import bundles
 from onetool.app.bundle_runtime import foreign_file
-from onetool.app.documents import KINDS, DocumentKind, documents_in
+from onetool.app.documents import COPIED, DocumentKind, documents_in
 from onetool.app.old_state import old_files
 from onetool.core.errors import OneToolError
 from onetool.core.state_folders import STATE_FILE, make_state_folder
@@ -122,7 +122,7 @@ def count_stores(database: Database, config: "Config") -> dict[str, int | None]:
     sql = "SELECT kind, count(*) FROM documents GROUP BY kind"
     kinds = dict(database.read(lambda work: work.execute(sql)))
     counts: dict[str, int | None] = {"bundles": count_rows(database, "bundles")} if database.is_shared else {}
-    counts |= {kind: kinds.get(kind, 0) for kind in KINDS}
+    counts |= {kind: kinds.get(kind, 0) for kind in COPIED}
     counts |= _count_in(documents_in(database, "tokens", config, "never"), count_tokens, ("tokens", "revoked_tokens"))
     counts |= _count_in(documents_in(database, "servers", config, "never"), count_approved, ("approvals", "pins"))
     for name, tables in _stores().items():
@@ -151,7 +151,7 @@ def copy_state(
     if target.folder is not None and documents_in(one, "tokens", config, "never").keys():
         make_marker(target.folder)  # before the first token is there
     old = [] if source.folder is None else old_files(source.folder)
-    for kind in KINDS:
+    for kind in COPIED:
         left = tuple(LeftBehind(str(file.file), OLD.format(source.folder)) for file in old if file.kind == kind)
         yield kind, _copy_documents(one, other, kind, config, force, partial(tell, kind)) + Moved(left=left)
     children = [table for table in all_tables() if table.parent]

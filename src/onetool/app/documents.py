@@ -5,6 +5,7 @@
     own_examples    examples of tools that callers keep for themselves
     tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked; encrypted
     page_sessions   the key of the sessions of the page, and those that were ended; encrypted
+    page_links      links that open the page as its owner, and the servers that run; encrypted, and never copied
 
 Only PostgreSQL is encrypted: `state.db` is private to its owner. In the folder of a project, which may have come with a
 `state.db`, the same kinds are signed with the random key of the person's own folder. What decides who may do what is
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 KEY_FILE = "database.key"  # in the person's own folder
 PATIENCE = 10.0  # seconds for a document that somebody is changing
 
-DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions"]
+DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links"]
 
 
 class Keeping(NamedTuple):
@@ -38,6 +39,7 @@ class Keeping(NamedTuple):
 
     is_sealed: bool = False
     follow: Following = "later"
+    is_copied: bool = True  # by `onetool db import` and `export`
 
 
 KINDS: dict[DocumentKind, Keeping] = {
@@ -46,7 +48,9 @@ KINDS: dict[DocumentKind, Keeping] = {
     "own_examples": Keeping(follow="never"),  # there may be many, and few are read
     "tokens": Keeping(is_sealed=True),
     "page_sessions": Keeping(is_sealed=True),
+    "page_links": Keeping(is_sealed=True, follow="never", is_copied=False),
 }
+COPIED: tuple[DocumentKind, ...] = tuple(kind for kind, keeping in KINDS.items() if keeping.is_copied)
 
 
 def documents_in(

@@ -350,6 +350,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_body_mb: Count = 4
     access_log: bool = True
     admin: bool | None = None  # whether clients may change bundles; None: unless `--tool-allow` says what they may call
+    local: Literal["call", "edit"] | None = None  # the role of clients on this machine that show no credential
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         if self.token and not all("!" <= char <= "~" for char in self.token):

@@ -245,7 +245,7 @@ def new_reach(pin: Mapping[str, Any], reach: "Reach", strict: bool) -> list[str]
     new = [shown.get(line, line) for line, digest in pinned.items() if before.get(line) != digest]
     if door in before and door not in pinned:
         new.append("http.token is gone: anybody who reaches the server can call")
-    for key in ("http.tokens", "http.jwt", "http.url"):
+    for key in ("http.tokens", "http.jwt", "http.url", "http.local"):
         line = f"dials: {key}:"
         if any(one.startswith(line) for one in before) and not any(one.startswith(line) for one in pinned):
             new.append(f"{key} is gone: other callers get in than before")

@@ -20,13 +20,14 @@ IGNORE = ".gitignore"
 # What a project's .onetool keeps out of a repository: files that are made by running, or must stay private.
 IGNORED = (
     ".onetool-state\n.has-tokens\nstate.db*\nstats.db*\nresults/\nsessions/\nservers/\nrun_history\nchat_history\n"
-    "secrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
+    "open-page.html\nsecrets.yaml\n.secrets.yaml.*\n.*.lock\n__pycache__/\n"
 )
 
 OLD_FOLDERS = ("access_tokens", "page_sessions", "own_examples", "servers")  # of before there was a database
 STATE_FOLDERS = ("results", "sessions", *OLD_FOLDERS, "audit", "database", "bundles/.state")
 STATE_FILE = "state.db"
-STATE_FILES = (STATE_FILE, ".has-tokens", "stats.db", "run_history", "chat_history")
+PAGE_FILE = "open-page.html"  # leads a browser to the page, with the key of a link
+STATE_FILES = (STATE_FILE, ".has-tokens", "stats.db", "run_history", "chat_history", PAGE_FILE)
 CONFIG_FILES = ("onetool.yaml", "secrets.yaml", "trust.json", "tokens.key", "database.key")
 
 

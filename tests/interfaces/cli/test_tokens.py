@@ -1,5 +1,6 @@
 """`onetool tokens`: a token is shown once, kept as a hash, and revoked at once, also one of the config."""
 
+import asyncio
 import json
 import re
 import stat
@@ -9,7 +10,10 @@ import time
 
 import pytest
 from document_places import in_home, stored_tokens
-from helpers import cli, trusted
+from helpers import cli, trusted, until
+from interfaces.http.conftest import Served
+from mcp import Client
+from mcp.types import Implementation
 from services.audit_places import lines_in
 
 from onetool.app.access import open_token_store
@@ -58,6 +62,44 @@ def test_the_token_alone_is_on_standard_output_and_its_hash_is_stored(folder):
     assert "change bundles" in done.stderr
 
 
+async def _call_as(url, name):
+    """Call a tool as an MCP client of this name does."""
+    async with Client(f"{url}/mcp", client_info=Implementation(name=name, version="1")) as client:
+        assert not (await client.call_tool("run", {"code": "time.now()"})).is_error
+
+
+def test_the_first_token_says_who_will_be_refused(tmp_path):
+    server = Served(tmp_path, "--port", "0", config={"menu": "run"}, env={"ONETOOL_HOME": ""}, real=True)
+    try:
+        url = f"http://127.0.0.1:{server.port}"
+        for name in ("claude-code", "cursor\x1b[31m"):
+            asyncio.run(_call_as(url, name))
+        until(lambda: {line.get("client", "") for line in lines_in(tmp_path)} >= {"claude-code"})
+        assert server.ask("/call/time.now", "POST").status == 200
+    finally:
+        server.stop()
+    first = tokens(tmp_path, "add", "ci").stderr
+    assert first.startswith(f"This is the first token. Servers that use {tmp_path} refuse clients that send none")
+    named = next(line for line in first.splitlines() if line.startswith("Clients that called without one"))
+    assert "claude-code" in named
+    assert "others that don't say their name" in named
+    assert "\x1b" not in first
+    assert "set http.local to call or edit" in first
+    assert "first token" not in tokens(tmp_path, "add", "other").stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("http: {local: call}", "Clients on this machine may go on without one, with the role call (http.local)."),
+        ("audit: none", "Which clients have called without one is not known: the config says audit: none."),
+    ],
+)
+def test_the_first_token_says_what_the_config_changes(folder, config, said):
+    (folder / "onetool.yaml").write_text(config)
+    assert said in tokens(folder, "add", "ci").stderr
+
+
 def test_what_is_done_is_in_the_audit_log(folder):
     text = tokens(folder, "add", "ci").stdout.strip()
     tokens(folder, "revoke", "ci")
@@ -95,12 +137,6 @@ def test_lost_tokens_are_told_until_there_are_new_ones(folder, loss):
     for args in (["tokens", "list"], ["db"], ["check"]):
         done = cli("--config", "onetool.yaml", *args, cwd=folder)
         assert not any(word in done.stdout + done.stderr for word in ("lost:", "damaged or deleted")), done
-
-
-def test_the_first_token_says_that_it_closes_the_door(folder):
-    told = f"Servers that use {folder} ask everybody for a token"
-    assert told in tokens(folder, "add", "a").stderr
-    assert "ask everybody for a token" not in tokens(folder, "add", "b").stderr
 
 
 def test_as_json(folder):

@@ -136,7 +136,7 @@ def test_deletions_are_sent_before_the_session_ends_and_nothing_stays(node):
         return { asked, left: [code, printed, ran, play.calls.length, calls.list.length, notices.list.length, kept] };
         """,
     )
-    assert found["asked"] == ["DELETE /x/a", "DELETE /login"]
+    assert found["asked"] == ["DELETE /x/a", "DELETE /login", "GET /login"]  # may one stay without a session?
     assert found["left"] == ["", "", None, 0, 0, 0, '""']
 
 

@@ -1753,7 +1753,7 @@ export interface components {
             /** @description Why it can't be written at the moment. */
             problem?: string | null;
         };
-        /** @description One line. What is empty is left out. */
+        /** @description One line. Empty members are left out. */
         AuditRecord: {
             /** @description UTC, with milliseconds. */
             time: string;
@@ -1915,7 +1915,7 @@ export interface components {
             /** @description Why there is no answer. */
             error: Record<string, never> | null;
         };
-        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: `timeout` is left out unless it is set. */
+        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: `timeout` and `version` are left out unless they are set. */
         ToolCall: {
             id: string;
             name: string;

@@ -45,19 +45,30 @@ export interface Reply<T> {
 const BASE = new URL(".", document.baseURI);
 const REFUSED: readonly string[] = ["role_needed", "token_needed", "read_only"]; // because of who one is
 
-let session: string | null = stored<string | null>("session", null);
+const inTab = (): Storage => sessionStorage;
+
+let tabSession: string | null = stored<string | null>("session", null, inTab); // of a link: this tab's alone
+let session: string | null = tabSession ?? stored<string | null>("session", null);
 let onSignedOut: () => void = () => {};
 let onRefused: () => void = () => {};
 
 export function setSession(value: string | null): void {
   session = value;
-  store("session", value);
+  if (tabSession === null) store("session", value);
+  else setTabSession(null); // the browser may have another one, of a token
+}
+
+/** Use the session of a link in this tab; null: use that of the browser again, if there is one. */
+export function setTabSession(value: string | null): void {
+  tabSession = value;
+  store("session", value, inTab);
+  session = value ?? stored<string | null>("session", null);
 }
 
 /** Call `told` when another tab of this browser has signed in or out. */
 export function whenSessionChanged(told: (has: boolean) => void): void {
   addEventListener("storage", (event) => {
-    if (event.key !== null && event.key !== "onetool.session") return;
+    if (tabSession !== null || (event.key !== null && event.key !== "onetool.session")) return;
     session = stored<string | null>("session", null);
     told(session !== null);
   });

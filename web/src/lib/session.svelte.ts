@@ -1,6 +1,8 @@
 /** Whether one has to sign in, and has; who one is, and what one may. */
 
-import { ApiError, get, request, setSession, whenRefused, whenSessionChanged, whenSignedOut } from "./api";
+import { ApiError, get, request, setSession, setTabSession, whenRefused, whenSessionChanged, whenSignedOut } from "./api";
+import { t } from "./i18n.svelte";
+import { line } from "./shown";
 
 export type Role = "call" | "edit" | "admin";
 
@@ -20,6 +22,7 @@ interface LoginState extends Partial<Who> {
 
 const ROLES: readonly Role[] = ["call", "edit", "admin"];
 const NOBODY: Who = { role: "call" };
+const OWNER = "(owner)"; // came by a link of `onetool page`
 
 class Session {
   state: "asking" | "in" | "out" | "away" = $state("asking");
@@ -32,7 +35,9 @@ class Session {
   constructor() {
     whenSignedOut(() => {
       this.needed = true; // the token may be newer than the page
-      if (this.state === "in") this.#leave();
+      if (this.state !== "in") return;
+      this.#leave();
+      void this.#lookAgain();
     });
     whenSessionChanged((has) => {
       if (has && this.state === "in") this.#leave(); // perhaps it is somebody else now
@@ -69,11 +74,27 @@ class Session {
     return true;
   }
 
+  /** On this machine one may be let in without a session, too. */
+  async #lookAgain(): Promise<void> {
+    if (await this.#look().catch(() => false)) this.state = "in";
+  }
+
   /** Sign in with a token. Raises what the server says against it. */
   async signIn(token: string): Promise<void> {
     const { data } = await request<{ session: string | null }>("login", { json: { token } });
     setSession(data.session);
     await this.start();
+  }
+
+  /** Sign in with the key of a link, for this tab. Raises what the server says against it. */
+  async useLink(key: string): Promise<void> {
+    const { data } = await request<{ session: string }>("login", { json: { key } });
+    setTabSession(data.session);
+  }
+
+  /** Ask for a token, though one was let in without. */
+  askToken(): void {
+    this.#leave();
   }
 
   /** End the session, here and on the server. Raises if the server does not answer: then the session lives on. */
@@ -84,6 +105,7 @@ class Session {
     });
     setSession(null);
     this.#leave(true);
+    await this.#lookAgain();
   }
 
   /** What was read for one person is not shown to the next. */
@@ -95,6 +117,9 @@ class Session {
 }
 
 export const session = new Session();
+
+/** Whoever uses the page, in words. */
+export const whoName = (): string => (session.who.name === OWNER ? t("who.owner") : line(session.who.name) || t("who.none"));
 
 /** Whether one may what this role may. What one may not is not offered: all parts of the page ask here. */
 export const may = (role: Role): boolean => ROLES.indexOf(session.who.role) >= ROLES.indexOf(role);

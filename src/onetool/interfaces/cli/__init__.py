@@ -23,6 +23,7 @@ class LazyGroup(click.Group):
         "run": "onetool.interfaces.cli.run:run",
         "mcp": "onetool.interfaces.cli.serve:mcp",
         "serve": "onetool.interfaces.cli.serve:serve",
+        "page": "onetool.interfaces.cli.page:page",
         "ask": "onetool.interfaces.cli.ask:ask",
         "chat": "onetool.interfaces.cli.ask:chat",
         "sessions": "onetool.interfaces.cli.sessions:sessions",

@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,12 +23,14 @@ from onetool.interfaces.cli.options import (
 from onetool.interfaces.cli.output import echo, printable, stdout
 
 if TYPE_CHECKING:
+    from onetool.config import Config
     from onetool.sources.mcp_servers.settings import PlacedServer
 
 HOST_HELP = "The address to listen on. The default is the config's: 127.0.0.1."
 DRAIN_HELP = "Seconds in which requests are still taken after SIGTERM. The default is 5 in a cluster, else 0."
 PORT_HELP = "The port. The default is the config's: 8765. With 0 the system chooses."
 NAME_HELP = "The name of the server behind --. The default is the name of the package that the command starts."
+OPEN_HELP = "Open the page in a browser, as its owner."
 WORKERS_HELP = "How many processes serve, to use several cores. The default is 1, or ONETOOL_WORKERS."
 
 name_option = click.option("--name", metavar="NAME", help=NAME_HELP)
@@ -69,6 +71,7 @@ class ServingCommand(click.Command):
 @click.option(
     "--workers", type=click.IntRange(1, 64), metavar="N", default=1, envvar="ONETOOL_WORKERS", help=WORKERS_HELP
 )
+@click.option("--open", "opens", is_flag=True, help=OPEN_HELP)
 @click.option("--drain-s", type=click.FloatRange(0, 3600), metavar="N", envvar="ONETOOL_DRAIN_S", help=DRAIN_HELP)
 @menu_option
 @allow_option
@@ -81,6 +84,7 @@ def serve(
     host: str | None,
     port: int | None,
     workers: int,
+    opens: bool,
     drain_s: float | None,
     menu: str | None,
     allowed: list[str] | None,
@@ -101,20 +105,18 @@ def serve(
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
     if workers > 1:
         options = {"menu": menu, "watch": watch, "drain_s": drain_s, "server": server, "name": name}
-        _serve_with_workers(ctx, host, port, workers, allowed=allowed, **options)
+        _serve_with_workers(ctx, host, port, workers, opens, allowed=allowed, **options)
         return
     servers = _servers_of(server, name)
     app = open_app(ctx, allowed, watch=watch, makes_tables=True, servers=servers)
-    from onetool.interfaces.http.serve import serve_app
+    from onetool.interfaces.http.serve import bind_address, serve_app
 
     if app.config.cluster is not None and app.config.database is not None:
         app.config.cluster.require()
     http = app.config.http
-    port = http.port if port is None else port
-    print_line = _printer(servers, app.config.home)
-    ended_by = serve_app(
-        app, host or http.host, port, menu=menu, allowed=allowed, print_line=print_line, drain_s=drain_s
-    )
+    address = bind_address(app, host or http.host, http.port if port is None else port)
+    print_line = _printer(app.config, address.url, servers, opens)
+    ended_by = serve_app(app, address, menu=menu, allowed=allowed, print_line=print_line, drain_s=drain_s)
     signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
@@ -125,6 +127,7 @@ def _serve_with_workers(
     host: str | None,
     port: int | None,
     workers: int,
+    opens: bool,
     *,
     allowed: list[str] | None,
     **options: Any,
@@ -159,7 +162,7 @@ def _serve_with_workers(
         **options,
         level=logging.getLevelName(logging.getLogger("onetool").level).lower(),
     )
-    if Supervisor(order, address, _printer(servers, config.home)).run() == signal.SIGINT:
+    if Supervisor(order, address, _printer(config, address.url, servers, opens)).run() == signal.SIGINT:
         raise KeyboardInterrupt
 
 
@@ -176,13 +179,31 @@ def _servers_of(words: list[str] | None, name: str | None) -> "dict[str, PlacedS
         raise click.UsageError(printable(str(error))) from None
 
 
-def _printer(servers: "dict[str, PlacedServer]", home: Path) -> Callable[[str], None]:
-    """Return a function that prints the greeting, and then what is known of the server behind `--`."""
+def _printer(config: "Config", url: str, servers: "dict[str, PlacedServer]", opens: bool) -> Callable[[str], None]:
+    """Return a function that prints the greeting, and what is known of the server behind `--`.
+
+    At a terminal, a link to the page comes first. With `opens`, a browser gets it.
+    """
     about = "".join(
-        f"\n{name} is starting: its tools are {name}.…, its log is {home / 'servers' / f'{name}.log'}\n"
+        f"\n{name} is starting: its tools are {name}.…, its log is {config.home / 'servers' / f'{name}.log'}\n"
         for name in servers
     )
-    return lambda text: _print_headline(f"{text}{about}")
+
+    def print_all(greeting: str) -> None:
+        from onetool.core.errors import OneToolError
+        from onetool.interfaces.cli.page import LINK_NOTE, new_link, open_in_browser
+
+        is_shown, link = stdout().isatty(), None
+        with suppress(OneToolError, OSError):  # it serves without a link, too
+            link = new_link(config, url) if is_shown or opens else None
+        if opens and link is None:
+            click.echo("--open: there is no link to this server. Open its page, and sign in with a token.", err=True)
+        elif opens:  # a browser in the terminal ends when its user leaves it
+            Thread(target=open_in_browser, args=(config, link), daemon=True).start()
+        shown = f"{LINK_NOTE}\n  {link}\n" if link is not None and is_shown else ""
+        _print_headline(f"{shown}{greeting}{about}")
+
+    return print_all
 
 
 def _print_headline(text: str) -> None:

@@ -7,6 +7,7 @@ it: TOKEN=$(onetool tokens add ci).
 import json
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
+DAY_S = 86_400
+UNNAMED = "others that don't say their name"
 _RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
 MAY = {
     "call": "call tools, run code and ask",
@@ -127,7 +130,8 @@ def add(
     replaced = _require_free_name(name, config, store, only_print)
     if not again:
         _require_unused_name(name, store)
-    is_first = not only_print and not needs_credential(config.http, store)
+    if not only_print and not needs_credential(config.http, store):
+        _tell_first(config)
     token = as_stored(wanted)
     if not only_print:
         text = store.add(name, role, token.tools, token.rate, token.expires, token.whole)
@@ -143,7 +147,7 @@ def add(
         place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
         click.echo(printable(f"Nothing was stored: put the line {place}, and reload."), err=True)
     where = None if only_print else _place(ctx, store)
-    _tell(token, config, is_first, where)
+    _tell(token, config, where)
     if patterns:
         warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
 
@@ -211,7 +215,32 @@ def _place(ctx: click.Context, store: "TokenStore") -> str:
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
 
 
-def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | None) -> None:
+def _tell_first(config: "Config") -> None:
+    """Say what the first token means for clients that send none, and which those are, on standard error."""
+    from onetool.app.audit import anonymous_clients
+    from onetool.database import DatabaseError
+
+    lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
+    names: list[str] = []
+    with suppress(DatabaseError):
+        names = anonymous_clients(config, time.time() - DAY_S)
+    if names:
+        lines.append(f"Clients that called without one in the last day: {', '.join(one or UNNAMED for one in names)}.")
+    elif config.audit.mode == "none":
+        lines.append("Which clients have called without one is not known: the config says audit: none.")
+    if config.http.local:
+        lines.append(f"Clients on this machine may go on without one, with the role {config.http.local} (http.local).")
+    else:
+        lines.append("To let clients on this machine go on without one, set http.local to call or edit in the config.")
+    for line in lines:
+        click.echo(printable(line), err=True)
+
+
+def _servers(config: "Config") -> str:
+    return f"Servers that use {config.home if config.database is None else 'this database'}"
+
+
+def _tell(token: "StoredToken", config: "Config", where: str | None) -> None:
     """Say what the token is for, where it was stored and how to use it, on standard error."""
     may = MAY[token.role] + (f"; of the tools only {', '.join(token.tools)}" if token.tools else "")
     lines = [f"This is the token of {token.name}, and is not shown again. With it one may {may}."]
@@ -219,11 +248,8 @@ def _tell(token: "StoredToken", config: "Config", is_first: bool, where: str | N
         lines.append("Large results come by a handle, also where its client asks for them whole.")
     if token.expires is not None and token.expires <= time.time():
         lines.append("warning: it has expired already, so that it is refused.")
-    servers = f"Servers that use {config.home if config.database is None else 'this database'}"
     if where:
-        lines.append(f"It is stored {where}. {servers} accept it at once.")
-    if is_first:
-        lines.append(f"It is the first one. {servers} ask everybody for a token from now on.")
+        lines.append(f"It is stored {where}. {_servers(config)} accept it at once.")
     url = _url(config)
     lines.append(f'Use it: curl -H "Authorization: Bearer $TOKEN" {url}/tools/tools')
     lines.append(f"MCP clients connect to {url}/mcp with the same header.")

@@ -3,8 +3,10 @@
     http.token        role admin; it shares what stays with the command line, such as sessions of `ask`
     a named token     of the config or of `onetool tokens add`: what it was given, until it expires or is revoked
     a session         made with one of these; it may what its token may, and ends with it
+    an owner session  made with a link of `onetool page`, on one machine, without `cluster`: role admin
     a JWT             what its scopes and claims are granted (`http.jwt`), until it expires; no session is made with one
-    nothing           only where no credential is configured, on one machine, without `cluster`: role edit
+    nothing           only where no credential is configured, on one machine, without `cluster`: role edit; and with
+                      `http.local`, for requests that come straight from this machine: that role
 
 A server that is for calls only (`--tool-allow`, `http.admin: false`) caps every role at call.
 
@@ -24,7 +26,7 @@ from msgspec.structs import replace
 
 from onetool.app.access import needs_credential
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import Principal, current_address, current_principal, is_admitted
+from onetool.core.principal import Principal, Role, current_address, current_principal, is_admitted
 from onetool.http.asgi import HttpError, Scope
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
     from onetool.config.model import HttpConfig
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory, TokenView
+    from onetool.services.page_links import ServedLinks
 
 SHORTEST_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
 MAX_ADMITTED = 10_000  # callers that are remembered
 NOBODY = Principal(role="edit")
+OWNER = Principal(name="(owner)", role="admin")  # no token has such a name; what is stored is the command line's
 _SESSION = PREFIX.encode()
 
 
@@ -54,16 +58,22 @@ class Credentials:
         calls_only: bool = False,
         jwt: "JwtVerifier | None" = None,
         is_reachable: bool = False,
+        links: "ServedLinks | None" = None,
+        local: Role | None = None,
     ) -> None:
         """`tokens` are the named ones. Without `sessions` nobody can sign in. `calls_only` caps all roles.
-        `is_reachable`: from other machines, so that something has to be shown in any case.
+        `is_reachable`: from other machines, so that something has to be shown in any case. `links` open owner sessions.
+        `local` is the role of requests that come straight from this machine and show nothing.
         """
         self.jwt = jwt
         self.sessions = sessions
+        self.links = links
+        self.local = local
         self._http = http
         self._tokens = tokens
         self._own = _digest(http.token.encode()) if http.token else None
         self._admin = _admin(http.token) if http.token else NOBODY
+        self._nobody = Principal(role=http.local or NOBODY.role)
         self._is_capped = calls_only
         self._is_closed = is_reachable or needs_credential(http, None)  # whatever is stored
         self._admitted: tuple[TokenView | None, dict[bytes, Principal]] = (None, {})  # for what was stored then
@@ -78,13 +88,17 @@ class Credentials:
         """Whether a request has to show something."""
         return self._is_closed or (self._tokens is not None and self._tokens.store.guards)
 
-    def identify(self, authorization: bytes | None, stored: "TokenView | None" = None) -> Principal:
+    def identify(
+        self, authorization: bytes | None, stored: "TokenView | None" = None, is_local: bool = False
+    ) -> Principal:
         """Return who a request comes from, by its header Authorization. Raises HttpError (401, 503).
 
         Holders of tokens are remembered by the hash of the header, until the stored tokens change or theirs expires.
         Sessions and JWTs are looked at each time: a session may have been ended, the issuer's keys may have changed.
-        `stored` are the stored tokens, if somebody has just looked.
+        `stored` are the stored tokens, if somebody has just looked. `is_local`: it came straight from this machine.
         """
+        if authorization is None and is_local and self.local is not None:
+            return self.capped(self._nobody)
         stored = stored or self.stored_tokens()
         if stored is not self._admitted[0]:
             self._admitted = stored, {}  # both at once: other threads read them
@@ -96,7 +110,7 @@ class Credentials:
         if principal is None:
             if self.needed:
                 raise self._away_error() or unauthorized_error(authorization, self._http)
-            principal = self.capped(NOBODY)
+            principal = self.capped(self._nobody)
         if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
             if len(admitted) >= MAX_ADMITTED:
                 del admitted[next(iter(admitted))]
@@ -124,7 +138,7 @@ class Credentials:
     def current(self, principal: Principal) -> Principal:
         """Who a principal is now whom another replica has let in. Raises HttpError (401) for who counts no more."""
         if not principal.name:
-            return self.identify(None)
+            return self.identify(None, is_local=True)  # the other one has looked where it came from
         table = self._table()
         digest = self._digest_named(principal.name, table)
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
@@ -153,8 +167,20 @@ class Credentials:
 
     def start_session(self, shown: bytes, principal: Principal) -> tuple[str, LoginSession]:
         """A new session for who has shown this token. It may wait for a file."""
+        return self._start(_digest(shown), principal)
+
+    def open_link(self, key: str) -> "tuple[str, LoginSession] | None":
+        """Start a session of the owner, who has shown the key of a link; None if it does not count. Blocks.
+
+        Raises DatabaseError and TimeoutError.
+        """
+        if self.links is None or not self.links.use(key):
+            return None
+        return self._start(self.links.digest, OWNER)
+
+    def _start(self, digest: bytes, principal: Principal) -> tuple[str, LoginSession]:
         assert self.sessions is not None  # noqa: S101 - a server has them
-        return self.sessions.start(_digest(shown), principal.name, principal.expires)
+        return self.sessions.start(digest, principal.name, principal.expires)
 
     def give_way_to(self, new: "Credentials") -> None:
         """End the sessions of http.token, unless the new one is the same."""
@@ -173,6 +199,8 @@ class Credentials:
         # Digests, so that not even the length of the token shows in the time that the comparison takes.
         if self._own is not None and hmac.compare_digest(digest, self._own):
             return self.capped(self._admin)
+        if self.links is not None and hmac.compare_digest(digest, self.links.digest):  # no token has this digest
+            return self.capped(OWNER)
         found = None if table is None else table.find(digest)
         if found is None:
             return None
@@ -183,6 +211,8 @@ class Credentials:
     def _digest_named(self, name: str, table: "TokenTable | None") -> bytes | None:
         if name == OWN_TOKEN:
             return self._own
+        if name == OWNER.name:
+            return None if self.links is None else self.links.digest
         return None if table is None else table.digests.get(name)
 
     def capped(self, principal: Principal) -> Principal:

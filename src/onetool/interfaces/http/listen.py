@@ -193,6 +193,8 @@ class ServerFacts(NamedTuple):
     config: str  # the file in force, in words
     header: str | None  # the one with the token, when there is one
     first: str | None  # the tool to try first
+    has_links: bool = False  # whether `onetool page` prints links to it
+    local: str | None = None  # the role that requests from this machine have without a token
 
 
 def bearer_header(shown: str = "") -> str:
@@ -248,12 +250,16 @@ def first_call(url: str, header: str | None, tool: str | None) -> str:
 def greeting(facts: ServerFacts) -> str:
     url, header = facts.url, facts.header
     reached = [] if url == facts.own_url else [f"Clients reach it at {url}, as http.url says."]
+    local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
+    owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
         f"OneTool listens on {facts.own_url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
         *reached,
+        *(local if facts.local else []),
         "",
         "The page for people:",
         f"  {url}/",
+        *owner,
         "Connect a client:",
         f"  {claude_command(url, header)}",
         "or, in the config of most others:",

@@ -2,6 +2,7 @@
 
     GET       whether a token is needed, whether the sent session (or token) is valid, and who one is
     POST      {"token": …} -> a session, which is sent as `Authorization: Bearer …` wherever the token is
+              {"key": …} -> a session of the owner; the key is that of a link of `onetool page`, and works once
     DELETE    ends the sent session
 
 There is no cookie: a browser adds nothing by itself to a request, so that the page of somebody else has nothing to use.
@@ -11,6 +12,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,10 @@ from msgspec.structs import replace
 from onetool.config.model import OWN_TOKEN
 from onetool.core.principal import Principal, Rate
 from onetool.core.text import utc_text
+from onetool.database import DatabaseError
 from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, client_network, read_body, respond
 from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.http.credentials import CHALLENGE, bearer
+from onetool.interfaces.http.credentials import CHALLENGE, OWNER, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_log import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules
@@ -39,13 +42,20 @@ MOST_WRONG = 10  # tokens in that time from one address …
 MOST_WRONG_IN_ALL = 100  # … and from all together
 MAX_BODY = 4096  # bytes: anybody may send one
 NO_STORE = (b"cache-control", b"no-store")
+BAD_BODY = 'The body is JSON with the token, and nothing else: {"token": "…"}; or with the key of a link: {"key": "…"}.'
+DEAD_LINK = "This link was used, has expired, or is for another server. `onetool page` prints a new one."
 _MARK = FROM_TOOL.lower().encode()
 
 
 class LoginRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /login."""
 
-    token: str
+    token: str | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.token is None) == (self.key is None):
+            raise ValueError("expected either a token or a key")
 
     def __repr__(self) -> str:
         return "LoginRequest(***)"
@@ -137,14 +147,16 @@ class LoginApp:
             await _answer(send, await self._sign_in(rules, body, scope))
 
     async def _sign_in(self, rules: AccessRules, body: bytes, scope: Scope) -> dict[str, Any]:
+        given = None
+        with suppress(msgspec.MsgspecError, RecursionError):
+            given = msgspec.json.decode(body, type=LoginRequest)
+        if given is not None and given.key is not None:
+            return await self._open_link(rules, given.key.strip(), scope)
         if not rules.needs_login:
             return {"session": None, "needed": False}
-        try:
-            given = msgspec.json.decode(body, type=LoginRequest).token.strip()
-        except (msgspec.MsgspecError, RecursionError):
-            message = 'The body is JSON with the token, and nothing else: {"token": "…"}.'
-            raise HttpError(400, "bad_request", message, [NO_STORE]) from None
-        token = given.encode()
+        if given is None or given.token is None:
+            raise HttpError(400, "bad_request", BAD_BODY, [NO_STORE])
+        token = given.token.strip().encode()
         principal = await self._owner_of(rules, token, client_network(scope))
         if (wait := await self._signed_in.check_async(replace(principal, rate=SIGN_INS))) is not None:
             message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
@@ -152,6 +164,26 @@ class LoginApp:
         scope[SIGNED_IN] = principal
         text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
+
+    async def _open_link(self, rules: AccessRules, key: str, scope: Scope) -> dict[str, Any]:
+        """Start a session of the owner. Keys are random, so wrong guesses of others don't keep the owner out."""
+        try:
+            started = await asyncio.to_thread(rules.credentials.open_link, key)
+        except (DatabaseError, TimeoutError):
+            message = "Links can't be checked now, because the state can't be used. `onetool check` says why."
+            raise HttpError(503, "state_unavailable", message, [NO_STORE]) from None
+        if started is None:
+            await self._count_wrong(client_network(scope))
+            raise HttpError(401, "unauthorized", DEAD_LINK, [CHALLENGE, NO_STORE])
+        principal = scope[SIGNED_IN] = rules.credentials.capped(OWNER)
+        text, session = started
+        return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
+
+    async def _count_wrong(self, address: str) -> None:
+        """Count a wrong guess. Raises HttpError if there were too many."""
+        async with self._guessing:
+            await self._wrong.check_async(address)
+            await self._wrong.add_async(address)
 
     async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
         """Return whose token this is. Raises HttpError, also where there were too many wrong ones.
@@ -175,12 +207,12 @@ class LoginApp:
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:
-        if rules.needs_login:
-            session = _session(rules, authorization)
-            if session is None:
-                await rules.authenticate(authorization, scope)  # 401, unless it is a token itself
-                message = "This is a token, and no session: there is nothing to end. An admin revokes tokens."
-                raise HttpError(400, "no_session", message, [NO_STORE])
+        session = _session(rules, authorization)
+        if session is None and rules.needs_login:
+            await rules.authenticate(authorization, scope)  # 401, unless it is a token itself
+            message = "This is a token, and no session: there is nothing to end. An admin revokes tokens."
+            raise HttpError(400, "no_session", message, [NO_STORE])
+        if session is not None:
             scope[SIGNED_IN] = rules.identify(authorization, scope)
             try:
                 await asyncio.to_thread(self._sessions.end, session)
@@ -200,11 +232,10 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
         principal = await rules.authenticate(authorization, scope)
     except HttpError:
         return {"needed": needed, "signedIn": False}
-    if not needed:
-        return {"needed": False, **_who(principal)}
     session = _session(rules, authorization)
     until = {} if session is None else {"expiresAt": utc_text(session.expires)}
-    return {"needed": True, "signedIn": True, **until, **_who(principal)}
+    signed_in = {"signedIn": True} if needed else {}
+    return {"needed": needed, **signed_in, **until, **_who(principal)}
 
 
 def _who(principal: Principal) -> dict[str, Any]:

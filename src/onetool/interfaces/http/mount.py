@@ -25,7 +25,7 @@ from onetool.http.asgi import BARE_PREFIX, CLOSE, DUPLICATE, HttpError, Message,
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.listen import BoundAddress
-from onetool.interfaces.http.rules import AccessRules, read_authority
+from onetool.interfaces.http.rules import AccessRules, is_forwarded, read_authority
 from onetool.interfaces.http.serve import build_app, credentials_for
 from onetool.interfaces.mcp.http import McpHttpApp
 
@@ -41,7 +41,6 @@ ANY_HOST = "*"
 USER = "user"
 WHO = "onetool.user"  # in the scope: who the web app says it is
 ADDRESSES = (b"location", b"content-location")  # headers that say where something is
-PROXY_HEADERS = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"))
 NOT_SUPPORTED = 1003  # the code of a WebSocket that is closed for this reason
 
 
@@ -144,7 +143,7 @@ async def _named_user(who: Authenticate, scope: Scope) -> str | None:
 
 def _is_from_here(scope: Scope) -> bool:
     """Whether the client is on this machine. Behind a proxy the address is the proxy's, and tells nothing."""
-    if any(name in PROXY_HEADERS for name, _ in scope.get("headers", ())):
+    if is_forwarded(scope):
         return False
     try:
         address = ip_address(scope["client"][0].partition("%")[0])

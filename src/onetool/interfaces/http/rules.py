@@ -15,8 +15,9 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from onetool.app.access import is_loopback_name
 from onetool.core.principal import Principal
-from onetool.http.asgi import DUPLICATE, HttpError, Scope, Send
+from onetool.http.asgi import DUPLICATE, HEAD, HttpError, Scope, Send
 from onetool.interfaces.http.credentials import Credentials
 from onetool.interfaces.http.jwt_token import JwtError, challenge, refusal
 from onetool.interfaces.http.listen import WILDCARDS, BoundAddress
@@ -113,6 +114,12 @@ def _header_values(scope: Scope, wanted: bytes) -> list[bytes]:
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_PROXY_HEADERS = (b"forwarded", b"via", b"x-real-ip")
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Return whether a proxy has sent this request: then the address of the client says nothing."""
+    return any(name in _PROXY_HEADERS or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
 
 
 class AccessRules:
@@ -182,10 +189,19 @@ class AccessRules:
 
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         """Who a request comes from, of those who are known. Raises HttpError (401, 403)."""
+        is_local = authorization is None and self.credentials.local is not None and self._is_local(scope)
         try:
-            return self.credentials.identify(authorization, stored)
+            return self.credentials.identify(authorization, stored, is_local)
         except HttpError as refused:
             raise self._with_challenge(refused, authorization, scope) from None
+
+    def _is_local(self, scope: Scope) -> bool:
+        """Return whether a request comes straight from this machine: through no proxy, and not from another's page."""
+        head = scope[HEAD]
+        named = read_authority(head.get(b"host", b"").decode("latin-1"))
+        if named is None or not is_loopback_name(named.name) or is_forwarded(scope):
+            return False
+        return self.check_origin(head.get(b"origin"), head.get(b"host")) is None
 
     def _look(self) -> "TokenView | None":
         """Return the stored tokens. The requests of one turn of the loop share a look: all have come before it."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
+    from onetool.services.page_links import ServedLinks
     from onetool.services.request_rates import PrincipalRates
 
 
@@ -72,9 +74,10 @@ def build_app(
     url: Callable[[Scope], str],
     allowed: Offered = None,
     cluster: "Cluster | None" = None,
+    links: "ServedLinks | None" = None,
 ) -> HttpApp:
     """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
-    address by which clients reach the server. With a `cluster` it is one of several replicas.
+    address by which clients reach the server. With a `cluster` it is one of several replicas. `links` open its page.
     """
     app.keep_database()
     http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
@@ -89,7 +92,7 @@ def build_app(
         *_metadata_routes(lambda: site.rules.http),
         *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
     ]
-    rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address))
+    rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address, links=links))
 
     def mask(text: str) -> str:
         return mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
@@ -106,6 +109,7 @@ def credentials_for(
     is_limited: bool,
     before: Credentials | None = None,
     address: BoundAddress | None = None,
+    links: "ServedLinks | None" = None,
 ) -> Credentials:
     """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so.
     What the ones `before` know is kept: the keys of the same issuer, and which tokens were seen.
@@ -114,8 +118,16 @@ def credentials_for(
     calls_only = http.admin is False or (is_limited and http.admin is None)
     known, jwt = (None, None) if before is None else (before.memory, before.jwt)
     is_reachable = address is not None and not is_loopback(address.addresses)
-    tokens = known_tokens(app, known)
-    return Credentials(http, tokens, sessions, calls_only, _jwt_verifier(app, jwt), is_reachable)
+    is_own = address is not None and is_for_this_machine(app, address)
+    if before is not None:
+        links = before.links if is_own else None
+    tokens, jwt, local = known_tokens(app, known), _jwt_verifier(app, jwt), http.local if is_own else None
+    return Credentials(http, tokens, sessions, calls_only, jwt, is_reachable, links, local)
+
+
+def is_for_this_machine(app: "App", address: BoundAddress) -> bool:
+    """Return whether only this machine reaches the server, and it is not one of a cluster."""
+    return bool(address.addresses) and is_loopback(address.addresses) and app.config.cluster is None
 
 
 def _jwt_verifier(app: "App", before: "JwtVerifier | None") -> "JwtVerifier | None":
@@ -207,6 +219,8 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
         header=_header(app),
         first=first_tool(app.catalog.each(allowed)),
+        has_links=is_for_this_machine(app, address),
+        local=app.config.http.local if is_for_this_machine(app, address) else None,
     )
 
 
@@ -371,45 +385,45 @@ WARM_AFTER_S = 0.2  # those who wait for the address come first
 
 def serve_app(
     app: "App",
-    host: str,
-    port: int,
+    address: BoundAddress,
     *,
     menu: str | None = None,
     allowed: Collection[str] | None = None,
     print_line: Callable[[str], None],
     cluster: "ClusterSettings | None" = None,
     drain_s: float | None = None,
-    address: BoundAddress | None = None,
     on_reload: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
     """Serve until a signal says to stop; gives that signal.
 
     `cluster` makes it one of several; without it, the config's `database` and `cluster` do. `drain_s` is how long
-    requests are still taken after SIGTERM; None: some seconds where a balancer sends them. `address` has sockets that
-    are bound already. A reload that a signal asks for is done within `on_reload()`.
+    requests are still taken after SIGTERM; None: some seconds where a balancer sends them. A reload that a signal asks
+    for is done within `on_reload()`.
     """
-    address = address or bind_address(app, host, port)
     if is_loopback(address.addresses):
         app.follow_settings()
     _begin_log(app)
     lists = allow_lists(app, allowed)
     shared, requests = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
-    http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared)
+    links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
+    http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
     follow_config(app, address, http_app, allowed)
-    dogs: list[Watchdog] = []
+    at_end: list[Callable[[], None]] = []
 
     async def reload() -> None:
         with on_reload():
             await reload_app(app, mcp)
 
     def started() -> None:
+        if links is not None:
+            at_end.append(links.begin())  # from now on `onetool page` finds it
         print_line(greeting(server_facts(app, address, allowed)))
         _warm(app)
         for call in () if shared is None else shared.on_serving:
             call()
         mcp.start()
-        dogs.append(Watchdog())
+        at_end.append(Watchdog().close)
 
     further: dict[str, Any] = {} if shared is None else shared.start(listen_unix)
     further |= {} if drain_s is None else {"drain_s": drain_s}
@@ -418,8 +432,17 @@ def serve_app(
     finally:
         if shared is not None:
             shared.close()
-        for dog in dogs:
-            dog.close()
+        for close in at_end:
+            close()
+
+
+def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLinks | None":
+    """Return the links that open the page; None if others could reach it. `secret` is that of all workers."""
+    if not is_for_this_machine(app, address):
+        return None
+    from onetool.services.page_links import PageLinks, ServedLinks
+
+    return ServedLinks(PageLinks(app.runtime.documents("page_links"), app.config.home), address.url, secret)
 
 
 def _begin_log(app: "App") -> None:

@@ -98,8 +98,9 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
         return RestError(403, "read_only", message)
     if not principal.name:
         message = (
-            f"This needs the role {role}, which nobody has here without a token: send http.token, or one that `onetool "
-            f"tokens add NAME --role {role}` makes, as `Authorization: Bearer …`; or do this on the command line."
+            f"This needs the role {role}, which nobody has here without a token: open the page with a link of `onetool "
+            f"page`; or send http.token, or one that `onetool tokens add NAME --role {role}` makes, as `Authorization: "
+            "Bearer …`; or do this on the command line."
         )
         return RestError(403, "token_needed", message)
     message = f"This needs the role {role}, and {principal.name} has the role {principal.role}: ask an admin."

@@ -139,13 +139,11 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
         reports = ReloadReports(app, channel)
         serve_app(
             app,
-            order.host,
-            order.port,
+            address,
             menu=order.menu,
             allowed=order.allowed,
             print_line=lambda greeting: channel.tell(Serving(greeting)),
             cluster=cluster,
-            address=address,
             on_reload=reports.asked,
             drain_s=order.drain_s,
         )

@@ -1,0 +1,83 @@
+"""`onetool page`: prints a link that opens the page of a running server as its owner, or gives it to a browser."""
+
+from contextlib import suppress
+from html import escape
+from typing import TYPE_CHECKING
+
+import click
+
+from onetool.interfaces.cli.options import config_option, find_here, noted
+from onetool.interfaces.cli.output import echo, printable
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+
+NO_SERVER = (
+    "No server that uses {} runs on {}. Start one: onetool serve. If other machines can reach the server, "
+    "or it is one of a cluster, sign in with a token instead: onetool tokens add NAME --role admin"
+)
+LINK_NOTE = "Open the page as its owner (the link works once, within ten minutes):"
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="The port, if several servers run.")
+@click.option("--open", "opens", is_flag=True, help="Open the link in a browser, and don't print it.")
+@config_option
+@click.pass_context
+@noted()
+def page(ctx: click.Context, port: int | None, opens: bool) -> None:
+    """Print a link that opens the page of a running server.
+
+    The link works once, within ten minutes, and starts a session with the role admin in that browser. The session ends
+    with the server, after 12 hours, or when you sign out.
+    """
+    from onetool.app.access import open_page_links
+    from onetool.config import load_config
+
+    config = load_config(find_here(ctx))
+    with open_page_links(config) as links:
+        servers = {url: id for url, id in links.servers().items() if port is None or url.endswith(f":{port}")}
+        if not servers:
+            raise click.ClickException(
+                printable(NO_SERVER.format(config.home, "" if port is None else f" on port {port}"))
+            )
+        if len(servers) > 1:
+            raise click.ClickException(f"Several servers run: choose one with --port ({', '.join(sorted(servers))}).")
+        [(url, server)] = servers.items()
+        link = _link(url, links.make(server))
+    if not opens or not open_in_browser(config, link):
+        click.echo(LINK_NOTE, err=True)
+        echo(link)
+
+
+def new_link(config: "Config", url: str) -> str | None:
+    """Make a link to the page of the server at this URL; None if none runs there that accepts links."""
+    from onetool.app.access import open_page_links
+
+    with open_page_links(config) as links:
+        server = links.servers().get(url)
+        return None if server is None else _link(url, links.make(server))
+
+
+def _link(url: str, key: str) -> str:
+    return f"{url}/#k={key}"
+
+
+def open_in_browser(config: "Config", link: str) -> bool:
+    """Have a browser open a link. Returns whether one was found.
+
+    Other users could read the link among the arguments of the browser's process. So it gets a file that redirects.
+    """
+    import webbrowser
+
+    from onetool.core.os_files import replace_file
+    from onetool.core.state_folders import PAGE_FILE, make_home
+
+    file, is_open = config.home / PAGE_FILE, False
+    with suppress(OSError):
+        make_home(config.home)
+        replace_file(file, f'<meta http-equiv="refresh" content="0; url={escape(link)}">\n'.encode())
+        is_open = webbrowser.open(file.as_uri())
+    if not is_open:
+        click.echo("No browser could be started. Get a link for one: onetool page", err=True)
+    return is_open

@@ -1,0 +1,1 @@
+export{i as default}from"./make-5EMXmZpU.js";

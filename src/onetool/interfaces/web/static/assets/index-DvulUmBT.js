@@ -1,1 +1,0 @@
-import{It as e,Y as t,r as n}from"./base-DHTko7yM.js";await t.start(),e(n,{target:document.getElementById(`app`)});

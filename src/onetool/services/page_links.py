@@ -1,0 +1,148 @@
+"""`PageLinks`: links that open the page as its owner, and the servers that they are for.
+
+A link has a random key, and works once. Its hash is written into the state by `onetool serve` and `onetool page`: only
+the owner of the state can do that, and no route does. The document also lists the processes that serve, so that the
+command knows their addresses. Each process holds a lock: an entry without a holder is left over from one that was
+killed.
+
+A link is for one server. Its sessions are signed with what only the processes of that server know, and end with it.
+"""
+
+import hmac
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from typing import TypeVar
+
+import msgspec
+
+from onetool.core.state_folders import STATE_FILE
+from onetool.database import DatabaseError
+from onetool.database.documents import Documents
+from onetool.database.encryption import SealError
+from onetool.database.sqlite_processes import SqliteLock
+
+log = logging.getLogger("onetool.serve")
+
+DOCUMENT = "links"
+KEY_BYTES = 32
+LIFETIME_S = 600
+MAX_WAIT_S = 5.0  # for another process that changes the document
+
+T = TypeVar("T")
+
+
+class PageServer(msgspec.Struct, frozen=True):
+    """A server that accepts links. Its workers have the same id."""
+
+    url: str
+    id: str
+
+
+class PageLink(msgspec.Struct, frozen=True):
+    """A link that was not used yet."""
+
+    server: str
+    expires: float
+
+
+class PageLinkState(msgspec.Struct, frozen=True):
+    """The content of the document."""
+
+    servers: dict[str, PageServer] = {}  # by process
+    links: dict[str, PageLink] = {}  # by the hash of the key
+
+
+class PageLinks:
+    """The links and servers of one state folder. All methods block, and raise DatabaseError and TimeoutError."""
+
+    def __init__(self, documents: Documents, home: Path, clock: Callable[[], float] = time.time) -> None:
+        """`home` is the state folder, where processes hold their locks."""
+        self._documents = documents
+        self._home = home
+        self._clock = clock
+
+    def servers(self) -> dict[str, str]:
+        """Return the ids of the servers that run, by URL."""
+        return {one.url: one.id for one in self._read().servers.values()}
+
+    def make(self, server: str) -> str:
+        """Store a new link to a server, and return its key."""
+        key = token_urlsafe(KEY_BYTES)
+        link = PageLink(server, self._clock() + LIFETIME_S)
+        self._change(lambda state: state.links.update({_hash(key): link}))
+        return key
+
+    def use(self, key: str, server: str) -> bool:
+        """Return whether this is the key of a link to this server. It is used up then, in all processes."""
+        hash = _hash(key)
+        if hash not in self._read().links:  # a guess takes no lock
+            return False
+        link = self._change(lambda state: state.links.pop(hash, None))
+        return link is not None and link.server == server
+
+    def add_server(self, server: PageServer) -> Callable[[], None]:
+        """List this process as one that serves. Returns a function that ends that, and never raises."""
+        process = token_hex(8)
+        lock = self._lock_of(process)
+        lock.take()
+        self._change(lambda state: state.servers.update({process: server}))
+
+        def remove() -> None:
+            with suppress(Exception):  # an entry that stays has no holder
+                self._change(lambda state: state.servers.pop(process, None))
+            lock.remove()
+
+        return remove
+
+    def _lock_of(self, process: str) -> SqliteLock:
+        return SqliteLock(self._home / STATE_FILE, f"page server {process}")
+
+    def _read(self) -> PageLinkState:
+        """Return what counts now: links that have not expired, and servers that run."""
+        state, now = PageLinkState(), self._clock()
+        with suppress(msgspec.MsgspecError, SealError):  # nothing counts that others may have written
+            if (body := self._documents.read(DOCUMENT)) is not None:
+                state = msgspec.json.decode(body, type=PageLinkState)
+        return PageLinkState(
+            {process: one for process, one in state.servers.items() if self._lock_of(process).find_holder()},
+            {hash: one for hash, one in state.links.items() if 0 < one.expires - now <= LIFETIME_S},
+        )
+
+    def _change(self, change: Callable[[PageLinkState], T]) -> T:
+        """Apply a change to the state under its lock, and return what the change returns."""
+        with self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
+            state = self._read()
+            result = change(state)
+            held.write(msgspec.json.encode(state))
+        return result
+
+
+class ServedLinks:
+    """The links of one server, in one of its processes."""
+
+    def __init__(self, links: PageLinks, url: str, secret: bytes) -> None:
+        """`secret` is random, and known to the processes of this server alone."""
+        self._links = links
+        self._server = PageServer(url, hmac.digest(secret, b"server", sha256).hex())
+        self.digest = hmac.digest(secret, b"sessions", sha256)  # for sessions: in place of the digest of a token
+
+    def use(self, key: str) -> bool:
+        """Return whether this key opens a session now. It does so once."""
+        return self._links.use(key, self._server.id)
+
+    def begin(self) -> Callable[[], None]:
+        """List this process, unless the state can't be changed. Returns a function that ends that. Never raises."""
+        try:
+            return self._links.add_server(self._server)
+        except (DatabaseError, TimeoutError) as error:
+            log.warning("`onetool page` can't find this server, because the state can't be changed: %s", error)
+            return lambda: None
+
+
+def _hash(key: str) -> str:
+    return sha256(key.encode()).hexdigest()
