@@ -55,7 +55,8 @@ async def send_whole(cycle: RequestResponseCycle, start: Any, body: Any) -> None
     Responses that say more than their length, or end the connection, are left to uvicorn.
     """
     data, fields = body.get("body", b""), dict(start["headers"])
-    is_plain = fields.get(b"content-length") == b"%d" % len(data) and b"connection" not in fields
+    is_whole = fields.get(b"content-length") == b"%d" % len(data) and not body.get("more_body")
+    is_plain = is_whole and b"connection" not in fields
     is_open = cycle.keep_alive and not cycle.disconnected and not cycle.flow.write_paused
     if not is_plain or not is_open or len(data) > MAX_JOINED or cycle.scope["method"] == "HEAD":
         await cycle.send(start)
