@@ -113,7 +113,7 @@ def test_refusals_are_noted_without_what_was_sent(place):
 
 
 def test_too_many_refusals_are_counted_and_do_not_fill_the_disk(place, monkeypatch):
-    monkeypatch.setattr(request_log, "MOST_IN_WINDOW", 3)
+    monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 3)
     app, site = place()
     now = 100.0
     site._audit._nobody._clock = lambda: now
@@ -126,7 +126,7 @@ def test_too_many_refusals_are_counted_and_do_not_fill_the_disk(place, monkeypat
 
 
 def test_a_flood_of_others_hides_no_failed_login_and_no_refusal_of_a_known_caller(place, monkeypatch):
-    monkeypatch.setattr(request_log, "MOST_IN_WINDOW", 2)
+    monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 2)
     app, site = place()
     for _ in range(5):
         send(site, None, "GET", "/status")
@@ -142,7 +142,7 @@ def test_a_flood_of_others_hides_no_failed_login_and_no_refusal_of_a_known_calle
 
 
 def test_what_was_only_counted_is_noted_though_no_other_request_comes(place, monkeypatch):
-    monkeypatch.setattr(request_log, "MOST_IN_WINDOW", 1)
+    monkeypatch.setattr(request_log, "MAX_IN_WINDOW", 1)
     monkeypatch.setattr(request_log, "WINDOW_S", 0.5)
     app, site = place()
     site._audit._nobody._clock = lambda: 100.0

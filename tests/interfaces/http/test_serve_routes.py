@@ -13,7 +13,7 @@ import onetool
 from onetool.config import load_config
 from onetool.interfaces.http.connection import ConnectionLimits
 from onetool.interfaces.http.serve import LazyRoute
-from onetool.interfaces.http.server import PATIENCE_S
+from onetool.interfaces.http.server import STOP_TIMEOUT_S
 
 DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
 
@@ -73,7 +73,7 @@ def test_the_limits_in_the_docs_are_the_limits():
     assert f"| {limits.idle_s} s, a new one {limits.head_s:g} s |" in DOCS
     assert f"| a client that does not read | {limits.stuck_s:g} s |" in DOCS
     assert f"| connections | {limits.connections:,}," in DOCS
-    assert f"have {PATIENCE_S} seconds" in DOCS
+    assert f"have {STOP_TIMEOUT_S} seconds" in DOCS
 
 
 # Routes that are loaded at their first request

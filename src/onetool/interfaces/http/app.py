@@ -95,8 +95,9 @@ class HttpApp:
         cluster: "Cluster | None" = None,
         rates: PrincipalRates | None = None,
     ) -> None:
-        """With a `cluster`, requests of its other replicas are let in, as those whom these have checked. `rates` counts
-        requests, if not this process alone does.
+        """Requests of the other replicas of a `cluster` are let in as the callers whom these have checked.
+
+        `rates` counts requests where several processes do so together.
         """
         self.rules = rules
         self.max_body = max_body
@@ -152,7 +153,7 @@ class HttpApp:
                 self._audit(scope, status, seconds, route.path or None)
 
     def drain(self) -> None:
-        """It will stop soon, and still answers: clients should come on other connections, and to others."""
+        """Go on answering, and have clients use other connections and servers: this one stops soon."""
         if self.is_draining:
             return
         self.is_draining = True
@@ -229,7 +230,7 @@ class HttpApp:
     async def _admit_forwarded(
         self, seal: "ForwardSeal", opened: bytes, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange
     ) -> Receive:
-        """Check that another replica has sent this, which has checked everything else. Gives its body once more."""
+        """Check that another replica, which has checked all else, has sent this; return its body to read again."""
         told = seal.read(opened)
         if b"transfer-encoding" in head:
             raise HttpError(411, "length_required", "What a replica sends on has a Content-Length.", [CLOSE])
@@ -246,7 +247,7 @@ class HttpApp:
         return replayed(data, exchange.receive)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:
-        """Whether the request was cancelled because its caller is no longer let in. Then its response is ended."""
+        """Return whether the request was cancelled because its caller is no longer let in; end its response then."""
         admission, task = scope.get("admission"), asyncio.current_task()
         if admission is None or not admission.is_over or task is None:
             return False
@@ -266,7 +267,7 @@ class HttpApp:
         return next((route for above, route in self._above if path.startswith(above)), NOWHERE)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI lifespan. WebSockets are not supported."""
+        """Serve the ASGI lifespan. WebSockets are not supported."""
         if scope["type"] != "lifespan":
             raise RuntimeError(f"OneTool does not speak {scope['type']}")
         while (await receive())["type"] == "lifespan.startup":

@@ -26,7 +26,7 @@ from onetool.interfaces.http.request_log import LoggedRequest, write_entry
 
 CHUNK_OVERHEAD = 8  # bytes at the most that come for one of a body in chunks: those of one byte have five more
 MAX_JOINED = 64 * 1024  # bytes of a body that is written together with its head: a copy of a larger one costs more
-MOST_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
+MAX_PIPELINED = 100  # requests on one connection that wait for the answer to the one before
 
 
 class ConnectionLimits(NamedTuple):
@@ -169,12 +169,14 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        if len(self.pipeline) >= MOST_PIPELINED:
+        if len(self.pipeline) >= MAX_PIPELINED:
             self._error = HttpError(400, "too_many", "Too many requests ahead of their answers on one connection.")
             raise self._error
-        if self._size > self._limits.head_bytes and self._size_of_head() > self._limits.head_bytes:
-            self._error = self._head_too_large()
-            raise self._error
+        if self._size > self._limits.head_bytes:  # which may have a part of the body in it
+            head = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if head > self._limits.head_bytes:
+                self._error = self._head_too_large()
+                raise self._error
         if self.url[:1] != b"/":
             # Of `GET http://elsewhere/ HTTP/1.1` uvicorn would drop the host, and the rules would never see it.
             self._error = HttpError(400, "bad_request", "The target of a request must be a path, such as /mcp.")
@@ -212,14 +214,14 @@ class HttpConnection(HttpToolsProtocol):
                 self._requests = NOTHING
 
     def _unsupported_upgrade_warning(self) -> None:
-        """WebSockets are not supported: the request is answered as plain HTTP, then the connection is closed."""
+        """Answer the request as plain HTTP and close the connection: WebSockets are not supported."""
         self._is_closing = True
         self.cycle.keep_alive = False
 
     # How it ends
 
     def send_400_response(self, msg: str) -> None:
-        """Called by uvicorn for malformed HTTP, and for exceptions of our own callbacks."""
+        """Refuse malformed HTTP. uvicorn calls this also for exceptions of our own callbacks."""
         message = "This is not a request that HTTP/1.1 knows: its head or its body is malformed."
         self._end(self._error or HttpError(400, "bad_request", message))
 
@@ -246,12 +248,12 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(refused)
 
     def part(self) -> None:
-        """The answer to the request under way is the last one, and says so; if it has begun, the next one will."""
+        """Make the answer to the request under way the last one; if it has begun, the next one."""
         if self._is_busy() and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
     def may_ask(self) -> bool:
-        """Whether a client, and no other replica, may be about to send a request that no answer has closed yet."""
+        """Return whether a client, rather than a replica, may be about to send a further request."""
         if self.client is None or self._is_closing or self.transport.is_closing() or self._is_busy():
             return False
         if self._requests == HEAD or self.has_unread():
@@ -262,12 +264,12 @@ class HttpConnection(HttpToolsProtocol):
         return self._timer is not None and now - (self._timer.when() - self._limits.head_s) < RECENT_S
 
     def has_unread(self) -> bool:
-        """Whether something has come that the loop has not handed over yet. Closing would lose it."""
+        """Return whether something has come that the loop has not handed over yet. Closing would lose it."""
         found = None if self._is_closing else self.transport.get_extra_info("socket")
         return found is not None and has_unread(found.fileno())
 
     def shutdown(self) -> None:
-        """The server ends. What has come is answered first, with `Connection: close`: see `HttpApp.drain`."""
+        """Close the connection, unless a request has come: that is answered first, as `HttpApp.drain` says."""
         if self._is_busy() or not self.has_unread():
             super().shutdown()
 
@@ -299,9 +301,6 @@ class HttpConnection(HttpToolsProtocol):
 
     def _is_busy(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
-
-    def _size_of_head(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _head_too_large(self) -> HttpError:
         most = f"{self._limits.head_bytes // 1024} KiB"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.services.access_tokens import TokenMemory, TokenView
     from onetool.services.page_links import ServedLinks
 
-SHORTEST_TOKEN = 16  # characters
+MIN_TOKEN = 16  # characters
 CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
 MAX_ADMITTED = 10_000  # callers that are remembered
@@ -109,7 +109,9 @@ class Credentials:
         principal = None if shown is None else self._find(shown, self._table(stored))
         if principal is None:
             if self.needed:
-                raise self._away_error() or unauthorized_error(authorization, self._http)
+                if (known := self.stored_tokens()) is not None and known.is_away:  # the caller's token may be right
+                    raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
+                raise unauthorized_error(authorization, self._http)
             principal = self.capped(self._nobody)
         if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
             if len(admitted) >= MAX_ADMITTED:
@@ -121,13 +123,6 @@ class Credentials:
         """Return the stored tokens as they are now."""
         return None if self._tokens is None else self._tokens.store.view()
 
-    def _away_error(self) -> HttpError | None:
-        """If nobody knows which tokens there are: a refusal that does not blame the caller's."""
-        known = self.stored_tokens()
-        if known is None or not known.is_away:
-            return None
-        return HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])  # the log says why
-
     async def verify(self, authorization: bytes | None) -> Principal | None:
         """Return whose JWT this is, which `identify` did not know; None if it isn't one. Raises JwtError, HttpError."""
         shown = bearer(authorization)
@@ -136,7 +131,7 @@ class Credentials:
         return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
-        """Who a principal is now whom another replica has let in. Raises HttpError (401) for who counts no more."""
+        """Return a principal of another replica as it is now. Raises HttpError (401) if it is no longer accepted."""
         if not principal.name:
             return self.identify(None, is_local=True)  # the other one has looked where it came from
         table = self._table()
@@ -158,15 +153,15 @@ class Credentials:
         return self._of_digest(_digest(shown), table)
 
     def find_token(self, shown: bytes) -> Principal | None:
-        """Whose token this is. A JWT is none: nobody signs in with one, as it ends soon."""
+        """Return whose token this is. A JWT doesn't count: nobody signs in with one, as it ends soon."""
         return self._of_digest(_digest(shown), self._table())
 
     def session(self, shown: bytes) -> LoginSession | None:
-        """The session, if it is valid: its token has not changed, and it was not ended."""
+        """Return the session if it is valid: its token has not changed, and it was not ended."""
         return self._read_session(shown, self._table())
 
     def start_session(self, shown: bytes, principal: Principal) -> tuple[str, LoginSession]:
-        """A new session for who has shown this token. It may wait for a file."""
+        """Start a session of the principal that has shown this token. May wait for a file."""
         return self._start(_digest(shown), principal)
 
     def open_link(self, key: str) -> "tuple[str, LoginSession] | None":
@@ -216,14 +211,14 @@ class Credentials:
         return None if table is None else table.digests.get(name)
 
     def capped(self, principal: Principal) -> Principal:
-        """The principal as this server takes it."""
+        """Return the principal with the role that this server allows it."""
         if not self._is_capped or principal.role == "call":
             return principal
         return replace(principal, role="call", is_capped=True)
 
 
 def bearer(authorization: bytes | None) -> bytes | None:
-    """What stands behind `Bearer` in the header."""
+    """Return the token after `Bearer` in the header."""
     scheme, _, rest = (authorization or b"").partition(b" ")
     shown = rest.strip(b" ")
     # No regular expression: it would take five times as long for a JWT as all the rest.
@@ -231,34 +226,30 @@ def bearer(authorization: bytes | None) -> bytes | None:
 
 
 def missing_token(http: "HttpConfig", tokens: "KnownTokens | None" = None) -> str | None:
-    """What is missing for a server that other machines can reach: a token, long enough not to be guessed."""
-    if http.token is not None and len(http.token) < SHORTEST_TOKEN:
-        return f"a token of at least {SHORTEST_TOKEN} characters"
+    """Return what a server lacks that other machines can reach: a token, long enough not to be guessed."""
+    if http.token is not None and len(http.token) < MIN_TOKEN:
+        return f"a token of at least {MIN_TOKEN} characters"
     has_any = needs_credential(http, None) or (tokens is not None and tokens.store.has_any)
     return None if has_any else "a token"
 
 
 def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpError:
-    """The error for a request without a token, or with something else in its place."""
+    """Return the error for a request without a token, or with a wrong one."""
     shown = bearer(authorization)
     if shown is not None and shown.startswith(_SESSION):
         message = "This session has ended, or is not one of this server: sign in again, with POST /login."
     else:
         what = "This server needs a token" if authorization is None else "This is no token of this server"
-        message = f"{what}: send one as `Authorization: Bearer …`; it is {_where_from(http)}."
+        where = "http.token in its config, or made by `onetool tokens add`"  # which may be done at any time
+        if http.jwt is not None:
+            own = "http.token in its config, " if http.token else ""
+            where = f"a JWT of {http.jwt.issuer}, {own}or made by `onetool tokens add`"
+        message = f"{what}: send one as `Authorization: Bearer …`; it is {where}."
     return HttpError(401, "unauthorized", message, [CHALLENGE])
 
 
-def _where_from(http: "HttpConfig") -> str:
-    """Where a credential comes from. Stored tokens may be added at any time."""
-    if http.jwt is None:
-        return "http.token in its config, or made by `onetool tokens add`"
-    own = "http.token in its config, " if http.token else ""
-    return f"a JWT of {http.jwt.issuer}, {own}or made by `onetool tokens add`"
-
-
 def _admin(token: str) -> Principal:
-    """Who shows http.token. What is stored for it is not there for who shows another one later."""
+    """Return the principal of http.token. What it stores isn't there for the holder of another token later."""
     owner = sha256(b"principal:" + token.encode()).hexdigest()[:16]
     return Principal(name=OWN_TOKEN, owner=owner, role="admin", shares_local_state=True)
 
@@ -283,7 +274,7 @@ class Admission(msgspec.Struct, eq=False):
     is_over: bool = False
 
     def is_valid(self) -> bool:
-        """Whether the caller would still be let in, and may what it might when the request began."""
+        """Return whether the caller would still be let in, with the rights that it had when the request began."""
         try:
             return self.identify() == self.principal
         except HttpError:

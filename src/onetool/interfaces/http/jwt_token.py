@@ -89,7 +89,7 @@ class ResourceMetadata:
 
 
 def public_url(http: "HttpConfig", scope: Scope) -> str:
-    """http.url, or the address that the request was sent to. Its Host has been checked."""
+    """Return http.url, or the address that the request was sent to. Its Host has been checked."""
     if http.url:
         return http.url.rstrip("/")
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "localhost")
@@ -97,7 +97,7 @@ def public_url(http: "HttpConfig", scope: Scope) -> str:
 
 
 def challenge(http: "HttpConfig", scope: Scope, error: JwtError | None = None) -> tuple[bytes, bytes]:
-    """The header WWW-Authenticate of an answer with 401 or 403. Without an error there was no token."""
+    """Return the header WWW-Authenticate for 401 or 403. Without an error there was no token."""
     parts = {"realm": "onetool"}
     if error is not None:
         parts |= {"error": error.code, "error_description": _UNQUOTED.sub("'", str(error))}
@@ -110,7 +110,7 @@ def challenge(http: "HttpConfig", scope: Scope, error: JwtError | None = None) -
 
 
 def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
-    """The response to a JWT that is not accepted."""
+    """Return the response to a JWT that is not accepted."""
     code = {"invalid_token": "unauthorized", "insufficient_scope": "forbidden"}.get(error.code, error.code)
     if error.retry_after is not None:
         return HttpError(error.status, code, str(error), [(b"retry-after", b"%d" % error.retry_after)])
@@ -118,13 +118,13 @@ def refusal(http: "HttpConfig", scope: Scope, error: JwtError) -> HttpError:
 
 
 def _part(path: str) -> str:
-    """The part of the server that has metadata of its own: clients compare `resource` with the address they call."""
+    """Return the part of the server with metadata of its own: clients compare `resource` with the address they call."""
     return MCP_PATH if path.rstrip("/") == MCP_PATH else ""
 
 
 def _needed(config: "JwtConfig", error: JwtError | None) -> list[str]:
-    """The scopes that a client should ask for: all that would do where it has none of them, else only those of the
-    lowest role, so that nobody asks for more than is needed."""
+    """Return the scopes to ask for: all that would do if the client has none of them, else only those of the lowest
+    role, so that nobody asks for more than is needed."""
     if error is not None and error.code == "insufficient_scope":
         return _sendable(config.scopes)
     lowest = min((ROLES.index(grant.role) for grant in config.scopes.values()), default=0)

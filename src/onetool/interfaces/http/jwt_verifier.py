@@ -16,7 +16,7 @@ hour.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
 from math import ceil, inf
@@ -29,7 +29,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from onetool.config.model import read_rate
 from onetool.core.json_data import JsonTooCostlyError
-from onetool.core.principal import ROLES, Principal, Rate
+from onetool.core.principal import ROLES, Principal
 from onetool.core.text import utc_text
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
 from onetool.http.body import json_of
@@ -40,7 +40,7 @@ from onetool.interfaces.http.jwt_token import JwtError, invalid
 if TYPE_CHECKING:
     from jwt.types import Options
 
-    from onetool.config.model import Grant, JwtConfig
+    from onetool.config.model import JwtConfig
     from onetool.http.client import HttpClient
 
 log = logging.getLogger("onetool")
@@ -201,7 +201,7 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _is_name(text: Any) -> bool:
-    """Text that is not printable could look like another name, or end a line of a log."""
+    """Return whether it is printable text: other text could look like another name, or end a line of a log."""
     return isinstance(text, str) and 0 < len(text) <= MAX_NAME and text.isprintable()
 
 
@@ -224,13 +224,19 @@ def audiences(config: "JwtConfig", url: str | None) -> set[str]:
 
 def granted(config: "JwtConfig", claims: dict[str, Any]) -> Principal:
     """Return what the matching grants allow together: highest role and rate, all tools. JwtError if none matches."""
-    grants = list(_matching(config, claims))
+    scopes = {*_scopes(claims.get("scope")), *_scopes(claims.get("scp"))}
+    grants = [grant for scope, grant in config.scopes.items() if scope in scopes]
+    for claim, by_value in config.claims.items():
+        values = _values(_claim(claims, claim))
+        grants += [grant for value, grant in by_value.items() if value in values]
     if not grants:
         hint = f"it needs a claim that http.jwt.claims names: {', '.join(config.claims)}"
         if config.scopes:
             hint = f"ask {config.issuer} for one of these scopes: {', '.join(config.scopes)}"
         raise JwtError("insufficient_scope", f"This JWT allows nothing here; {hint}.")
     name = f"{config.issuer}|{claims['sub']}"
+    rates = [rate for one in grants if one.rate and (rate := read_rate(one.rate))]
+    has_limit = len(rates) == len(grants)
     patterns = [one.tools for one in grants]
     every = tuple(dict.fromkeys(name for tools in patterns for name in tools or ()))
     return Principal(
@@ -238,27 +244,19 @@ def granted(config: "JwtConfig", claims: dict[str, Any]) -> Principal:
         owner=name,
         role=ROLES[max(ROLES.index(one.role) for one in grants)],
         tools=None if None in patterns else every,
-        rate=_highest([read_rate(one.rate) if one.rate else None for one in grants]),
+        rate=max(rates, key=lambda rate: rate.count / rate.seconds) if has_limit else None,
         expires=claims["exp"] + config.leeway_s,
         whole=any(one.whole for one in grants),
     )
 
 
-def _matching(config: "JwtConfig", claims: dict[str, Any]) -> "Iterator[Grant]":
-    scopes = {*_scopes(claims.get("scope")), *_scopes(claims.get("scp"))}
-    yield from (grant for scope, grant in config.scopes.items() if scope in scopes)
-    for claim, by_value in config.claims.items():
-        values = _values(_claim(claims, claim))
-        yield from (grant for value, grant in by_value.items() if value in values)
-
-
 def _scopes(found: Any) -> list[str]:
-    """A list, or a text with spaces between them."""
+    """Return the scopes of a list, or of a text with spaces between them."""
     return found.split(" ") if isinstance(found, str) else _values(found)
 
 
 def _claim(claims: dict[str, Any], name: str) -> Any:
-    """A claim by its name, or inside of others: `realm_access.roles`."""
+    """Return a claim by its name, or inside of others: `realm_access.roles`."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -268,16 +266,10 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
 
 
 def _values(found: Any) -> list[str]:
-    """The texts that a claim has. Numbers and booleans are none: nobody knows how they would be written."""
+    """Return the texts of a claim, without numbers and booleans: nobody knows how they would be written."""
     if isinstance(found, str):
         return [found]
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-
-
-def _highest(rates: list[Rate | None]) -> Rate | None:
-    """None is no limit, so nothing is higher."""
-    limits = [rate for rate in rates if rate is not None]
-    return max(limits, key=lambda rate: rate.count / rate.seconds) if len(limits) == len(rates) else None
 
 
 # The keys of the issuer

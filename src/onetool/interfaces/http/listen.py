@@ -54,7 +54,7 @@ def authority(host: str, port: int) -> str:
 
 
 def resolve(host: str) -> list[Address]:
-    """The addresses that a host stands for."""
+    """Return the addresses of a host."""
     name: str | bytes = host
     with suppress(ValueError):
         ip_address(host)
@@ -68,12 +68,12 @@ def resolve(host: str) -> list[Address]:
 
 
 def is_loopback(addresses: Iterable[str]) -> bool:
-    """Whether only this machine can reach all of them."""
+    """Return whether only this machine can reach all of them."""
     return all(ip_address(address.partition("%")[0]).is_loopback for address in addresses)
 
 
 def listen(host: str, port: int, addresses: list[Address]) -> BoundAddress:
-    """Sockets on every address of the host; one port for all of them, which the system chooses when it is 0."""
+    """Bind sockets on every address of the host, all with one port, which the system chooses when it is 0."""
     for tries_left in reversed(range(TRIES)):
         try:
             sockets = _bound(addresses, port)
@@ -125,7 +125,7 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
 
 
 def listen_unix(path: str) -> socket.socket:
-    """A socket for other processes of this user on this machine."""
+    """Bind a socket for other processes of this user on this machine."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with suppress(FileNotFoundError):
@@ -198,7 +198,7 @@ class ServerFacts(NamedTuple):
 
 
 def bearer_header(shown: str = "") -> str:
-    """The Authorization header with a shell variable for the token. `shown` is how the config writes it, if it does."""
+    """Return the Authorization header with a shell variable for the token. `shown` is its text in the config."""
     name = re.fullmatch(r"\$\{(\w+)\}", shown)
     return f"Authorization: Bearer {f'${name[1]}' if name else DEFAULT_VARIABLE}"
 
@@ -209,7 +209,7 @@ def claude_command(url: str, header: str | None) -> str:
 
 
 def json_snippet(url: str, header: str | None) -> str:
-    """The JSON that most clients take in their config."""
+    """Return the JSON that most clients take in their config."""
     server: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
     if header:
         name, _, value = _as_client_variable(header).partition(": ")
@@ -218,31 +218,29 @@ def json_snippet(url: str, header: str | None) -> str:
 
 
 def _as_client_variable(header: str) -> str:
-    """The header with `${NAME}`, as clients write variables, so that the token is in no file of theirs."""
+    """Return the header with `${NAME}`, as clients write variables, so that the token is in no file of theirs."""
     return re.sub(r"\$(\w+)", r"${\1}", header)
 
 
 FIRST = "time.now"
-MOST_TRIED = 500  # tools that are looked at to find one: with 100,000 it would take seconds
+MAX_TRIED = 500  # tools that are looked at to find one: with 100,000 it would take seconds
 
 
 def first_tool(tools: Iterable[ToolSpec | LazyTool]) -> str | None:
-    """One that needs no arguments and changes nothing."""
+    """Return the name of a tool that needs no arguments and changes nothing."""
     found = None
-    for tool in islice(tools, MOST_TRIED):
-        if (found is None or tool.name == FIRST) and _is_harmless(as_spec(tool)):
-            found = tool.name
+    for tool in islice(tools, MAX_TRIED):
+        if found is None or tool.name == FIRST:
+            spec = as_spec(tool)
+            if not spec.input_schema.get("required") and (spec.read_only or spec.pure):
+                found = tool.name
         if found == FIRST:
             break
     return found
 
 
-def _is_harmless(spec: ToolSpec) -> bool:
-    return not spec.input_schema.get("required") and (spec.read_only or spec.pure)
-
-
 def first_call(url: str, header: str | None, tool: str | None) -> str:
-    """One line for curl that calls a tool; where none can be tried, one that lists them."""
+    """Return one line for curl that calls a tool; if none can be tried, one that lists them."""
     line = f"curl {url}/tools/tools" if tool is None else f"curl -X POST {url}/call/{quote(tool, safe='')}"
     return line if header is None else f'{line} -H "{header}"'  # double quotes: the shell has to fill it in
 
@@ -275,7 +273,7 @@ def greeting(facts: ServerFacts) -> str:
 
 
 def connect_text(url: str, needs_token: bool) -> str:
-    """What everybody may know who reaches the server: nothing of its tools and of its config."""
+    """Return what everybody may know who reaches the server: nothing of its tools and of its config."""
     header = bearer_header() if needs_token else None
     token = [f"All of it needs a token of this server: {TOKENS}."] if needs_token else []
     lines = [

@@ -38,8 +38,8 @@ LOGIN_PATH = "/login"
 LOGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
 WINDOW_S = 60.0
 SIGN_INS = Rate(100, 600)  # of one token: what was signed out is remembered, for as many as there can be
-MOST_WRONG = 10  # tokens in that time from one address …
-MOST_WRONG_IN_ALL = 100  # … and from all together
+MAX_WRONG = 10  # tokens in that time from one address …
+MAX_WRONG_IN_ALL = 100  # … and from all together
 MAX_BODY = 4096  # bytes: anybody may send one
 NO_STORE = (b"cache-control", b"no-store")
 BAD_BODY = 'The body is JSON with the token, and nothing else: {"token": "…"}; or with the key of a link: {"key": "…"}.'
@@ -66,7 +66,7 @@ class WrongTokens:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._all: deque[tuple[float, str]] = deque()  # never more than MOST_WRONG_IN_ALL
+        self._all: deque[tuple[float, str]] = deque()  # never more than MAX_WRONG_IN_ALL
 
     def check(self, address: str) -> None:
         """Raises HttpError if there were too many."""
@@ -74,8 +74,8 @@ class WrongTokens:
         while self._all and self._all[0][0] <= oldest:
             self._all.popleft()
         times = [time for time, one in self._all if one == address]
-        over = times[0] if len(times) >= MOST_WRONG else None
-        if len(self._all) >= MOST_WRONG_IN_ALL:
+        over = times[0] if len(times) >= MAX_WRONG else None
+        if len(self._all) >= MAX_WRONG_IN_ALL:
             over = max(self._all[0][0], over or 0.0)
         if over is not None:
             raise _too_many(over - oldest)
@@ -109,7 +109,7 @@ class SharedWrongTokens:
 
 
 def _counts(address: str) -> tuple[tuple[str, int], ...]:
-    return ((f"wrong tokens of {address}", MOST_WRONG), ("wrong tokens", MOST_WRONG_IN_ALL))
+    return ((f"wrong tokens of {address}", MAX_WRONG), ("wrong tokens", MAX_WRONG_IN_ALL))
 
 
 def _too_many(seconds: float) -> HttpError:
@@ -173,17 +173,14 @@ class LoginApp:
             message = "Links can't be checked now, because the state can't be used. `onetool check` says why."
             raise HttpError(503, "state_unavailable", message, [NO_STORE]) from None
         if started is None:
-            await self._count_wrong(client_network(scope))
+            address = client_network(scope)
+            async with self._guessing:
+                await self._wrong.check_async(address)
+                await self._wrong.add_async(address)
             raise HttpError(401, "unauthorized", DEAD_LINK, [CHALLENGE, NO_STORE])
         principal = scope[SIGNED_IN] = rules.credentials.capped(OWNER)
         text, session = started
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
-
-    async def _count_wrong(self, address: str) -> None:
-        """Count a wrong guess. Raises HttpError if there were too many."""
-        async with self._guessing:
-            await self._wrong.check_async(address)
-            await self._wrong.add_async(address)
 
     async def _owner_of(self, rules: AccessRules, token: bytes, address: str) -> Principal:
         """Return whose token this is. Raises HttpError, also where there were too many wrong ones.
@@ -239,7 +236,7 @@ async def _status(rules: AccessRules, authorization: bytes | None, scope: Scope)
 
 
 def _who(principal: Principal) -> dict[str, Any]:
-    """Who one is, and what one may."""
+    """Return who the caller is, and what it may do."""
     return {
         "name": principal.name,
         "role": principal.role,

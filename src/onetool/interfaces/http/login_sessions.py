@@ -39,7 +39,7 @@ log = logging.getLogger("onetool.serve")
 PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 SKEW_S = 60  # by which a clock may have been ahead
-LONGEST_SESSION = 1000  # characters; ours are shorter
+MAX_SESSION = 1000  # characters; ours are shorter
 MAX_WAIT_S = 2.0  # for another process that changes the document
 _BOUND = b"login session:"
 _SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
@@ -61,7 +61,7 @@ class LoginSessions:
         self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
     def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
-        """A new session of the token of that name, which may expire, as text for the client. It may wait for others."""
+        """Start a session of the token of that name, and return it as text for the client, too. May wait for others."""
         state = self._shared() if self._own is None else None
         state = state or self._change(lambda state: state)
         digest = token_digest(state.key, token)
@@ -72,11 +72,11 @@ class LoginSessions:
         return PREFIX + sign(state.key, msgspec.json.encode(session), _BOUND), session
 
     def read(self, text: str, digest_of: "Callable[[str], bytes | None]") -> LoginSession | None:
-        """The session; None if it is not ours, was made with another token, has expired, or was ended.
+        """Return the session; None if it is not ours, was made with another token, has expired, or was ended.
 
         `digest_of` gives the digest of the token that has a name now.
         """
-        if not text.startswith(PREFIX) or len(text) > LONGEST_SESSION:
+        if not text.startswith(PREFIX) or len(text) > MAX_SESSION:
             return None
         states = [state for state in (self._shared(), self._own) if state is not None]
         session = next(filter(None, (_verified(state.key, text, digest_of) for state in states)), None)
@@ -105,7 +105,7 @@ class LoginSessions:
             Thread(target=self._change, args=(change,), daemon=True).start()  # it may wait for a lock
 
     def _shared(self) -> LoginSessionState | None:
-        """What is kept now. It is read only if it has changed."""
+        """Return what is stored now. It is read only if it has changed."""
         try:
             version = self._documents.version(DOCUMENT)
         except DatabaseError:
@@ -116,7 +116,7 @@ class LoginSessions:
         return known[1]
 
     def _read_anew(self, version: Version) -> tuple[Version, LoginSessionState | None]:
-        """None if there is none that counts."""
+        """Return the version and the state; None in its place if there is none that counts."""
         with suppress(DatabaseError):
             version, body = self._documents.load(DOCUMENT)
             state, before = read_session_state(body), self._known[1]
@@ -130,7 +130,9 @@ class LoginSessions:
         with self._lock:
             own = self._own
             try:
-                state = self._write(lambda state: change(self._with_own(state)))
+                with self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
+                    state = change(self._with_own(read_session_state(held.load().body) or _new_state()))
+                    held.write(msgspec.json.encode(state))
             except (OSError, DatabaseError) as error:
                 if own is None:
                     place, why = self._documents.describe(DOCUMENT), getattr(error, "strerror", None) or error
@@ -141,7 +143,7 @@ class LoginSessions:
             return state
 
     def _with_own(self, state: LoginSessionState) -> LoginSessionState:
-        """With what was ended while nothing could be written. Sessions of the key in memory end now."""
+        """Add what was ended while nothing could be written. Sessions of the key in memory end now."""
         own, now = self._own, self._clock()
         if own is not None:
             state = state.ending(own.ended, now, own.ended_until)
@@ -149,15 +151,9 @@ class LoginSessions:
                 state = state.replacing(token, until, now)
         return state
 
-    def _write(self, change: "Callable[[LoginSessionState], LoginSessionState]") -> LoginSessionState:
-        with self._documents.locked(DOCUMENT, MAX_WAIT_S) as held:
-            state = change(read_session_state(held.load().body) or _new_state())
-            held.write(msgspec.json.encode(state))
-        return state
-
 
 def mask_sessions(text: str) -> str:
-    """The text without sessions, for logs."""
+    """Mask sessions in a text for logs."""
     return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 

@@ -70,7 +70,7 @@ def asgi(
 
 
 def user_of(scope: Scope) -> str | None:
-    """The user that an authentication middleware has put into the scope, as Starlette's does."""
+    """Return the user that an authentication middleware has put into the scope, as Starlette's does."""
     user = scope.get("user")
     if user is None or not getattr(user, "is_authenticated", False):
         return None
@@ -113,7 +113,11 @@ class MountedRules(AccessRules):
 
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
         if not self._asks_us:
-            return self.credentials.capped(_user(scope.get(WHO)))
+            if (name := scope.get(WHO)) is None:
+                message = "The web app that this is part of does not know who you are: log in there."
+                raise HttpError(401, "unauthorized", message)
+            # No token has a name with a colon, so nobody else owns what this user stores.
+            return self.credentials.capped(Principal(name=name, owner=f"user:{name}", role="edit"))
         if not self.credentials.needed and not _is_from_here(scope):
             message = (
                 "Only this machine may use this, as nobody has said who authenticates: asgi(auth=…) in the web app, or "
@@ -123,17 +127,8 @@ class MountedRules(AccessRules):
         return super().identify(authorization, scope, stored)
 
 
-def _user(name: str | None) -> Principal:
-    """A user of the web app. No token has a name with a colon, so that the owner is nobody else."""
-    if name is None:
-        raise HttpError(
-            401, "unauthorized", "The web app that this is part of does not know who you are: log in there."
-        )
-    return Principal(name=name, owner=f"user:{name}", role="edit")
-
-
 async def _named_user(who: Authenticate, scope: Scope) -> str | None:
-    """What it raises is for the web app's own error handler."""
+    """Ask the web app for the user. What it raises is for its own error handler."""
     user = who(scope)
     user = await user if isawaitable(user) else user
     if user is None or (isinstance(user, str) and user):
@@ -142,7 +137,7 @@ async def _named_user(who: Authenticate, scope: Scope) -> str | None:
 
 
 def _is_from_here(scope: Scope) -> bool:
-    """Whether the client is on this machine. Behind a proxy the address is the proxy's, and tells nothing."""
+    """Return whether the client is on this machine. Behind a proxy the address is the proxy's, and says nothing."""
     if is_forwarded(scope):
         return False
     try:
@@ -183,19 +178,16 @@ class MountedApp:
             await self._site(scope, receive, send)
             return
         if self._is_closed:
-            await _refuse_closed(send)
+            refused = HttpError(503, "closed", "OneTool has been closed; the web app is stopping.")
+            await respond(send, refused.status, refused.body(), headers=[CLOSE])
             return
-        self._start()
+        if self._loop is None:  # with the first request there is a loop to connect servers and follow changes on
+            self._loop = asyncio.get_running_loop()
+            self._mcp.start()
         inner, root = below_prefix(scope)
         if self._who is not None:
             inner[WHO] = await _named_user(self._who, scope)
         await self._site(inner, receive, _with_prefix(send, root) if root else send)
-
-    def _start(self) -> None:
-        """With the first request there is a loop to connect servers and follow changes on."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._mcp.start()
 
     def _follow_config(self) -> None:
         http = self._app.config.http
@@ -218,7 +210,7 @@ class MountedApp:
 
 
 def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
-    """The scope with its path below the prefix that the app is mounted at, and that prefix.
+    """Return the scope with its path below the prefix that the app is mounted at, and that prefix.
 
     The path has the prefix before it, as ASGI says. Behind a proxy that takes away a part of the address, only the rest
     of the prefix is before it: what is mounted below the web app's own root.
@@ -235,7 +227,7 @@ def below_prefix(scope: Scope) -> tuple[dict[str, Any], str]:
 
 
 def _raw_rest(raw: bytes, prefix: str) -> bytes:
-    """What is left of a path whose characters are still escaped."""
+    """Return the rest of a path whose characters are still escaped."""
     ends = [at for at, one in enumerate(raw) if at and one == ord("/")]
     for at in (*ends, len(raw)):
         if unquote(raw[:at].decode("latin-1")) == prefix:
@@ -244,7 +236,7 @@ def _raw_rest(raw: bytes, prefix: str) -> bytes:
 
 
 def _with_prefix(send: Send, root: str) -> Send:
-    """`send` for an app that writes addresses from its own root on."""
+    """Return a `send` that puts the prefix before the addresses of an app that writes them from its own root on."""
     before = quote(root).encode()
 
     async def send_on(message: Message) -> None:
@@ -263,8 +255,3 @@ def _url(scope: Scope) -> str:
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     host = host if read_authority(host) else "localhost"
     return f"{scope.get('scheme', 'http')}://{host}{quote(scope.get('root_path', ''))}"
-
-
-async def _refuse_closed(send: Send) -> None:
-    refused = HttpError(503, "closed", "OneTool has been closed; the web app is stopping.")
-    await respond(send, refused.status, refused.body(), headers=[CLOSE])

@@ -99,14 +99,14 @@ def write_entry(request: LoggedRequest) -> None:
 
 
 def _masked(path: str, redact: Callable[[str], str]) -> str:
-    """A secret may also be written with escapes; then the path is shown without them."""
+    """Mask secrets in a path. If one is written with escapes, the path is shown without them."""
     if "%" in path and redact(plain := unquote(path)) != plain:
         return redact(plain)
     return redact(path)
 
 
 def clean(text: str) -> str:
-    """Text from a client, shortened, on one line and without control characters."""
+    """Return text of a client shortened, on one line and without control characters."""
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT] + "…"
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
@@ -154,7 +154,7 @@ REFUSALS = (401, 403, 421, 429)
 NOBODY = Principal(name="(nobody)")  # no token has such a name
 SIGNED_IN = "onetool.signed_in"  # in the scope: who has signed in, or out
 WINDOW_S = 10.0
-MOST_IN_WINDOW = 100  # refusals of one kind
+MAX_IN_WINDOW = 100  # refusals of one kind
 
 
 class RequestAudit:
@@ -170,7 +170,7 @@ class RequestAudit:
         audit.before_close(self.flush)
 
     def __call__(self, scope: Scope, status: int, seconds: float, route: str | None) -> None:
-        """`route` is the path of the route, where there is one: what was asked for beyond it may be anything."""
+        """Note the request if it is one to note. `route` is the path of its route: the rest may be anything."""
         if self._audit.log is None:
             return
         kind, what = scope.get(AUDIT) or (None, "")
@@ -244,13 +244,13 @@ class RefusalCount:
         self._timer: Timer | None = None
 
     def is_noted(self) -> bool:
-        """Whether there is a line for one more. Else it is counted."""
+        """Return whether there is a line for one more refusal. If not, it is counted."""
         now = self._clock()
         if now - self._window_began >= WINDOW_S:
             self.flush()
             self._window_began, self._in_window = now, 0
         self._in_window += 1
-        if self._in_window <= MOST_IN_WINDOW:
+        if self._in_window <= MAX_IN_WINDOW:
             return True
         with self._lock:
             self._left_out += 1

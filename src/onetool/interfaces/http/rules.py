@@ -10,7 +10,6 @@ response; all others are refused.
 
 import asyncio
 import re
-from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -46,7 +45,7 @@ class Origin(NamedTuple):
     port: int | None
 
     def is_at(self, host: Authority) -> bool:
-        """Whether the page came from this host. TLS may end at a proxy, so only the page knows the scheme."""
+        """Return whether the page came from this host. TLS may end at a proxy: only the page knows the scheme."""
         usual = USUAL_PORTS.get(self.scheme)
         return usual is not None and (self.name, self.port) == (host.name, usual if host.port is None else host.port)
 
@@ -77,7 +76,7 @@ def read_origin(text: str) -> Origin | None:
 # Sec-Fetch-Site, and the refusal of pages of other origins
 
 
-LONGEST_HEADER = 100  # characters of a header that an answer repeats
+MAX_HEADER = 100  # characters of a header that an answer repeats
 _OWN_SITES = (None, b"same-origin", b"none")  # no browser, a page of this server, somebody who typed the address
 _NAVIGATION = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
 _ORIGIN = re.compile(r"([a-zA-Z][\w+.-]*://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?)(?:[/?#]|$)", re.ASCII)
@@ -85,14 +84,17 @@ _ORIGIN = re.compile(r"([a-zA-Z][\w+.-]*://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-
 
 def check_fetch_site(said: bytes | None, origin: bytes | None, scope: Scope, is_page: bool) -> None:
     """Check the header Sec-Fetch-Site, `said`. Links from other sites are allowed where `is_page` is true."""
-    if said in _OWN_SITES or (is_page and _is_navigation(scope)):
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    is_link = is_page and all([value for name, value in headers if name == one] == [want] for one, want in _NAVIGATION)
+    if said in _OWN_SITES or is_link:
         return
-    raise foreign_origin_error(next(iter(_header_values(scope, b"referer")), b"") if origin is None else origin)
+    referer = next((value for name, value in headers if name == b"referer"), b"")
+    raise foreign_origin_error(referer if origin is None else origin)
 
 
 def foreign_origin_error(page: bytes) -> HttpError:
-    """The error for a page of another origin. `page` is its origin or URL, if known."""
-    text = page[:LONGEST_HEADER].decode("latin-1")
+    """Return the error for a page of another origin. `page` is its origin or URL, if known."""
+    text = page[:MAX_HEADER].decode("latin-1")
     found = _ORIGIN.match(text)
     who, add = (found[1], f'"{found[1]}"') if found else (repr(text), "its origin (scheme://host:port)")
     if text == "null":
@@ -100,14 +102,6 @@ def foreign_origin_error(page: bytes) -> HttpError:
     whose = f"Pages of {who}" if text else "Pages of other origins"
     hint = f"add {add} to http.origins in the config of `onetool serve` if they should"
     return HttpError(403, "bad_origin", f"{whose} may not use this server; {hint}.")
-
-
-def _is_navigation(scope: Scope) -> bool:
-    return all(_header_values(scope, name) == [value] for name, value in _NAVIGATION)
-
-
-def _header_values(scope: Scope, wanted: bytes) -> list[bytes]:
-    return [value for name, value in scope["headers"] if name == wanted]
 
 
 # Host, Origin, and who it is
@@ -135,7 +129,9 @@ class AccessRules:
         hosts = (*http.hosts, *([urlsplit(http.url).netloc] if http.url else []))
         self._further = frozenset(filter(None, map(read_authority, hosts)))
         self._origins = frozenset(filter(None, (read_origin(origin.rstrip("/")) for origin in http.origins)))
-        self._usual = frozenset(_host_headers(own, address.port))  # answered without a closer look
+        names = [f"[{name}]" if ":" in name else name for name in own]
+        usual = [*names, *(f"{name}:{address.port}" for name in names)]
+        self._usual = frozenset(name.encode() for name in usual)  # Host headers that need no closer look
         self.http = http
         self.credentials = credentials or Credentials(http)
         self._looked: TokenView | None = None
@@ -148,9 +144,9 @@ class AccessRules:
             raise HttpError(421, "bad_host", "A request needs one Host header, and no more than one.")
         named = read_authority(host.decode("latin-1"))
         if named is None or not self._is_ours(named, server):
-            shown = _shown_header(host)
+            shown = host[:MAX_HEADER].decode("latin-1")
             hint = "add it to http.hosts in the config of `onetool serve` if it is meant to be one"
-            raise HttpError(421, "bad_host", f"{shown} is not a name of this server; {hint}.")
+            raise HttpError(421, "bad_host", f"{shown!r} is not a name of this server; {hint}.")
 
     def check_origin(self, origin: bytes | None, host: bytes | None) -> bytes | None:
         """Check the Origin header. Returns the origin if `http.origins` allows it to read the response."""
@@ -188,7 +184,7 @@ class AccessRules:
             raise self._with_challenge(refused, authorization, scope) from None
 
     def identify(self, authorization: bytes | None, scope: Scope, stored: "TokenView | None" = None) -> Principal:
-        """Who a request comes from, of those who are known. Raises HttpError (401, 403)."""
+        """Return who a request comes from, of those who are known. Raises HttpError (401, 403)."""
         is_local = authorization is None and self.credentials.local is not None and self._is_local(scope)
         try:
             return self.credentials.identify(authorization, stored, is_local)
@@ -207,14 +203,11 @@ class AccessRules:
         """Return the stored tokens. The requests of one turn of the loop share a look: all have come before it."""
         if self._looked is None:
             self._looked = self.credentials.stored_tokens()
-            asyncio.get_running_loop().call_soon(self._forget_look)
+            asyncio.get_running_loop().call_soon(setattr, self, "_looked", None)
         return self._looked
 
-    def _forget_look(self) -> None:
-        self._looked = None
-
     def _with_challenge(self, refused: HttpError, authorization: bytes | None, scope: Scope) -> HttpError:
-        """Whoever asks hears where a token can be had."""
+        """Return the refusal with a header that tells clients where to get a token."""
         if self.credentials.jwt is not None:
             error = None if authorization is None else JwtError("invalid_token", str(refused))
             refused.headers = [challenge(self.http, scope, error)]
@@ -230,21 +223,10 @@ class AccessRules:
 
 
 def _name(host: str) -> str | None:
-    """A configured or bound host in the spelling of `Authority`."""
+    """Return a configured or bound host in the spelling of `Authority`."""
     bare = host.partition("%")[0]  # a zone is this machine's own business, and is in no Host header
     named = read_authority(f"[{bare}]" if ":" in bare else bare)
     return named.name if named else None
-
-
-def _host_headers(names: Iterable[str], port: int) -> Iterable[bytes]:
-    for name in names:
-        host = f"[{name}]" if ":" in name else name
-        yield host.encode()
-        yield f"{host}:{port}".encode()
-
-
-def _shown_header(value: bytes) -> str:
-    return repr(value[:LONGEST_HEADER].decode("latin-1"))
 
 
 # CORS, for origins in `http.origins`
@@ -255,11 +237,9 @@ _EXPOSED = (
     b"mcp-session-id, mcp-protocol-version, www-authenticate, etag, location, content-location, retry-after, "
     b"ratelimit-limit, ratelimit-remaining, ratelimit-reset, ratelimit-policy, ratelimit"
 )
-_MAX_AGE = b"600"
 
 
 def is_preflight(scope: Scope) -> bool:
-    """Whether this is a CORS preflight."""
     return scope["method"] == "OPTIONS" and any(name == _REQUEST_METHOD for name, _ in scope["headers"])
 
 
@@ -269,7 +249,7 @@ async def answer_preflight(scope: Scope, origin: bytes, send: Send) -> None:
         *cors_headers(origin),
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
         (b"access-control-allow-headers", asked or b"*"),
-        (b"access-control-max-age", _MAX_AGE),
+        (b"access-control-max-age", b"600"),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

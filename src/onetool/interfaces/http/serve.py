@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from onetool.cluster import ClusterSettings
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.shared_requests import SharedRequests
-    from onetool.config.model import HttpConfig
     from onetool.database.shared_rates import SharedWindows
     from onetool.interfaces.http.jwt_verifier import JwtVerifier
     from onetool.services.access_tokens import TokenMemory
@@ -76,12 +75,13 @@ def build_app(
     cluster: "Cluster | None" = None,
     links: "ServedLinks | None" = None,
 ) -> HttpApp:
-    """The ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
+    """Return the ASGI app with all routes. `mcp` is an ASGI app that may have `stop()` and `reload()`; `url` gives the
     address by which clients reach the server. With a `cluster` it is one of several replicas. `links` open its page.
     """
     app.keep_database()
     http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
     lists = allow_lists(app, allowed)
+    metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
         *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
@@ -89,7 +89,7 @@ def build_app(
         Route("/healthz", _health, protected=False, methods=READ),
         Route(READY_PATH, _readiness(app, lambda: site), protected=False, methods=READ, takes_any_host=True),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
-        *_metadata_routes(lambda: site.rules.http),
+        *(Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS),
         *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
     ]
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address, links=links))
@@ -111,7 +111,7 @@ def credentials_for(
     address: BoundAddress | None = None,
     links: "ServedLinks | None" = None,
 ) -> Credentials:
-    """What is accepted by the config in force. With an allow-list the server is for calls only, unless it says so.
+    """Return what the config in force accepts. With an allow-list the server is for calls only, unless it says so.
     What the ones `before` know is kept: the keys of the same issuer, and which tokens were seen.
     """
     http = app.config.http
@@ -154,7 +154,7 @@ def _api_routes(
     allowed: AllowLists,
     cluster: "Cluster | None",
 ) -> list[Route]:
-    """The REST API. Its refusals are problem documents."""
+    """Return the routes of the REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
     rest = LazyRoute(lambda: _rest(app, allowed, cluster))
     call, ask = LazyRoute(lambda: _call(app, allowed)), LazyRoute(lambda: _ask(app, allowed, cluster))
@@ -169,15 +169,8 @@ def _api_routes(
     ]
 
 
-def _metadata_routes(http: "Callable[[], HttpConfig]") -> list[Route]:
-    """Where clients read who gives them a token. They are open."""
-    metadata = ResourceMetadata(http)
-    methods = (*READ, "OPTIONS")
-    return [Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS]
-
-
 def shared_rates(app: "App") -> "PrincipalRates | None":
-    """Counts for all replicas; None: this process counts for itself."""
+    """Return rates that all replicas share; None if this process counts for itself."""
     if (windows := app.runtime.databases.rates()) is None:
         return None
     from onetool.services.request_rates import SharedRates
@@ -191,7 +184,7 @@ def _page_routes(
     sessions: LoginSessions,
     windows: "SharedWindows | None",
 ) -> list[Route]:
-    """The page for people, and where they sign in. All of it is open: it holds no data."""
+    """Return the page for people, and where they sign in. All of it is open: it holds no data."""
 
     def text(scope: Scope) -> str:
         return connect_text(url(scope), rules().needs_login)
@@ -205,31 +198,28 @@ def _page_routes(
 
 
 def client_url(app: "App", address: BoundAddress) -> str:
-    """Where clients reach this server: http.url, behind a proxy or a balancer; else where it listens."""
+    """Return where clients reach this server: http.url, behind a proxy or a balancer; else where it listens."""
     return app.config.http.url.rstrip("/") if app.config.http.url else address.url
 
 
 def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | None) -> ServerFacts:
     allowed = app.catalog.registry.allowing(allowed)
     tools = app.catalog.count(allowed)
+    header = None
+    if (token := app.config.http.token) is not None:
+        header = bearer_header(token.shown)
+    elif needs_credential(app.config.http, app.runtime.tokens.store):
+        header = bearer_header()
     return ServerFacts(
         own_url=address.url,
         url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
         config=f"the config {app.config.path}" if app.config.path else "its defaults",
-        header=_header(app),
+        header=header,
         first=first_tool(app.catalog.each(allowed)),
         has_links=is_for_this_machine(app, address),
         local=app.config.http.local if is_for_this_machine(app, address) else None,
     )
-
-
-def _header(app: "App") -> str | None:
-    """The header that clients need; None if they need none."""
-    token = app.config.http.token
-    if token is not None:
-        return bearer_header(token.shown)
-    return bearer_header() if needs_credential(app.config.http, app.runtime.tokens.store) else None
 
 
 def follow_config(
@@ -350,9 +340,11 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 
 def _readiness(app: "App", site: Callable[[], HttpApp]) -> Asgi:
-    """GET /readyz: whether a balancer should send requests here. While the database is away tools go on, so that says
-    nothing against it; but until it was reached once, nobody knows whose tokens count. Nor after `state.db` was lost.
-    A database that lost them must not take all replicas out.
+    """Return the app of GET /readyz: whether a balancer should send requests here.
+
+    A replica whose database is away stays ready, because its tools go on working. It isn't ready until it has reached
+    the database once, since nobody knows before whose tokens count, nor after `state.db` was lost. A shared database
+    that lost its tokens must not take all replicas out.
     """
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -402,7 +394,10 @@ def serve_app(
     """
     if is_loopback(address.addresses):
         app.follow_settings()
-    _begin_log(app)
+    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
+    request_log.enable_access_log(app.config.http.access_log)
+    for logger_name in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(logger_name).setLevel(logging.INFO)
     lists = allow_lists(app, allowed)
     shared, requests = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
@@ -445,18 +440,12 @@ def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLink
     return ServedLinks(PageLinks(app.runtime.documents("page_links"), app.config.home), address.url, secret)
 
 
-def _begin_log(app: "App") -> None:
-    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
-    request_log.enable_access_log(app.config.http.access_log)
-    for logger_name in ("onetool.serve", "onetool.watch"):
-        logging.getLogger(logger_name).setLevel(logging.INFO)
-
-
 def _warm(app: "App") -> None:
     """Load in the background what the first requests need."""
+    loop = asyncio.get_running_loop()
     run_later(WARM_AFTER_S, lambda: app.runtime.warm())
-    asyncio.get_running_loop().run_in_executor(None, _warm_bundles, app)
-    asyncio.get_running_loop().run_in_executor(None, app.catalog.warm_search)
+    loop.run_in_executor(None, _warm_bundles, app)
+    loop.run_in_executor(None, app.catalog.warm_search)
 
 
 def _warm_bundles(app: "App") -> None:

@@ -27,8 +27,8 @@ from onetool.interfaces.http.listen import BoundAddress, refuse_new
 
 log = logging.getLogger("onetool.serve")
 
-PATIENCE_S = 5  # for requests under way, when the server stops
-MOST_FILES = 65_536
+STOP_TIMEOUT_S = 5  # for requests under way, when the server stops
+MAX_FILES = 65_536
 THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few who wait long must not hold up the others
 # The interpreter's own 700 would look for cycles several times a second under load, and find none: a tenth of a call.
 SERVING_GC = (10_000, 10, 10)
@@ -48,7 +48,7 @@ def serve(
     limits: ConnectionLimits | None = None,
     further: socket.socket | None = None,
     drain_s: float = 0.0,
-    patience_s: int = PATIENCE_S,
+    patience_s: int = STOP_TIMEOUT_S,
     parting_s: float = 0.0,
     is_last: Callable[[], bool] = lambda: True,
 ) -> int:
@@ -65,7 +65,11 @@ def serve(
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
     config = _config(http_app, limits, patience_s)
     server = _Server(config, http_app, started, reload, further, drain_s, parting_s, is_last)
-    with asyncio.Runner(loop_factory=_uvloop_factory()) as runner:
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # there is none for this system
+        new_event_loop = None
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(server.serve(list(address.sockets)))
     for handler in handlers:
         handler.flush()
@@ -132,17 +136,15 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "onetool-wait"))
         await super().startup(sockets)
         if self._further is not None:
-            await self._listen_further(self._further)
+            loop = asyncio.get_running_loop()
+            self.servers.append(await loop.create_unix_server(self._protocol, sock=self._further))
         gc.freeze()  # what start-up made stays; no collection has to look at it again
         gc.set_threshold(*SERVING_GC)
         asyncio.get_running_loop().call_later(WARM_S, gc.freeze)  # … nor at what came after it
         self._on_start()
 
-    async def _listen_further(self, place: socket.socket) -> None:
-        self.servers.append(await asyncio.get_running_loop().create_unix_server(self._protocol, sock=place))
-
     def _protocol(self) -> asyncio.Protocol:
-        """As uvicorn makes those of its own sockets."""
+        """Return a protocol for a connection, made the way uvicorn makes those of its own sockets."""
         made: Any = self.config.http_protocol_class
         loop = asyncio.get_running_loop()
         return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
@@ -163,7 +165,7 @@ class _Server(uvicorn.Server):
             await self._take_last(listening)
             await self._part()
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._http_app.stop()
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, we stop
             log.error("Streams could not be told to end: %s: %s", type(error).__name__, error)
@@ -235,14 +237,6 @@ class _Server(uvicorn.Server):
             log.error("Not reloaded: %s: %s", type(error).__name__, error)
 
 
-def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        from uvloop import new_event_loop
-    except ImportError:  # there is none for this system
-        return None
-    return new_event_loop
-
-
 def _raise_file_limit() -> int:
     """Raise the limit of open files to the hard limit, and return it."""
     try:
@@ -250,9 +244,9 @@ def _raise_file_limit() -> int:
     except ImportError:
         return 1024
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # some systems have a lower limit than they say
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    return MAX_FILES if soft == resource.RLIM_INFINITY else soft
