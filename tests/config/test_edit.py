@@ -1,7 +1,9 @@
 """Servers in the text of a config: what is added is all that changes, whatever the file looks like."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from difflib import ndiff
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.config import load_config
+from onetool.config.client_files import put_file
 from onetool.config.convert import plain
 from onetool.config.edit import drop_host, drop_server, put_host, put_servers, servers_yaml, switch_server
 from onetool.config.node import Findings
@@ -75,6 +78,16 @@ def test_line_ends_stay_what_they_are() -> None:
     new = put_servers(old, {"time": TIME})
     assert new == old + WRITTEN.replace("\n", "\r\n")
     assert drop_server(new, "time") == old
+
+
+def test_edits_at_once_are_all_kept(tmp_path: Path) -> None:
+    file, hosts = tmp_path / "onetool.yaml", [f"{n}.example" for n in range(8)]
+    file.write_text("menu: run\n")
+    with ThreadPoolExecutor(len(hosts)) as threads:
+        changes = [partial(put_host, host=host, private=False) for host in hosts]
+        assert all(threads.map(lambda change: put_file(file, change, private=False), changes))
+    assert sorted(data(file.read_text())["allowedHosts"]) == hosts
+    assert [one.name for one in tmp_path.iterdir()] == ["onetool.yaml"]
 
 
 def test_the_starter_gets_them_at_its_end(write: Callable[..., Path]) -> None:

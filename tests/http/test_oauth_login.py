@@ -308,6 +308,22 @@ def test_an_answer_of_the_right_issuer_is_taken(harness):
     assert harness.log_in(browse=answering(f"&iss={harness.authority.issuer}")) == ["read"]
 
 
+def test_the_address_of_a_login_page_chooses_neither_state_nor_challenge(harness):
+    page = f"{harness.authority.issuer}/authorize?state=known&code_challenge=c&redirect_uri=http://x&prompt=a%20b"
+    harness.app.bundles.put_tool(harness.bundle, "fixed", "1", harness.tool(authorizationUrl=page))
+    pages = []
+
+    def browse(url):
+        pages.append(parse_qs(urlsplit(url).query))
+        browser(url)
+
+    assert harness.log_in("vault/fixed", browse) == ["read"]
+    asked = pages[0]
+    assert (asked["prompt"], asked["redirect_uri"]) == (["a b"], [f"http://127.0.0.1:{harness.port}/callback"])
+    assert {len(asked[key]) for key in ("state", "code_challenge")} == {1}
+    assert len(asked["state"][0]) > 40
+
+
 def test_who_says_no_is_told_so_and_the_last_login_stays(harness):
     harness.log_in()
     before = harness.file().read_bytes()

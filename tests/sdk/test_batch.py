@@ -363,13 +363,14 @@ def with_a_deadline(seconds, function):
     return inside.run(function)
 
 
-@pytest.mark.parametrize("kind", ["threads", "async"])
+@pytest.mark.parametrize("kind", ["threads", "async", "async in threads"])
 def test_a_hanging_item_does_not_lose_the_others(kind):
-    stop = threading.Event()
+    stop, ended = threading.Event(), []
 
     def hangs(item):
         if item == "hangs":
-            stop.wait(60)
+            stop.wait(20)
+            ended.append(item)
         return item
 
     async def hangs_async(item):
@@ -377,9 +378,13 @@ def test_a_hanging_item_does_not_lose_the_others(kind):
             await forever()
         return item
 
-    func = hangs_async if kind == "async" else hangs
+    async def hangs_in_thread(item):
+        return await asyncio.to_thread(hangs, item)  # which the end of a loop waits for
+
+    func = {"threads": hangs, "async": hangs_async, "async in threads": hangs_in_thread}[kind]
     work = partial(batch_execute, ["a", "hangs", "b"], func, max_workers=2, as_dict=True)
     result = with_a_deadline(1, work)
+    assert ended == []  # it still hangs
     stop.set()
     assert result == {"a": "a", "hangs": {"error": "not finished when the time was up"}, "b": "b"}
 

@@ -1,7 +1,9 @@
 """The arrays behind the search: changed step by step, merged, or read from a file, they answer like ones made anew."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 from zlib import crc32
 
 import msgspec
@@ -228,7 +230,33 @@ def test_parts_answer_as_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert read_arrays(tmp_path / "words", "words 2", names) is None
 
 
-@pytest.mark.parametrize("body", [b"", b"something else", b"PK\x03\x04" + bytes(60)])
+def npy(header: bytes, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + data
+
+
+def npz(header: bytes, data: bytes = b"", compression: int = ZIP_STORED) -> bytes:
+    stream = BytesIO()
+    with ZipFile(stream, "w", compression) as archive:
+        archive.writestr("x.npy", npy(header, data) if header else data)
+    return stream.getvalue()
+
+
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,)}"
+HOSTILE = {
+    "empty": b"",
+    "text": b"something else",
+    "zip": b"PK\x03\x04" + bytes(60),
+    "one array": npy(HEADER % 1, bytes(4)),
+    "no array": npz(b"", b"something else"),
+    "unfinished": npz(b"{'descr':"),
+    "petabytes": npz(HEADER % 10**15),
+    "number": npz(HEADER % 10**30),
+    "bomb": npz(HEADER % 10**6, bytes(4 * 10**6), ZIP_DEFLATED),
+}
+
+
+@pytest.mark.attack("state")
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_file_of_something_else_is_of_no_use_though_its_checksum_is_right(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "words").write_bytes(b"onetool words 1\n" + crc32(body).to_bytes(4, "big") + body)
     assert read_arrays(tmp_path / "words", "words 1", ["x"]) is None

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from onetool.config.model import TokenConfig, read_rate
-from onetool.core.principal import Principal
+from onetool.core.principal import Principal, Role
 from onetool.core.text import read_time, utc_text
 from onetool.services.access_tokens import StoredToken, TokenMemory, TokenStore, TokenView
 
@@ -43,6 +44,11 @@ def is_loopback_name(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def local_role(http: "HttpConfig") -> Role | None:
+    """Return http.local, unless http.url is of another machine: what a proxy sends may look as if it came from here."""
+    return http.local if is_loopback_name(urlsplit(http.url or "http://localhost").hostname or "") else None
 
 
 class FoundToken(NamedTuple):

@@ -62,13 +62,15 @@ class _Linter(NamedTuple):
             )
 
         if http.local is not None:
-            from onetool.app.access import is_loopback_name
+            from onetool.app.access import is_loopback_name, local_role
 
             message = f"clients on this machine need no credential, and have the role {http.local}"
             if self.config.cluster is not None:
                 message = "it has no effect, because the config has a cluster"
             elif not is_loopback_name(http.host):
                 message = f"it has no effect, because the server listens on {http.host}"
+            elif local_role(http) is None:
+                message = "it has no effect, because http.url says that a proxy sends requests"
             yield self.warning("http.local", message)
 
     def folders(self) -> Iterator[Mistake]:

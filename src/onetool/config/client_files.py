@@ -8,14 +8,17 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
+from onetool.core.flock import give_back, take_path
 from onetool.core.json_data import no_constant
 from onetool.core.os_files import draft_of
+from onetool.core.system import HAS_FLOCK, MAX_WAIT_S
 from onetool.core.text import line_of
 
 MAX_DEPTH = 200
@@ -165,14 +168,30 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
     A new file is for its owner alone if it is `private`. After EditError or OSError the file is as it was.
     """
     file = Path(os.path.realpath(file))  # a link stays a link
-    before = _bytes_of(file)
-    text = _decoded(before or b"")
-    mark = BOM if text.startswith(BOM) else ""
-    new = mark + change(text.removeprefix(BOM))
-    if new == text:
-        return False
-    _write(file, before, _encoded(new), 0o600 if private else 0o666)
-    return True
+    with _locked(file):
+        before = _bytes_of(file)
+        text = _decoded(before or b"")
+        mark = BOM if text.startswith(BOM) else ""
+        new = mark + change(text.removeprefix(BOM))
+        if new == text:
+            return False
+        _write(file, before, _encoded(new), 0o600 if private else 0o666)
+        return True
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Hold the lock of a file that is there. Windows replaces no file that is open, so there is none."""
+    opened = None
+    if HAS_FLOCK and file.is_file():
+        opened = take_path(file, lambda path: os.open(path, os.O_RDONLY), MAX_WAIT_S)
+        if opened is None:
+            raise EditError("another process is changing it; please try again")
+    try:
+        yield
+    finally:
+        if opened is not None:
+            give_back(opened)
 
 
 def _bytes_of(file: Path) -> bytes | None:

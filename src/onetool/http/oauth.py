@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, quote_plus, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -464,7 +464,7 @@ async def log_in(
 
 
 def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) -> str:
-    """Return the login page. `authorizationUrl` may have a query of its own, which stays."""
+    """Return the login page. `authorizationUrl` may have a query of its own: it stays, but sets nothing of ours."""
     challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     asked = {
         "response_type": "code",
@@ -476,9 +476,9 @@ def _page_url(login: ToolLogin, redirect_uri: str, verifier: str, state: str) ->
     }
     if login.filled["scope"]:
         asked["scope"] = login.filled["scope"]
-    page = login.auth.authorization_url.partition("#")[0]
-    joint = "&" if "?" in page else "?"
-    return f"{page}{joint}{urlencode(asked, quote_via=quote)}"
+    page, _, query = login.auth.authorization_url.partition("#")[0].partition("?")
+    own = [(key, value) for key, value in parse_qsl(query, keep_blank_values=True) if key not in asked]
+    return f"{page}?{urlencode([*own, *asked.items()], quote_via=quote)}"
 
 
 def _check_issuer(auth: OAuth2, issuer: str | None) -> None:

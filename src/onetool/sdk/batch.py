@@ -85,12 +85,20 @@ def batch_execute(
     if is_on_event_loop() and is_async:
         return work()
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future
+    from threading import Thread
 
-    if not is_on_event_loop():
-        return asyncio.run(work())
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(copy_context().run, asyncio.run, work()).result()
+    done: Future[dict[str, Any] | str] = Future()
+
+    async def tell() -> None:
+        try:
+            done.set_result(await work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits has to hear of it
+            done.set_exception(error)
+
+    # In a thread of its own: the end of a loop waits for items that hang in its threads.
+    Thread(target=copy_context().run, args=(asyncio.run, tell()), name="onetool-batch", daemon=True).start()
+    return done.result()
 
 
 def _by_label(items: Iterable[Any]) -> dict[str, Any]:

@@ -84,6 +84,15 @@ def test_it_does_not_count_on_other_addresses(serve):
 
 
 @pytest.mark.attack("credentials")
+def test_it_does_not_count_behind_a_proxy_that_says_nothing(serve):
+    """nginx sends the Host of its upstream, and none of the headers of a proxy, unless it is told to."""
+    server = serve(config=http(local="edit", url="https://tools.example"))
+    assert role(server) is None
+    assert "http.local" not in server.greeting
+    assert role(serve(config=http(local="edit", url="http://localhost:8080"))) == "edit"
+
+
+@pytest.mark.attack("credentials")
 def test_it_does_not_count_in_a_web_app(tmp_path):
     (tmp_path / "onetool.yaml").write_text(json.dumps(http(local="edit")))
     with App.open(tmp_path / "onetool.yaml") as app, served(onetool.asgi(app)) as url:
@@ -100,6 +109,7 @@ def test_serve_and_check_say_that_it_is_on(local, tmp_path):
     for more, said in (
         ({}, "clients on this machine need no credential, and have the role edit"),
         ({"host": "0.0.0.0"}, "it has no effect, because the server listens on 0.0.0.0"),
+        ({"url": "https://a.example"}, "it has no effect, because http.url says that a proxy sends requests"),
     ):
         (tmp_path / "onetool.yaml").write_text(json.dumps(http(local="edit", **more)))
         done = cli("--config", "onetool.yaml", "check", "--json", cwd=tmp_path)

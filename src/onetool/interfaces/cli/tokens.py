@@ -217,6 +217,7 @@ def _place(ctx: click.Context, store: "TokenStore") -> str:
 
 def _tell_first(config: "Config") -> None:
     """Say what the first token means for clients that send none, and which those are, on standard error."""
+    from onetool.app.access import local_role
     from onetool.app.audit import anonymous_clients
     from onetool.database import DatabaseError
 
@@ -228,9 +229,9 @@ def _tell_first(config: "Config") -> None:
         lines.append(f"Clients that called without one in the last day: {', '.join(one or UNNAMED for one in names)}.")
     elif config.audit.mode == "none":
         lines.append("Which clients have called without one is not known: the config says audit: none.")
-    if config.http.local:
-        lines.append(f"Clients on this machine may go on without one, with the role {config.http.local} (http.local).")
-    else:
+    if role := local_role(config.http):
+        lines.append(f"Clients on this machine may go on without one, with the role {role} (http.local).")
+    elif config.http.url is None:  # with a proxy http.local may have no effect
         lines.append("To let clients on this machine go on without one, set http.local to call or edit in the config.")
     for line in lines:
         click.echo(printable(line), err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool._version import __version__
-from onetool.app.access import KnownTokens, needs_credential, token_store
+from onetool.app.access import KnownTokens, local_role, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.threads import run_later
@@ -121,7 +121,7 @@ def credentials_for(
     is_own = address is not None and is_for_this_machine(app, address)
     if before is not None:
         links = before.links if is_own else None
-    tokens, jwt, local = known_tokens(app, known), _jwt_verifier(app, jwt), http.local if is_own else None
+    tokens, jwt, local = known_tokens(app, known), _jwt_verifier(app, jwt), local_role(http) if is_own else None
     return Credentials(http, tokens, sessions, calls_only, jwt, is_reachable, links, local)
 
 
@@ -218,7 +218,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
         header=header,
         first=first_tool(app.catalog.each(allowed)),
         has_links=is_for_this_machine(app, address),
-        local=app.config.http.local if is_for_this_machine(app, address) else None,
+        local=local_role(app.config.http) if is_for_this_machine(app, address) else None,
     )
 
 

@@ -300,9 +300,9 @@ class VectorFile:
 
     def read(self) -> dict[bytes, Halves]:
         found = read_arrays(self._file, self._head, ("digests", "vectors"))
-        if found is None:
+        digests = b"" if found is None else found["digests"].tobytes()
+        if found is None or found["vectors"].shape != (len(digests) // DIGEST_BYTES, DIMENSIONS):
             return {}
-        digests = found["digests"].tobytes()
         every = (digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES))
         return dict(zip(every, found["vectors"], strict=True))
 
