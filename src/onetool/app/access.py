@@ -48,7 +48,12 @@ def is_loopback_name(host: str) -> bool:
 
 def local_role(http: "HttpConfig") -> Role | None:
     """Return http.local, unless http.url is of another machine: what a proxy sends may look as if it came from here."""
-    return http.local if is_loopback_name(urlsplit(http.url or "http://localhost").hostname or "") else None
+    return None if is_behind_proxy(http) else http.local
+
+
+def is_behind_proxy(http: "HttpConfig") -> bool:
+    """Return whether clients reach the server at the address of another machine, as http.url says."""
+    return not is_loopback_name(urlsplit(http.url or "http://localhost").hostname or "")
 
 
 class FoundToken(NamedTuple):

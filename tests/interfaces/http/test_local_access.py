@@ -116,6 +116,21 @@ def test_serve_and_check_say_that_it_is_on(local, tmp_path):
         assert (done.returncode, [one["message"] for one in json.loads(done.stdout)]) == (0, [said])
 
 
+@pytest.mark.parametrize(
+    ("settings", "messages"),
+    [
+        ({"url": "https://a.example"}, ["Everyone who reaches https://a.example has the role edit"]),
+        ({"url": "http://127.0.0.1:8765"}, []),
+        ({"url": "https://a.example", "token": TOKEN}, []),
+    ],
+)
+def test_check_says_that_a_proxy_lets_everybody_in(tmp_path, settings, messages):
+    (tmp_path / "onetool.yaml").write_text(json.dumps({"http": settings}))
+    done = cli("--config", "onetool.yaml", "check", "--json", cwd=tmp_path)
+    found = [one["message"] for one in json.loads(done.stdout) if one["key"] == "http.url"]
+    assert [one.rpartition(":")[0] for one in found] == messages
+
+
 @pytest.mark.attack("credentials")
 @pytest.mark.parametrize(("before", "after"), [({}, {"local": "edit"}), ({"local": "call"}, {})])
 def test_a_change_waits_for_a_reload(serve, before, after):
