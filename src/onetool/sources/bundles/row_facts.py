@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeVar
 
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.store import BundleStore
+from onetool.sources.bundles.rules import BundleStore
 
 Health = Literal["ok", "off", "down", "changed"]
 """off: it, or its bundle, is switched off. Of an MCP server: down: can't be reached; changed: waits for approval."""
