@@ -372,6 +372,8 @@ class Snapshot:
         overlay = None if isinstance(contents.known_overlay, UnknownOverlay) else contents.known_overlay
         body = msgspec.msgpack.encode(_Saved(files, overlay, contents.note))
         try:
+            for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
+                old.unlink()
             replace_file(file, b"".join((_HEAD, crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
         except OSError as error:
             log.debug("%s can't be written: %s", file, error)

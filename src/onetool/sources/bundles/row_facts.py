@@ -31,7 +31,7 @@ class CatalogueView(Protocol):
 
 
 class RowFacts:
-    """The facts of tools. The bundles of a page are read at once."""
+    """The facts of tools."""
 
     def __init__(
         self, store: BundleStore, name_in_code: Callable[[Bundle, Tool], str | None], catalogue: CatalogueView
@@ -42,10 +42,10 @@ class RowFacts:
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
         """Of each tool, in their order; with it comes whether it could be called, were it switched on."""
-        bundles = self._store.bundles_of({tool.bundle_id for tool, _ in tools}) if tools else {}
+        bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
         servers = self._catalogue.server_health()
         for tool, is_there in tools:
-            bundle = bundles.get(tool.bundle_id)
+            bundle = bundles[tool.bundle_id]
             if bundle is None:  # it was deleted this very moment
                 yield {"name": None, "bundleSlug": None, "origin": _origin(tool), "health": "off"}
             else:

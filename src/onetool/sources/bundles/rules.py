@@ -8,7 +8,7 @@ kept. DELETE of a bundle that is deleted already changes nothing.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from heapq import merge
 from itertools import islice
@@ -162,10 +162,6 @@ class BundleStore(ABC):
         kept, others = self.contents().listed_bundles(query), query.bundles(self.read_only().bundles)
         return [*islice(merge(kept, others, key=get_id), query.limit)]
 
-    def bundles_of(self, ids: Iterable[str]) -> Mapping[str, Bundle]:
-        """Those of them that are there, by their ids; also what is switched off."""
-        return {id: bundle for id in ids if (bundle := self.bundle(id)) is not None}
-
     def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
         if (found := self.read_only().by_id.get(bundle_id)) is not None:
             return next((one for one in found[1] if (one.slug, one.version) == (slug, version)), None)
@@ -203,8 +199,7 @@ class BundleStore(ABC):
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
         """All bundles and tools that are kept, in one snapshot."""
         contents = self.contents()
-        every = ListQuery(include_disabled=True)
-        return [*contents.listed_bundles(every)], (row.tool() for row in contents.in_order)
+        return [*contents.listed_bundles(ListQuery(include_disabled=True))], (row.tool() for row in contents.in_order)
 
     # Bundles
 

@@ -41,9 +41,10 @@ _NONE = _SearchedBundle("", "", False)
 
 
 class _SavedState(NamedTuple):
-    """Of the tools of a file the checksums of their JSON, and their bundles."""
+    """Of the tools of a file the checksums of their JSON, of what their functions say, and their bundles."""
 
     digests: dict[str, int]
+    functions: dict[str, int]
     bundles: dict[str, _SearchedBundle]
 
 
@@ -154,11 +155,12 @@ class StoreSearch:
 
     def _follow(self, contents: Contents) -> TierSearch:
         functions = {name: self._store.function(name) for name in contents.functions}
-        others = {name for name, one in functions.items() if self._functions.get(name, self) is not one}
+        others = {name for name, one in functions.items() if self._functions.get(name) is not one}
         if self._seen[0] is not contents or others:
             self._functions = functions
             if self._seen[0] is None:
-                self._load(contents)
+                saved = self._load(contents)
+                others = {name for name, one in functions.items() if saved.get(name) != _digest(one)}
             self._unsaved += self._kept.follow(
                 (one.bundle for one in contents.bundles.values()), contents.by_id, lambda _, row: row.function in others
             )
@@ -166,17 +168,20 @@ class StoreSearch:
             self._save(contents)
         return self._kept.current()
 
-    def _load(self, contents: Contents) -> None:
+    def _load(self, contents: Contents) -> dict[str, int]:
+        """Go on with the words of the file, and return the checksums of the functions that they are of."""
         found = None
         if self._cache is not None:
             found = read_arrays(self._cache, _head(), (*TEXT_NAMES, *ARRAY_NAMES, "state"))
-        if found is not None:
-            state, rows = msgspec.json.decode(found["state"].tobytes(), type=_SavedState), contents.by_id
-            same = {id: rows.get(id) for id in state.digests}
-            for id, row in same.items():
-                if row is not None and crc32(row.body) != state.digests[id]:
-                    same[id] = None
-            self._kept.restore(Part.read(found), state.bundles, same)
+        if found is None:
+            return {}
+        state, rows = msgspec.json.decode(found["state"].tobytes(), type=_SavedState), contents.by_id
+        same = {id: rows.get(id) for id in state.digests}
+        for id, row in same.items():
+            if row is not None and crc32(row.body) != state.digests[id]:
+                same[id] = None
+        self._kept.restore(Part.read(found), state.bundles, same)
+        return state.functions
 
     def _save(self, contents: Contents) -> None:
         """Where it can't be written, the next process reads everything."""
@@ -184,7 +189,8 @@ class StoreSearch:
         if self._cache is not None and size >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
             digests = {id: crc32(row.body) for id, row in contents.by_id.items()}
-            state = np.frombuffer(msgspec.json.encode(_SavedState(digests, bundles)), np.uint8)
+            functions = {name: _digest(one) for name, one in self._functions.items()}
+            state = np.frombuffer(msgspec.json.encode(_SavedState(digests, functions, bundles)), np.uint8)
             write_arrays(self._cache, _head(), {**part, "state": state})
             self._unsaved = 0
 
@@ -192,6 +198,12 @@ class StoreSearch:
         """Return a tool with what it leaves to its function."""
         tool = row.tool()
         return tool if row.function is None else replace(tool, **inherited(tool, self._functions.get(row.function)))
+
+
+def _digest(function: ToolSpec | None) -> int:
+    """A checksum of what a tool may take over from its function."""
+    said = None if function is None else (function.description, function.input_schema)
+    return crc32(repr(said).encode(errors="backslashreplace"))
 
 
 def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
