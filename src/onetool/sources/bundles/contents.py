@@ -364,7 +364,8 @@ class Snapshot:
             return False
         is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
         has_overlay = contents.known_overlay not in (None, Overlay())
-        return self._unsaved >= max(self._least, len(contents.by_id) // SHARE) or (is_other and has_overlay)
+        many = self._least if is_last else max(self._least, len(contents.by_id) // SHARE)
+        return self._unsaved >= many or (is_other and has_overlay)
 
     def write(self, file: Path, contents: Contents) -> None:
         began = monotonic()

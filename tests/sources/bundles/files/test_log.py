@@ -1,7 +1,8 @@
 """What one process writes, the others see at once: it stands in a log, and they read those files alone."""
 
 import os
-from threading import Barrier, Thread
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Barrier, Event, Thread
 
 import pytest
 from sources.bundles.files.things import an_id, bundle, file_of, tool, with_tool
@@ -65,6 +66,26 @@ def bundle_of(one):
     from msgspec.structs import replace
 
     return replace(one, id=an_id(), slug="second")
+
+
+def test_nobody_reads_what_was_before_while_news_are_taken_in(two, monkeypatch):
+    first, second, id = two
+    monkeypatch.setattr(store, "READ_SECONDS", 10**6, raising=False)
+    put, begun, go_on = first.put_tool(id, "other", "1", tool()), Event(), Event()
+
+    def find(*args, **how):
+        begun.set()
+        assert go_on.wait(60)
+        return find_changes(*args, **how)
+
+    monkeypatch.setattr(store, "find_changes", find)
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(second.tool, id, "other", "1")
+        assert begun.wait(60)
+        other = threads.submit(second.tool, id, "other", "1")
+        wait([other], 0.2)
+        go_on.set()
+        assert one.result() == other.result() == put
 
 
 def test_switches_are_told_too(opened, folder):

@@ -81,7 +81,7 @@ class ChangeLog:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / CHANGES
-        self._seen: Hashable = None
+        self.seen: Hashable = None  # the stamp when everything that was told had been taken in
 
     def stamp(self) -> Hashable:
         """Differs after every line. Without a log, it says whether there is a folder."""
@@ -92,19 +92,19 @@ class ChangeLog:
         return found.st_ino, found.st_size
 
     def has_news(self) -> bool:
-        return self._seen != self.stamp()
+        return self.seen != self.stamp()
 
-    def news(self) -> set[str] | None:
-        """Return the paths that were changed since the last time; None if only a look at the folder tells."""
-        before, self._seen = self._seen, self.stamp()
-        if before == self._seen:
+    def news(self, now: Hashable) -> set[str] | None:
+        """Return the paths that were changed from `seen` to `now`; None if only a look at the folder tells."""
+        before = self.seen
+        if before == now:
             return set()
-        if not isinstance(before, tuple) or not isinstance(self._seen, tuple) or before[0] != self._seen[0]:
+        if not isinstance(before, tuple) or not isinstance(now, tuple) or before[0] != now[0]:
             return None
         try:
             file = open_no_link(self._file, READ)
             try:
-                lines = read_at(file, self._seen[1] - before[1], before[1]) if self._seen[1] > before[1] else b""
+                lines = read_at(file, now[1] - before[1], before[1]) if now[1] > before[1] else b""
             finally:
                 os.close(file)
             return {path for line in lines.splitlines() for path in _decode_paths(line)} if lines else None
@@ -126,8 +126,8 @@ class ChangeLog:
                 os.write(file, line)
             finally:
                 os.close(file)
-        if self._seen == stamp:
-            self._seen = self.stamp()
+        if self.seen == stamp:
+            self.seen = self.stamp()
 
 
 _decode_paths = msgspec.json.Decoder(list[str]).decode

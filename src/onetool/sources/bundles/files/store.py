@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from secrets import token_bytes
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, TypeVar
 
 import msgspec
@@ -298,6 +298,7 @@ class FileTransaction(StoreTransaction):
 MAX_TRIES = 3  # where the contents turn out to be out of step
 LEAST_SAVED = 50  # files: fewer are read as quickly one by one
 LOCK_SECONDS = 2.0  # for writers; then changes are taken in without the lock: the next look puts right what that misses
+READ_SECONDS = 1.0  # that readers wait for a change of our own
 FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
 
 
@@ -319,8 +320,8 @@ class FileStore(BundleStore):
         self._settled: Contents | None = None  # after the last look at the folder
         self._synced = -1  # the revision that the last sync told
         self._snapshot, self._log = Snapshot(LEAST_SAVED), ChangeLog(folder)
-        self._syncing = Lock()  # is taken before the lock of the folder, never inside of it
-        self._lock = FolderLock(folder)
+        # In this order: one look at a time, one writer among all processes, one change of the contents.
+        self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
         self._own_database = own = SqliteDatabase(folder / USAGE)
         self.counter = UsageCounter(database or own, now)
         self._key: bytes | None = None
@@ -364,43 +365,51 @@ class FileStore(BundleStore):
 
     def _look(self, is_wanted: bool = False) -> None:
         """Look at the whole folder. Raises UnavailableError; once the store is open, only if the look `is_wanted`."""
+        was_open, told = self._contents is not None, self._log.stamp()
         if not self._syncing.acquire(timeout=FIRST_SECONDS):
             raise UnavailableError(f"{self._folder} is being read by another thread; try again later")
         try:
-            is_first = self._contents is None
-            if is_first:
-                self._log.news()  # what is told from now on comes after the look
+            if not was_open and self._contents is not None and not is_wanted:
+                return  # another thread has opened it
+            told = self._log.stamp()  # what others tell from now on comes after the look
             known = self._contents or self._snapshot.read(self._saved_file(), self.reserved)
             found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
             with ExitStack() as stack:
-                root = None
                 if found != FolderChanges([], [], []):
                     with suppress(UnavailableError, OSError):
                         root = stack.enter_context(self._lock.held(LOCK_SECONDS))
-                if root is None:
-                    stack.enter_context(self._lock.alone())
-                else:
-                    for draft in found.drafts:
-                        writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
+                        for draft in found.drafts:
+                            writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
+                stack.enter_context(self._changing)
                 self._settled = self._take_in(self._contents or known, found)
-            if is_first:
+                self._log.seen = told
+            if not was_open:
                 self._synced = self._settled.revision
             self._save()
         except UnavailableError:
             if is_wanted or self._contents is None:
                 raise
+            self._log.seen = told  # else every reader would look again
         finally:
             self._syncing.release()
 
     def _take_news(self) -> bool:
         """Take in what other processes have told; False if only a look at the folder tells what has changed."""
-        with self._lock.alone():
+        if not self._changing.acquire(timeout=READ_SECONDS):
+            return True  # a large change of our own is being written: what is known is read
+        try:
             assert self._contents is not None  # noqa: S101 - else nobody comes here
-            paths = self._log.news()
+            now = self._log.stamp()
+            paths = self._log.news(now)
+            if paths is None:
+                return False
             if paths:
                 with suppress(UnavailableError):
                     self._take_in(self._contents, find_changes(self._folder, self._contents, self._foreign, paths))
-            return paths is not None
+            self._log.seen = now
+            return True
+        finally:
+            self._changing.release()
 
     def _take_in(self, base: Contents, found: FolderChanges) -> Contents:
         change = ContentsChange(base, self.reserved)
@@ -459,7 +468,7 @@ class FileStore(BundleStore):
                 if self._state_folder() is None:
                     self._look(is_wanted=True)  # there is no log: what others do is seen in no other way
                 work = None
-                with self._lock.held() as root:
+                with self._lock.held() as root, self._changing:
                     if self._take_news():
                         with suppress(OutOfDate):
                             work = self._try(job, root)
