@@ -170,13 +170,15 @@ class StoreSearch:
 
     def _load(self, contents: Contents) -> dict[str, int]:
         """Go on with the words of the file, and return the checksums of the functions that they are of."""
-        found = None
-        if self._cache is not None:
-            found = read_arrays(self._cache, _head(), (*TEXT_NAMES, *ARRAY_NAMES, "state"))
+        names = (*TEXT_NAMES, *ARRAY_NAMES, "state")
+        found = None if self._cache is None else read_arrays(self._cache, _head(), names)
         if found is None:
             return {}
-        state, rows = msgspec.json.decode(found["state"].tobytes(), type=_SavedState), contents.by_id
-        same = {id: rows.get(id) for id in state.digests}
+        try:
+            state = msgspec.json.decode(found["state"].tobytes(), type=_SavedState)
+        except msgspec.DecodeError:  # written by something else that has the same head
+            return {}
+        same = {id: contents.by_id.get(id) for id in state.digests}
         for id, row in same.items():
             if row is not None and crc32(row.body) != state.digests[id]:
                 same[id] = None

@@ -3,9 +3,12 @@
 import os
 from threading import Thread
 
+import numpy as np
 import pytest
 from sources.bundles.contents.made import MemoryStore, bundle, path_of, put, slugs, tool
 
+from onetool.services.search.files import read_arrays, write_arrays
+from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES
 from onetool.sources.bundles import searching
 from onetool.sources.bundles.searching import _head
 
@@ -112,6 +115,13 @@ def test_a_file_of_another_store_counts_where_tools_are_the_same(opened, cache, 
     assert slugs(other.search(QUERY)) == ["alpha-two", "alpha-one"]
     assert slugs(other.search("gamma")) == slugs(other.search("beta")) == []
     assert reads == ["alpha-two"]
+
+
+def test_a_file_with_another_state_is_ignored(opened, cache):
+    filled(opened)
+    arrays = dict(read_arrays(cache, _head(), (*TEXT_NAMES, *ARRAY_NAMES, "state")))
+    write_arrays(cache, _head(), {**arrays, "state": np.frombuffer(b'[{}, {"a": "b"}]', np.uint8)})
+    assert slugs(opened().search(QUERY)) == ["alpha-two", "alpha-one"]
 
 
 def test_a_link_is_not_followed(opened, cache, tmp_path):
