@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -26,9 +26,6 @@ from onetool.sources.bundles.derived import ReadOnlyBundles
 from onetool.sources.bundles.model import Bundle, Tool, inherited
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.store import Rank, SearchHit, is_live
-
-if TYPE_CHECKING:
-    from onetool.sources.bundles.rules import BundleStore
 
 
 class _SearchedBundle(NamedTuple):
@@ -119,6 +116,16 @@ SAVED_SHARE = 20  # … or one of so many
 RECENCY = 3  # the last tier
 
 
+class SearchedStore(Protocol):
+    """What a search needs of its store."""
+
+    function: Callable[[str], ToolSpec | None]
+
+    def contents(self) -> Contents: ...
+
+    def read_only(self) -> ReadOnlyBundles: ...
+
+
 class StoreSearch:
     """The search of a store. The words of the tools that it keeps are ready at once from a file.
 
@@ -126,7 +133,7 @@ class StoreSearch:
     words of their own: processes with others share the file.
     """
 
-    def __init__(self, store: "BundleStore", cache: Path | None) -> None:
+    def __init__(self, store: SearchedStore, cache: Path | None) -> None:
         self._store, self._cache = store, cache
         self._functions: dict[str, ToolSpec | None] = {}  # those whose words tools have now
         self._kept = BundleSearch[KeptTool](self._tool)

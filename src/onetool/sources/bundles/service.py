@@ -30,12 +30,11 @@ from onetool.sources.bundles.model import (
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
-from onetool.sources.bundles.row_facts import CatalogueView, RowFacts, page_of
+from onetool.sources.bundles.row_facts import AllowedOnly, CatalogueView, RowFacts, page_of
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.store import (
     EVERYTHING,
     FIRST_PAGE,
-    AllowedOnly,
     ETag,
     ListQuery,
     Rank,

@@ -1,18 +1,14 @@
 """Questions to a store of bundles and their answers, and `Visibility`: what a client may see of a store."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.names import code_name
-
-if TYPE_CHECKING:
-    from onetool.sources.bundles.rules import BundleStore
 
 ETag = str
 """What a client knows of the state of a thing: an ETag without its quotes; "*" stands for any that is there."""
@@ -93,10 +89,6 @@ def tag_of(thing: Bundle | Tool) -> ETag:
 # Visibility
 
 
-NameOf = Callable[[Bundle, Tool], str]
-MAX_TOOLS = 1_000_000  # as a limit: all of them
-
-
 class Visibility:
     """Everything is visible."""
 
@@ -105,36 +97,6 @@ class Visibility:
 
     def bundle(self, bundle: Bundle) -> bool:
         return True
-
-
-class AllowedOnly(Visibility):
-    """Only tools of an allow-list, and their bundles. Compared by the names that calls are allowed under, so that lists
-    and calls agree.
-    """
-
-    def __init__(self, store: "BundleStore", name_of: NameOf, allowed: Collection[str]) -> None:
-        self._store = store
-        self._name_of = name_of
-        self._allowed = frozenset(allowed)
-        self._packs = {name.partition(".")[0] for name in self._allowed}
-        self._ids = {name.partition("/")[0] for name in self._allowed}
-        self._bundles: dict[str, Bundle | None] = {}  # of one page there are few
-
-    def tool(self, tool: Tool) -> bool:
-        if tool.bundle_id not in self._bundles:
-            self._bundles[tool.bundle_id] = self._store.bundle(tool.bundle_id)
-        bundle = self._bundles[tool.bundle_id]
-        return bundle is not None and self._may_have(bundle) and self._name_of(bundle, tool) in self._allowed
-
-    def bundle(self, bundle: Bundle) -> bool:
-        if not self._may_have(bundle):
-            return False
-        every = ListQuery(bundle_ids=[bundle.id], include_disabled=True, limit=MAX_TOOLS)
-        return any(map(self.tool, self._store.tools(every)))
-
-    def _may_have(self, bundle: Bundle) -> bool:
-        """Whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
-        return bundle.source is not None or code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 
 EVERYTHING = Visibility()
