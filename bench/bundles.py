@@ -28,6 +28,7 @@ from bench.mcp_contenders import ROOT
 from bench.mcp_rows import NOTE, number
 from bench.table import OURS, Row, row, show
 from onetool.sources.bundles.files.store import FileStore
+from onetool.sources.bundles.store import ListQuery
 from onetool.sources.bundles.validation import read_tool
 
 SIZES, LARGE = (100, 10_000), 100_000
@@ -86,7 +87,7 @@ def _homes(place: Path, sizes: Sequence[int]) -> Generator[Row, None, dict[int, 
 def _opened(home: Path, size: int) -> float:
     began = perf_counter()
     store = FileStore(home / "bundles")
-    found = store.tools(limit=100)
+    found = store.tools(ListQuery(limit=100))
     taken = perf_counter() - began
     assert len(found) == min(100, size), f"{len(found)} tools of {size}"
     assert not store.mistakes(), store.mistakes()[:3]
@@ -204,7 +205,7 @@ def _calling(store: FileStore, size: int) -> Ways:
 
     return {
         "GET one": get,
-        "list, a page of 100": lambda: store.tools(limit=100),
+        "list, a page of 100": lambda: store.tools(ListQuery(limit=100)),
         f"search, prefix {PREFIX!r}": lambda: store.search(PREFIX, limit=20),
         f"search, word {WORD!r}": lambda: store.search(WORD, limit=20),
         f"search, typo {TYPO!r}": lambda: store.search(TYPO, limit=20),

@@ -17,12 +17,11 @@ from onetool.app.bundles import FRESH
 from onetool.app.describe import run_tool
 from onetool.core.errors import ToolFailure
 from onetool.interfaces.http.serve import server_facts
-from onetool.sources.bundles.derived import SettingsReader
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.named import BundleTools
 from onetool.sources.bundles.names import new_id
-from onetool.sources.bundles.store import BundleRows
+from onetool.sources.bundles.store import ListQuery
 
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 ECHO = {"type": "python", "argSchema": MESSAGE, "pythonImpl": {"func": "tools.echo"}}
@@ -71,22 +70,18 @@ def names(app, pack="mine"):
     return [spec.name for spec in app.tools() if spec.pack == pack]
 
 
-def test_what_servers_count_and_name_is_known_without_looking_into_bundles(app, monkeypatch):
+def test_what_servers_count_and_name(app):
     id = bundle(app, a=script("1"), b_c=script("2"), off=script("3"), echo=ECHO)
     app.bundles.patch_tool(id, "off", "1", {"isEnabled": False})
     closed = bundle(app, "closed", a=script("1"))
     app.bundles.patch_bundle(closed, {"isEnabled": False})
-    read, asked = BundleRows.tools, []
-    monkeypatch.setattr(BundleRows, "tools", lambda rows: asked.append(rows.bundle_id) or read(rows))
     with App.open(app.config.path) as new:
         counted, packs, texts = new.catalog.count(), new.catalog.packs(), new.catalog.texts()
         assert server_facts(new, ADDRESS, None).tools == f"{counted} tools"
         assert "mine" in run_tool(new.catalog, new.config, None)["description"]
-        assert not asked
         assert counted == len(new.tools())
         assert packs == list(dict.fromkeys(spec.pack for spec in new.tools()))
         assert "closed" not in packs
-        assert asked
         assert new.catalog.texts() == texts
         new.bundles.patch_tool(id, "a", "1", {"isEnabled": False})
         assert new.catalog.texts() != texts
@@ -155,17 +150,6 @@ def test_what_was_closed_is_not_opened_anew_by_a_call_under_way(app):
     app.catalog.refresh_sync()
     assert app._bundles.is_unchanged(at_once=True)
     assert app._bundles._service is None
-
-
-def test_settings_that_changed_while_they_were_read_are_read_again(app, monkeypatch):
-    """The mark says what is set: it comes back when that does, and must not stand for what was read in between."""
-    reader = SettingsReader(app.bundles.store, ["tools.echo"])
-    states = iter([1, 2, 3, 3])
-    monkeypatch.setattr(app.bundles.store, "state", lambda: next(states))
-    reader.read()
-    assert reader._known is None
-    reader.read()
-    assert reader._known is not None
 
 
 def test_without_a_version_the_enabled_one_is_meant_that_was_modified_last(app):
@@ -526,7 +510,7 @@ def test_only_what_is_ours_is_built_in(tmp_path):
     }
     (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
     with App.open(tmp_path / "onetool.yaml") as app:
-        found = {f"time.{one['slug']}" for one in app.bundles.tools((), [built_in_id("time")])[0]}
+        found = {f"time.{one['slug']}" for one in app.bundles.tools(ListQuery(bundle_ids=[built_in_id("time")]))[0]}
     assert found == {name for name in BUILT_IN_TOOLS if name.startswith("time.")}
 
 
@@ -586,7 +570,7 @@ def test_what_is_switched_off_stays_so_where_the_store_can_not_be_read(app, monk
     def broken(*_, **__):
         raise UnavailableError("no luck today")
 
-    monkeypatch.setattr(FileStore, "built_in_mark", broken)
+    monkeypatch.setattr(FileStore, "settings", broken)
     app.reload()
     assert any("no luck today" in str(one) for one in app.mistakes)
     assert not call(app, "tools.echo", message="x").ok

@@ -96,7 +96,7 @@ def test_what_one_switches_off_the_other_refuses_right_after_a_start_that_took_l
     two = apps("two")
     two.tools()
     two.connect()
-    until(lambda: two.bundles.store.stamp() is not None)  # it watches the database
+    until(lambda: not two.bundles.store.must_ask)  # it watches the database
     assert asyncio.run(two.bundles.invoke(id, "hello", "1", {})).data == "hello"
     one.bundles.patch_tool(id, "hello", "1", {"isEnabled": False})
 

@@ -8,9 +8,8 @@ from helpers import until
 
 from onetool import App
 from onetool.services.search.postings import WordIndex
-from onetool.sources.bundles import named
+from onetool.sources.bundles import searching
 from onetool.sources.bundles.errors import UnavailableError
-from onetool.sources.bundles.index import feed
 from onetool.sources.bundles.names import new_id
 
 QUIET = {"type": "script", "argSchema": {"type": "object", "properties": {}}, "scriptImpl": {"code": "1"}}
@@ -69,7 +68,6 @@ def test_another_process_is_followed_too(app, id, config):
     with App.open(config) as other:
         other.bundles.put_tool(id, "wash-quokka", "1", QUIET)
         other.bundles.delete_tool(id, "feed-quokka", "1")
-    time.sleep(0.06)  # a change by others counts after a moment
     assert found(app, "quokka") == ["qzoo.wash_quokka"]
 
 
@@ -89,8 +87,7 @@ def test_words_of_kept_tools_are_in_memory_once(app, id):
 
 
 def test_after_a_moment_in_which_the_store_was_busy_the_search_catches_up(app, id, config, monkeypatch):
-    monkeypatch.setattr(feed, "LEAST_SAVED", 0)  # as with many tools: one that changes gets another place
-    monkeypatch.setattr(named, "FRESH", 0.0)
+    monkeypatch.setattr(searching, "LEAST_SAVED", 0)  # as with many tools: one that changes gets another place
     app.search("quokka")
     store = app.catalog._bundles.service.store
 

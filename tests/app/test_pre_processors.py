@@ -10,6 +10,7 @@ from onetool import App, ToolCall
 from onetool.core.errors import ToolFailure
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.store import ListQuery
 
 PACK = '''
 from onetool.sdk import call_tool, get_pack
@@ -197,7 +198,7 @@ def test_they_are_kept_exported_and_a_change_of_them_is_a_change_of_the_tool(app
     from onetool.sources.bundles.archive import pack, unpack
 
     store = app.bundles.store
-    tools = store.tools((), [app.b], True)
+    tools = store.tools(ListQuery(bundle_ids=[app.b], include_disabled=True))
     again = unpack(pack(store.bundle(app.b), tools))
     assert {tool.slug: tool.pre_processors for tool in again.tools} == {t.slug: t.pre_processors for t in tools}
     from onetool.sources.bundles.files.form import read_tool_file, tool_text

@@ -18,6 +18,7 @@ from onetool.sources.bundles.errors import BundleError, ConflictError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent, ToolContent
 from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.store import ListQuery
 
 FULL = os.environ.get("ONETOOL_FAULTS") == "full"
 
@@ -97,6 +98,8 @@ def _called(store, method, args):
         args[1] = bundle(**args[1])
     elif method == "put_tool":
         args[3] = tool(args[3])
+    elif method in ("bundles", "tools"):
+        args = [ListQuery(include_disabled=True)]
     try:
         return ["ok", msgspec.to_builtins(getattr(store, method)(*args))]
     except BundleError as error:

@@ -7,6 +7,7 @@ import pytest
 from faults.crowd import an_id, bundle, crowd, some
 
 from onetool.sources.bundles.files.store import FileStore
+from onetool.sources.bundles.store import ListQuery
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +29,7 @@ def test_eight_processes_put_the_same_keys(tmp_path):
         data = json.loads(path.read_bytes())
         assert data["description"] == f"of {winners[int(data['slug'][1:])]}"
     store = FileStore(folder)
-    assert {one.slug: one.description for one in store.tools(limit=1000)} == {
+    assert {one.slug: one.description for one in store.tools(ListQuery(limit=1000))} == {
         f"t{key}": f"of {number}" for key, number in winners.items()
     }
     assert store.mistakes() == []
@@ -40,7 +41,7 @@ def test_eight_processes_put_different_keys(tmp_path):
     id = prepared(folder)
     crowd("put_other", 8, folder, id, keys)
     store = FileStore(folder)
-    assert len(store.tools(limit=10_000)) == 8 * keys == len(list(folder.glob("*/tools/*.json")))
+    assert len(store.tools(ListQuery(limit=10_000))) == 8 * keys == len(list(folder.glob("*/tools/*.json")))
     assert not store.sync() or store.mistakes() == []
     store.close()
 

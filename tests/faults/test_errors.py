@@ -17,6 +17,7 @@ from onetool.core import flock, os_files
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.model import Bundle
+from onetool.sources.bundles.store import ListQuery
 
 CALLS = (
     *("open", "close", "read", "write", "fsync", "link", "rename", "unlink", "mkdir", "rmdir", "stat", "fstat"),
@@ -127,7 +128,7 @@ def tried(store, id, change, folder, monkeypatch, faulty):
 
 
 def everything(store):
-    return store.bundles(include_disabled=True), store.tools(include_disabled=True)
+    return store.bundles(ListQuery(include_disabled=True)), store.tools(ListQuery(include_disabled=True))
 
 
 def test_a_look_that_the_system_refuses_forgets_nothing(tmp_path, monkeypatch):

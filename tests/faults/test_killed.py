@@ -11,6 +11,7 @@ from faults.crowd import Victims, an_id, bundle, some
 from helpers import until
 
 from onetool.sources.bundles.files.store import FileStore
+from onetool.sources.bundles.store import ListQuery
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def check(folder, id, log):
     """Holds what is there against what was told. The log begins anew with what is known to be there."""
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     store = FileStore(folder)
-    found = {one.slug: one for one in store.tools(include_disabled=True)}
+    found = {one.slug: one for one in store.tools(ListQuery(include_disabled=True))}
     open_change = lines[-1][1:] if lines[-1][0] == "begin" else None
     expected, text = replayed([line for line in lines if line[0] == "done"])
     allowed = [(expected, text)]

@@ -96,11 +96,11 @@ def test_two_processes_do_what_the_model_does(tmp_path):
         def both_show_it(self):
             bundles = {id: (one["text"], one["on"], one["deleted"]) for id, one in self.bundles.items()}
             for other in others:
-                shown = other("bundles", [], True)
+                shown = other("bundles")
                 assert {
                     one["id"]: (one["displayName"], one["isEnabled"], one["softDeletedAt"] is not None) for one in shown
                 } == bundles
-                shown = other("tools", [], [], True)
+                shown = other("tools")
                 assert {
                     (one["bundleID"], one["slug"], one["version"]): {"text": one["description"], "on": one["isEnabled"]}
                     for one in shown

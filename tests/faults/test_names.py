@@ -7,6 +7,7 @@ from sources.bundles.files.things import Clock, FileStore, an_id, bundle, tool
 
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.disk import bundle_folders, tool_file
+from onetool.sources.bundles.store import ListQuery
 
 LONG = "𝔘" * 64  # 256 bytes
 
@@ -85,5 +86,5 @@ def test_a_clock_that_goes_back_an_hour_loses_nothing(tmp_path):
     store.close()
     again = FileStore(tmp_path / "bundles", now=clock)
     assert {one.slug for one in again.tools()} == {"before", "after"}
-    assert len(again.bundles(include_disabled=True)) == 2
+    assert len(again.bundles(ListQuery(include_disabled=True))) == 2
     again.close()

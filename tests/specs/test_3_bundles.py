@@ -23,6 +23,7 @@ from onetool.sources.bundles.errors import ConflictError, ForbiddenError
 from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import BundleContent
 from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.store import ListQuery
 from onetool.sources.bundles.validation import read_tool
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -440,7 +441,7 @@ def test_a_soft_deleted_bundle_is_reaped_after_two_days_if_still_empty(tmp_path)
     assert store.reap() == []
     now[0] += 20
     assert store.reap() == [id]
-    assert store.bundles((), True) == []
+    assert store.bundles(ListQuery(include_disabled=True)) == []
     assert list(tmp_path.glob("bundles/old*")) == []
     store.close()
 
@@ -548,7 +549,7 @@ def test_a_tool_whose_function_vanishes_shows_as_disabled_and_comes_back(tmp_pat
         tool, _ = app.bundles.get_tool(id, "add", "1")
         assert tool["isEnabled"] is False
         assert "sums.add" in tool["disabledReason"]
-        assert app.bundles.tools((), [id])[0] == []
+        assert app.bundles.tools(ListQuery(bundle_ids=[id]))[0] == []
         with pytest.raises(ForbiddenError):
             asyncio.run(app.bundles.invoke(id, "add", "1", {"a": 1}))
         pack.write_text("def add(a: int) -> int:\n    return a + 2\n")
@@ -709,7 +710,7 @@ def test_export_and_import_as_zip(tmp_path):
     id = new_id(time.time())
     store.put_bundle(id, BundleContent(slug="shared"))
     store.put_tool(id, "add", "1", read_tool(ADD, "add", "1"))
-    data = pack(store.bundle(id), store.tools((), [id], True))
+    data = pack(store.bundle(id), store.tools(ListQuery(bundle_ids=[id], include_disabled=True)))
     assert any(name.endswith("bundle.json") for name in ZipFile(BytesIO(data)).namelist())
     again = unpack(data)
     other = FileStore(tmp_path / "others")

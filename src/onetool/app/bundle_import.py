@@ -28,6 +28,7 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
+from onetool.sources.bundles.store import ListQuery
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 if TYPE_CHECKING:
@@ -160,7 +161,9 @@ def _slugs_by_url(tools: list[Tool]) -> dict[str, list[str]]:
 def tools_of(app: "App", bundle: Bundle | None) -> list[Tool]:
     found: list[Tool] = []
     while bundle is not None:
-        page = app.bundles.store.tools((), [bundle.id], True, found[-1].id if found else None, PAGE)
+        page = app.bundles.store.tools(
+            ListQuery(bundle_ids=[bundle.id], include_disabled=True, after=found[-1].id if found else None, limit=PAGE)
+        )
         found += page
         if len(page) < PAGE:
             break

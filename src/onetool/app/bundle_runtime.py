@@ -19,12 +19,13 @@ from onetool.core.context import CallTool, current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.derived import CatalogueStore, DerivedBundles
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.overlay import BuiltIn
+from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_bundles
 from onetool.sources.bundles.rate_limits import RateLimiter
+from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
-from onetool.sources.bundles.store import BundleStore
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools
@@ -63,13 +64,18 @@ def open_bundle_service(
 
 
 def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
-    database, most = runtime.database, runtime.config.bundles.max_tools
+    database = runtime.database
+    options: dict[str, Any] = {
+        "built_in": built_in,
+        "derived": derived,
+        "max_tools": runtime.config.bundles.max_tools,
+        "foreign": foreign_file,
+    }
     if database is None:
-        return CatalogueStore(folder, built_in, derived, max_tools=most, foreign=foreign_file, database=runtime.state)
-    from onetool.sources.bundles.database import DatabaseCatalogueStore
+        return FileStore(folder, database=runtime.state, **options)
+    from onetool.sources.bundles.database import DatabaseStore
 
-    state = index_folder(runtime.config)
-    return DatabaseCatalogueStore(database, state, built_in, derived, max_tools=most, foreign=foreign_file)
+    return DatabaseStore(database, index_folder(runtime.config), **options)
 
 
 def foreign_file(path: Path) -> Mistake | None:

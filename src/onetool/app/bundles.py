@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from onetool.core.registry import Further
     from onetool.services.search.postings import Words
     from onetool.sources.bundles.derived import KeptSettings
+    from onetool.sources.bundles.named import SeenState
     from onetool.sources.bundles.service import BundleService, Shown
 
 log = logging.getLogger("onetool.bundles")
@@ -93,13 +94,13 @@ class AppBundles:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
         return self._are_none(at_once) or monotonic() < self._retry_at
 
-    def is_current(self, at_once: bool = False, hurried: bool = False) -> bool:
-        """The same, and the store is asked where nobody can tell. `hurried`: for an event loop that waits for it."""
+    def is_current(self, at_once: bool = False) -> bool:
+        """The same, and the store is asked where nobody can tell."""
         if monotonic() < self._retry_at:
             return True
         try:
             service = self._service
-            return self._are_none(at_once) if service is None else service.loading.is_current(at_once, hurried)
+            return self._are_none(at_once) if service is None else service.loading.is_current(at_once)
         except BundleError:  # unknown: the loaded tools stay; a request for bundles gets the error
             return True
 
@@ -152,11 +153,11 @@ class AppBundles:
             local = [offered.own, offered.packs, offered.declared]
             self._functions = _by_name(local)
             return [*local, offered.served]
-        wrong, state = None, 0
+        wrong, seen = None, None
         if self._service is None:
             self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
         try:
-            state = self.service.loading.ask_state()  # from before: what is switched from now on is seen the next time
+            seen = self.service.loading.look()  # from before: what is switched from now on is seen the next time
             self._kept = self.service.kept_settings()
         except BundleError as error:  # what was switched off before stays so
             wrong = error
@@ -164,16 +165,16 @@ class AppBundles:
         *local, served = [_with_settings(one, self._kept) for one in everything]
         self._functions = _by_name(local)
         try:
-            loaded = self._loaded(waiting, state) if wrong is None else self._problem(wrong)
+            loaded = self._loaded(waiting, seen) if wrong is None else self._problem(wrong)
         except BundleError as error:
             loaded = self._problem(error)
         self._offered = replace(offered, bundles=loaded)
         return [*local, loaded, served]
 
-    def _loaded(self, waiting: Iterable[str], state: int) -> Catalogue:
+    def _loaded(self, waiting: Iterable[str], seen: "SeenState | None") -> Catalogue:
         taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values())}
         began, is_first = monotonic(), self.service.loading.count == 0
-        loaded = self.service.loading.load(taken, state)
+        loaded = self.service.loading.load(taken, seen)
         if is_first and self._config.database is None:  # a change in a database is taken in from the first moment on
             self._look_at = (now := monotonic()) + (now - began) * FIRST_SHARE
         return loaded
@@ -350,13 +351,19 @@ PAGE = 1000
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
     """Those that are switched off or deleted, too."""
-    return _all_pages(lambda after: bundles.bundles((), True, after, PAGE))
+    from onetool.sources.bundles.store import ListQuery
+
+    return _all_pages(lambda after: bundles.bundles(ListQuery(include_disabled=True, after=after, limit=PAGE)))
 
 
 def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
     """Of one bundle, or of all; those that are switched off, too."""
+    from onetool.sources.bundles.store import ListQuery
+
     ids = [] if bundle_id is None else [bundle_id]
-    return _all_pages(lambda after: bundles.tools((), ids, True, after, PAGE))
+    return _all_pages(
+        lambda after: bundles.tools(ListQuery(bundle_ids=ids, include_disabled=True, after=after, limit=PAGE))
+    )
 
 
 def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":

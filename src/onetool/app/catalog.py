@@ -260,19 +260,16 @@ class ToolCatalog:
             with self._refreshing:
                 if not self._bundles.is_current():  # another thread may have been faster
                     self._list()
-                    if self._serves:  # else the first call of one of them would make all of its pack, on the loop
-                        for tools in self.registry.snapshot().lazy.values():
-                            tools.get("")
 
     async def refresh(self, at_once: bool = False) -> None:
-        """The same on an event loop: what asks SQLite, or loads many tools, does so in a thread.
+        """The same on an event loop: what reads files, or loads many tools, does so in a thread.
 
         A change by another process counts after a moment; with `at_once`, immediately.
         """
         if not self._bundles.is_unchanged(at_once):
             from asyncio import to_thread
 
-            if not await to_thread(self._bundles.is_current, at_once, hurried=True):
+            if not await to_thread(self._bundles.is_current, at_once):
                 await to_thread(self.refresh_sync)
 
     async def find_version(self, version: "ToolVersion") -> SingleTool:

@@ -30,7 +30,7 @@ from onetool.services.page_sessions import read_session_state
 from onetool.sources.bundles.database import DatabaseStore
 from onetool.sources.bundles.errors import BundleError
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.rules import StoreRules
+from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
 from onetool.sources.mcp_servers.server_cache import count_approved
 
@@ -78,7 +78,7 @@ class Place(NamedTuple):
     def has_bundles(self) -> bool:
         return self.database.is_shared if self.folder is None else (self.folder / bundles.FOLDER).is_dir()
 
-    def bundles(self, config: "Config") -> StoreRules:
+    def bundles(self, config: "Config") -> BundleStore:
         limit = config.bundles.max_tools
         if self.folder is None:
             return DatabaseStore(self.database, max_tools=limit)

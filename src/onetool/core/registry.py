@@ -61,14 +61,13 @@ def is_shown(tool: "ToolSpec | LazyTool") -> bool:
 
 
 def count_shown(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
-    """How many of a pack are. One that nobody has looked into yet may know how many (`shown_count`)."""
-    known: int | None = getattr(tools, "shown_count", None)
-    return sum(map(is_shown, tools.values())) if known is None else known
+    """Return how many tools of a pack are shown."""
+    return sum(map(is_shown, tools.values()))
 
 
 def shown_packs(packs: LazyPacks) -> list[str]:
     """Those that have tools to show."""
-    return [pack for pack, tools in packs.items() if count_shown(tools)]
+    return [pack for pack, tools in packs.items() if any(map(is_shown, tools.values()))]
 
 
 class ToolMap(Mapping[str, ToolSpec]):

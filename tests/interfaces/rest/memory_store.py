@@ -20,7 +20,7 @@ from onetool.sources.bundles.errors import (
 )
 from onetool.sources.bundles.model import Bundle, Tool, function_of
 from onetool.sources.bundles.names import check_slug, new_id
-from onetool.sources.bundles.store import tag_of
+from onetool.sources.bundles.store import FIRST_PAGE, tag_of
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
 BUILT_IN = "01890a5d-0000-7000-8000-000000000001"
@@ -139,12 +139,9 @@ class MemoryStore:
         found = self._bundle(id)
         return shown(found), tag_of(found)
 
-    def bundles(self, ids=(), include_disabled=False, after=None, limit=100, visibility=None):
-        found = [
-            one for one in sorted(self._bundles.values(), key=lambda one: one.id)
-            if (not ids or one.id in ids) and (include_disabled or one.is_enabled) and (not after or one.id > after)
-        ]  # fmt: skip
-        return self._page(found, limit)
+    def bundles(self, query=FIRST_PAGE, visibility=None):
+        found = query.bundles(sorted(self._bundles.values(), key=lambda one: one.id))
+        return self._page([*found], query.limit)
 
     # Tools
 
@@ -185,13 +182,11 @@ class MemoryStore:
         found = self._tool(bundle_id, slug, version)
         return {**shown(found), "callCount": 0, "lastCalledAt": None}, tag_of(found)
 
-    def tools(self, tags=(), bundle_ids=(), include_disabled=False, after=None, limit=100, visibility=None):
-        found = [
-            one for one in sorted(self._tools.values(), key=lambda one: one.id)
-            if (not bundle_ids or one.bundle_id in bundle_ids) and (not tags or set(tags) & set(one.tags))
-            and (include_disabled or one.is_enabled) and (not after or one.id > after)
-        ]  # fmt: skip
-        return self._page(found, limit)
+    def tools(self, query=FIRST_PAGE, visibility=None):
+        of = query.bundle_ids
+        found = [one for one in self._tools.values() if not of or one.bundle_id in of]
+        live = {id for id, one in self._bundles.items() if one.is_enabled}
+        return self._page([*query.tools(sorted(found, key=lambda one: one.id), live)], query.limit)
 
     def search(self, query, include_disabled=False, after=None, limit=100, visibility=None):
         found = [one for one in sorted(self._tools.values(), key=lambda one: one.id) if one.slug.startswith(query)]

@@ -1,4 +1,4 @@
-"""No REST request asks the index of the bundles, which is SQLite, on the event loop: others would wait with it."""
+"""No REST request asks the store of the bundles on the event loop: it may read files, and others would wait with it."""
 
 import asyncio
 import base64
@@ -11,7 +11,7 @@ from onetool import App
 from onetool.core import schema
 from onetool.interfaces.rest import imports
 from onetool.interfaces.rest.app import RestApp
-from onetool.sources.bundles.index import IndexAccess
+from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_id
 from onetool.sources.bundles.names import new_id
 
@@ -32,19 +32,19 @@ def app(tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Where the index was asked: True on an event loop, False in a thread."""
+    """Where the store was asked: True on an event loop, False in a thread."""
     found = []
 
     def watched(name):
-        real = getattr(IndexAccess, name)
+        real = getattr(FileStore, name)
 
         def method(self, *args, **options):
             found.append(is_on_loop())
             return real(self, *args, **options)
 
-        monkeypatch.setattr(IndexAccess, name, method)
+        monkeypatch.setattr(FileStore, name, method)
 
-    for name in ("read", "transaction"):
+    for name in ("contents", "change"):
         watched(name)
     return found
 
@@ -78,7 +78,7 @@ async def send(asgi_client, method, path, body=None, query=b""):
     return sent[0]["status"], json.loads(text) if text else None
 
 
-def test_no_route_asks_the_index_on_the_event_loop(app, asked):
+def test_no_route_asks_the_store_on_the_event_loop(app, asked):
     bundle, asgi_client = f"/tools/bundles/{new_id(time.time())}", RestApp(app)
     tool, built_in = f"{bundle}/tools/say/version/1", f"/tools/bundles/{built_in_id('tools')}/tools/echo/version/1"
 
@@ -145,7 +145,7 @@ def test_no_schema_is_compiled_on_the_event_loop(app, compiled, route):
     assert (set(compiled["compiled"]), set(compiled["checked"])) == ({False}, {route == "invoke"})
 
 
-def test_no_list_under_an_allow_list_asks_the_index_on_the_event_loop(app, asked):
+def test_no_list_under_an_allow_list_asks_the_store_on_the_event_loop(app, asked):
     asgi_client = RestApp(app, allowed=["tools.echo", "time.now"])
     paths = ("/tools/bundles", "/tools/tools", "/tools/tools/search", f"/tools/bundles/{built_in_id('tools')}")
 

@@ -13,7 +13,7 @@ from onetool import App, ToolCall
 from onetool._version import __version__
 from onetool.interfaces.rest import events
 from onetool.interfaces.rest.events import EventsApp
-from onetool.sources.bundles.index import IndexAccess
+from onetool.sources.bundles.files.store import FileStore
 from onetool.sources.bundles.model import built_in_id
 
 ACCEPT = {"Accept": "text/event-stream"}
@@ -237,14 +237,14 @@ def test_comments_keep_the_stream_open(app, monkeypatch):
     asyncio.run(go())
 
 
-def test_nothing_asks_the_index_on_the_event_loop_and_nobody_is_left(app, monkeypatch):
-    asked, real = [], IndexAccess.read
+def test_nothing_asks_the_store_on_the_event_loop_and_nobody_is_left(app, monkeypatch):
+    asked, real = [], FileStore.contents
 
     def read(self, *args, **options):
         asked.append(is_on_loop())
         return real(self, *args, **options)
 
-    monkeypatch.setattr(IndexAccess, "read", read)
+    monkeypatch.setattr(FileStore, "contents", read)
 
     async def go():
         asgi_client = EventsApp(app)

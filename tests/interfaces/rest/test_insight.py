@@ -14,6 +14,7 @@ from sources.mcp_servers.harness import SCRIPTS, Harness
 
 from onetool._version import __version__
 from onetool.sources.bundles.model import built_in_id
+from onetool.sources.bundles.store import ListQuery
 
 FACTS = "fields=slug,version,name,bundleSlug,origin,health,isEnabled"
 MESSAGE = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -147,7 +148,9 @@ def test_versions_of_what_is_not_there_are_not_found(real):
 def server_rows(app):
     app.connect()
     asyncio.run(app.servers.wait_connected())
-    return {one["name"]: one["health"] for one in app.bundles.tools(limit=1000)[0] if one["origin"] == "server"}
+    return {
+        one["name"]: one["health"] for one in app.bundles.tools(ListQuery(limit=1000))[0] if one["origin"] == "server"
+    }
 
 
 def test_tools_of_a_server_say_how_it_does(tmp_path):

@@ -1,27 +1,22 @@
 """Names of bundles' tools, followed change by change: they are those of a whole load, and the rest is not touched."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from sources.bundles.index.made import at, bundle, bundle_id, path_of, put, tool, tool_id
+from sources.bundles.contents.made import MemoryStore, at, bundle, bundle_id, path_of, put, tool, tool_id
 
-from onetool.core.registry import count_shown
 from onetool.core.spec import ToolSpec
-from onetool.sources.bundles.index import Index
 from onetool.sources.bundles.named import FollowedTools
-from onetool.sources.bundles.store import BundleRows
 
 NUMBERS = st.integers(1, 3)
 NO_FUNCTION = "calc.gone"
 
 
 class Loader:
-    """Follows an index. `functions` are those that there are."""
+    """Follows an store. `functions` are those that there are."""
 
-    def __init__(self, index: Index, functions: dict[str, object]) -> None:
-        self.index, self.functions = index, functions
+    def __init__(self, store: MemoryStore, functions: dict[str, object]) -> None:
+        self.store, self.functions = store, functions
         self.followed = FollowedTools(self._make, self._why_not, self._basis)
 
     def _make(self, row, name, off):
@@ -34,7 +29,7 @@ class Loader:
         return None, {name: self.functions.get(name) for name in names}
 
     def load(self, taken=frozenset()):
-        return self.followed.follow(self.index.changes(self.followed.seen), taken)
+        return self.followed.follow(self.store.now, taken)
 
 
 def told(named):
@@ -58,19 +53,19 @@ VERSIONS = [f"{pack}.{own}@{version}" for pack in ("one", "two") for own in ("a"
 class Changes(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.index = Index(None)
+        self.store = MemoryStore()
         self.functions: dict[str, object] = {"calc.add": object()}
-        self.loader = Loader(self.index, self.functions)
+        self.loader = Loader(self.store, self.functions)
         self.taken = frozenset[str]()
         self.ids: dict[tuple[int, str, str], int] = {}
 
     @rule(number=NUMBERS, slug=st.sampled_from(["one", "two"]), on=st.booleans(), deleted=st.booleans())
     def put_bundle(self, number, slug, on, deleted):
-        put(self.index, bundle(number, slug, is_enabled=on, soft_deleted_at=at(1) if deleted else None))
+        put(self.store, bundle(number, slug, is_enabled=on, soft_deleted_at=at(1) if deleted else None))
 
     @rule(number=NUMBERS)
     def drop_bundle(self, number):
-        with self.index.changing() as changes:
+        with self.store.changing() as changes:
             changes.drop(path_of(bundle(number)))
 
     @rule(
@@ -85,11 +80,11 @@ class Changes(RuleBasedStateMachine):
         number = self.ids.setdefault((of, slug, version), len(self.ids) + 1)
         impl = {} if function is None else {"type": "python", "python_impl": {"func": function}, "script_impl": None}
         more = {"modified_at": at(number + len(text) * 7), "description": text, "is_enabled": on, **impl}
-        put(self.index, tool(number, slug, of, version=version, **more))
+        put(self.store, tool(number, slug, of, version=version, **more))
 
     @rule(of=NUMBERS, slug=st.sampled_from(["a", "b-c"]), version=st.sampled_from(["1", "2"]))
     def drop_tool(self, of, slug, version):
-        with self.index.changing() as changes:
+        with self.store.changing() as changes:
             changes.drop(path_of(tool(1, slug, of, version=version)))
 
     @rule(there=st.booleans())
@@ -102,16 +97,7 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def is_as_a_whole_load(self):
-        assert told(self.loader.load(self.taken)) == told(Loader(self.index, self.functions).load(self.taken))
-
-    @invariant()
-    def counts_before_it_looks(self):
-        packs = Loader(self.index, self.functions).load().packs.values()
-        counted = [(len(tools), count_shown(tools)) for tools in packs]
-        assert counted == [(len([*tools]), sum(one.enabled for one in tools.values())) for tools in packs]
-
-    def teardown(self):
-        self.index.close()
+        assert told(self.loader.load(self.taken)) == told(Loader(self.store, self.functions).load(self.taken))
 
 
 TestChanges = Changes.TestCase
@@ -119,12 +105,12 @@ TestChanges.settings = settings(max_examples=40, stateful_step_count=20, deadlin
 
 
 def test_a_change_touches_its_pack_alone():
-    index = Index(None)
-    loader = Loader(index, {})
-    put(index, bundle(1, "one"), bundle(2, "two"), tool(1, "a", 1), tool(2, "b", 1), tool(3, "c", 2))
+    store = MemoryStore()
+    loader = Loader(store, {})
+    put(store, bundle(1, "one"), bundle(2, "two"), tool(1, "a", 1), tool(2, "b", 1), tool(3, "c", 2))
     before = loader.load()
     spec = before.packs["one"]["b"].spec()
-    put(index, tool(1, "a", 1, description="another one"), tool(4, "d", 1))
+    put(store, tool(1, "a", 1, description="another one"), tool(4, "d", 1))
     after = loader.load()
     assert after.packs["two"] is before.packs["two"]
     assert list(before.packs["one"]) == ["a", "b"]
@@ -136,51 +122,30 @@ def test_a_change_touches_its_pack_alone():
     assert (before.find("one.a").kept_as, tool_id(1)) == (tool_id(1), after.find("one.a").kept_as)
     assert after.name_of(bundle(1, "one"), tool(2, "b", 1)) == "one.b"
     assert after.name_of(bundle(3, "two"), tool(9, "c", 3)) == f"{bundle_id(3)}/c@1"
-    index.close()
 
 
 def test_a_newer_version_puts_a_tool_where_a_whole_load_has_it():
-    index = Index(None)
-    loader = Loader(index, {})
-    put(index, bundle(1, "one"), tool(1, "a", 1), tool(2, "b", 1))
+    store = MemoryStore()
+    loader = Loader(store, {})
+    put(store, bundle(1, "one"), tool(1, "a", 1), tool(2, "b", 1))
     assert list(loader.load().packs["one"]) == ["a", "b"]
-    put(index, tool(9, "a", 1, version="2"))
-    assert list(loader.load().packs["one"]) == list(Loader(index, {}).load().packs["one"]) == ["b", "a"]
-    with index.changing() as changes:
+    put(store, tool(9, "a", 1, version="2"))
+    assert list(loader.load().packs["one"]) == list(Loader(store, {}).load().packs["one"]) == ["b", "a"]
+    with store.changing() as changes:
         changes.drop(path_of(tool(9, "a", 1, version="2")))
-    assert list(loader.load().packs["one"]) == list(Loader(index, {}).load().packs["one"]) == ["a", "b"]
-    index.close()
+    assert list(loader.load().packs["one"]) == list(Loader(store, {}).load().packs["one"]) == ["a", "b"]
 
 
 def test_the_digest_of_a_tool_tells_what_its_function_says():
-    index = Index(None)
+    store = MemoryStore()
     impl = {"type": "python", "python_impl": {"func": "calc.add"}, "script_impl": None}
-    put(index, bundle(1, "one"), tool(1, "a", 1, **impl), tool(2, "b", 1))
+    put(store, bundle(1, "one"), tool(1, "a", 1, **impl), tool(2, "b", 1))
 
     def digests(description):
         add = ToolSpec(name="calc.add", description=description, input_schema={"properties": {"x": {"title": "X"}}})
-        packs = Loader(index, {"calc.add": add}).load().packs
+        packs = Loader(store, {"calc.add": add}).load().packs
         return packs["one"]["a"].digest, packs["one"]["b"].digest
 
     assert digests("adds") == digests("adds")
     assert digests("adds")[0] != digests("sums up")[0]
     assert digests("adds")[1] == digests("sums up")[1]
-    index.close()
-
-
-def test_the_tools_of_a_bundle_are_made_when_somebody_asks_for_one(monkeypatch):
-    index = Index(None)
-    put(index, bundle(1, "one"), bundle(2, "two"), *(tool(number, of=number % 2 + 1) for number in range(1, 41)))
-    put(index, tool(41, "tool-40", 1, version="2", modified_at=at(99)))
-    read, asked = BundleRows.tools, []
-    monkeypatch.setattr(BundleRows, "tools", lambda rows: asked.append(rows.bundle_id) or read(rows))
-    packs = Loader(index, {}).load().packs
-    assert (len(packs["two"]), asked) == (20, [])
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda _: packs["two"]["tool_7"], range(8)))
-    assert {id(one) for one in found} == {id(packs["two"]["tool_7"])}
-    assert asked == [bundle_id(2)]
-    assert found[0].row.tool() == tool(7, of=2)
-    assert len(packs["one"]) == len(list(packs["one"])) == 20
-    assert [row.tool().version for row in packs["one"]["tool_40"].versions()] == ["2", "1"]
-    index.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.core.signed import sign, verify
 from onetool.http.asgi import encode
@@ -43,7 +44,7 @@ from onetool.interfaces.rest.request import (
 from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
-from onetool.sources.bundles.store import Rank
+from onetool.sources.bundles.store import ListQuery, Rank
 
 T = TypeVar("T")
 
@@ -123,12 +124,12 @@ EXAMPLE_SWITCH = {"isEnabled": False}
 async def list_bundles(request: RestRequest) -> RestResponse:
     """List bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
-    chosen = (query["bundleIDs"], query["includeDisabled"])
+    chosen = ListQuery(bundle_ids=query["bundleIDs"], include_disabled=query["includeDisabled"])
     return await list_page(
         request,
         "bundles",
         query["pageSize"],
-        lambda position, size: service.bundles(*chosen, position, size, visibility),
+        lambda position, size: service.bundles(replace(chosen, after=position, limit=size), visibility),
     )
 
 
@@ -245,10 +246,13 @@ async def list_tools(request: RestRequest) -> RestResponse:
     """List tools of all bundles."""
     query, service, visibility = request.query, request.context.bundles, await request.context.visibility()
     await service.keep_in_step()  # what a tool is called in code depends on the others
-    chosen = (query["tags"], query["bundleIDs"], query["includeDisabled"])
+    chosen = ListQuery(query["tags"], query["bundleIDs"], query["includeDisabled"])
     size = query["recommendedPageSize"]
-    more = _clean(request, lambda position, count: service.tools(*chosen, position, count, visibility))
-    return await list_page(request, "tools", size, more)
+
+    def more(position: str | None, count: int) -> tuple[list[dict[str, Any]], str | None]:
+        return service.tools(replace(chosen, after=position, limit=count), visibility)
+
+    return await list_page(request, "tools", size, _clean(request, more))
 
 
 @RestRoute(

@@ -9,14 +9,14 @@ errors        what a store refuses, and why
 
 Where they are kept:
 
-store         the protocol of a store, and what a client may see of one
-rules         what may be changed in a store, wherever it keeps bundles
+rules         BundleStore: what may be read and changed in a store, wherever it keeps bundles
+transaction   one change of a store
+contents      all bundles and tools of a store in memory, and in a file for the next start
+store         questions to a store and their answers, and what a client may see of one
 files/        the store that keeps bundles in a folder
-index/        the derived index of a store: lists, and what the search follows
 database/     the store that keeps bundles in the database that replicas share
-indexed       the reading half of both stores: it asks the index
 row_facts     what a list of tools says of each tool
-searching     the words of bundles' tools in memory, in step with the index
+searching     the words of a store's tools in memory
 usage         how often tools were called, and when last
 transfer      moves everything between two stores
 
@@ -27,7 +27,6 @@ derived       packs, declared tools and MCP servers as bundles that are only rea
 tool_factory  a stored tool -> a ToolSpec with its handler and its rate limit
 rate_limits   counts the calls of limited tools, together with other processes
 named         the tools of a store under their names in code
-loaded        one of these before it is a ToolSpec, and all of a bundle before anybody has asked for one
 editing       copies of tools, new versions, other names, one's own examples
 drafts        checks what is about to be stored or sent, and shows what a call would do
 archive       ZIP archives

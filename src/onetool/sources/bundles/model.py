@@ -2,11 +2,9 @@
 
 `BundleContent` and `ToolContent` are what a person gives; `Bundle` and `Tool` add what the store knows. What a tool's
 type says of it (`httpImpl`, `limits` …) is kept and given back as it came; `http_of` and the like read it. Built-in
-bundles have fixed ids and are read-only; their tools are slugs with dashes, in version 1. `pack_tool` makes a tool's
-JSON smaller, for the index and for memory.
+bundles have fixed ids and are read-only; their tools are slugs with dashes, in version 1.
 """
 
-import zlib
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import Annotated, Any, Literal
@@ -242,41 +240,3 @@ def _built_in_tool(spec: ToolSpec) -> Tool:
         created_at=SINCE,
         modified_at=SINCE,
     )
-
-
-# A tool's JSON as it is kept in the index and in memory: packed, since of 100,000 tools few are ever looked at.
-#
-# Most of it is keys that all tools have. They stand in `COMMON`, which packed JSON refers to: a third is left. Whoever
-# changes `COMMON` changes the layout of the index, too.
-
-
-COMMON = (
-    b'"number","boolean","array","items":{"enum":["additionalProperties":false,"headers":{"Authorization":"Bearer '
-    b'${secret.","query":{"body":{"method":"POST","PUT","DELETE","PATCH","title":"","format":"minimum":"maximum":'
-    b'"pythonImpl":{"func":"},"scriptImpl":{"code":"{"type":"python","displayName":"'
-    b'{"type":"http","displayName":"","description":"","tags":["],"isEnabled":true,"parallel":false,'
-    b'"argSchema":{"type":"object","properties":{"id":{"type":"string","description":"},"limit":{"type":"integer",'
-    b'"default":"required":["]},"outputSchema":{},"httpImpl":{"request":{"urlTemplate":"https://api.}},'
-    b'"pythonImpl":null,"goImpl":null,"scriptImpl":null,"limits":{},"preProcessors":[],"examples":[],"id":"01'
-    b'","bundleID":"01","slug":"","version":"1.0","isBuiltIn":false,"createdAt":"2026-","modifiedAt":"2026-'
-    b'.000Z","schemaVersion":"1","source":null}'
-)
-_BARE = -15  # no header and no sum of its own: SQLite and memory are not less reliable than that. Any window is read
-_WINDOW = -13  # of 8 KB, of which few tools have more: to clear the usual 32 KB takes longer than to pack one
-_EFFORT = 5  # more would save a thousandth
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Tool).decode
-
-
-def pack_tool(tool: Tool) -> bytes:
-    packing = zlib.compressobj(_EFFORT, wbits=_WINDOW, zdict=COMMON)
-    return packing.compress(_encode(tool)) + packing.flush()
-
-
-def unpack_tool(body: bytes) -> Tool:
-    """Raises DecodeError."""
-    try:
-        return _decode(zlib.decompressobj(wbits=_BARE, zdict=COMMON).decompress(body))
-    except zlib.error as error:
-        raise msgspec.DecodeError(f"it can't be unpacked: {error}") from error

@@ -3,11 +3,13 @@
 The facts are its name in code, its bundle's slug, where it is from, and how it does.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeVar
 
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.store import BundleStore
+from onetool.sources.bundles.names import code_name
+from onetool.sources.bundles.rules import BundleStore
+from onetool.sources.bundles.store import ListQuery, Visibility
 
 Health = Literal["ok", "off", "down", "changed"]
 """off: it, or its bundle, is switched off. Of an MCP server: down: can't be reached; changed: waits for approval."""
@@ -31,7 +33,7 @@ class CatalogueView(Protocol):
 
 
 class RowFacts:
-    """The facts of tools. The bundles of a page are read at once."""
+    """The facts of tools."""
 
     def __init__(
         self, store: BundleStore, name_in_code: Callable[[Bundle, Tool], str | None], catalogue: CatalogueView
@@ -42,10 +44,10 @@ class RowFacts:
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
         """Of each tool, in their order; with it comes whether it could be called, were it switched on."""
-        bundles = self._store.bundles_of({tool.bundle_id for tool, _ in tools}) if tools else {}
+        bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
         servers = self._catalogue.server_health()
         for tool, is_there in tools:
-            bundle = bundles.get(tool.bundle_id)
+            bundle = bundles[tool.bundle_id]
             if bundle is None:  # it was deleted this very moment
                 yield {"name": None, "bundleSlug": None, "origin": _origin(tool), "health": "off"}
             else:
@@ -72,6 +74,40 @@ def _health(tool: Tool, servers: Mapping[str, Health]) -> Health:
     if tool.source is None or tool.source.kind != "server":
         return "ok"
     return servers.get(tool.source.name, "ok")
+
+
+NameOf = Callable[[Bundle, Tool], str]
+MAX_TOOLS = 1_000_000  # as a limit: all of them
+
+
+class AllowedOnly(Visibility):
+    """Only tools of an allow-list, and their bundles. Compared by the names that calls are allowed under, so that lists
+    and calls agree.
+    """
+
+    def __init__(self, store: BundleStore, name_of: NameOf, allowed: Collection[str]) -> None:
+        self._store = store
+        self._name_of = name_of
+        self._allowed = frozenset(allowed)
+        self._packs = {name.partition(".")[0] for name in self._allowed}
+        self._ids = {name.partition("/")[0] for name in self._allowed}
+        self._bundles: dict[str, Bundle | None] = {}  # of one page there are few
+
+    def tool(self, tool: Tool) -> bool:
+        if tool.bundle_id not in self._bundles:
+            self._bundles[tool.bundle_id] = self._store.bundle(tool.bundle_id)
+        bundle = self._bundles[tool.bundle_id]
+        return bundle is not None and self._may_have(bundle) and self._name_of(bundle, tool) in self._allowed
+
+    def bundle(self, bundle: Bundle) -> bool:
+        if not self._may_have(bundle):
+            return False
+        every = ListQuery(bundle_ids=[bundle.id], include_disabled=True, limit=MAX_TOOLS)
+        return any(map(self.tool, self._store.tools(every)))
+
+    def _may_have(self, bundle: Bundle) -> bool:
+        """Whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
+        return bundle.source is not None or code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 
 def page_of(

@@ -1,22 +1,34 @@
-"""`StoreRules`: what may be changed in a store of bundles, wherever it keeps them.
+"""`BundleStore`: what may be read and changed in a store of bundles, wherever it keeps them.
 
-A store gives the transactions that these rules are followed in, and reads from its index. DELETE of a bundle that is
-deleted already changes nothing.
-
-`StoreTransaction` is one change of a store: what is there, and what becomes of it. A store that keeps files names
-places by their paths, another one by what it likes: they are given back as they came.
+A store has its bundles in memory, and gives the transactions that they are changed in. All methods block and may be
+called from any thread. Writes are durable when they return; they are refused by raising a BundleError, and then nothing
+has changed. Built-in and derived bundles are listed and found as all others; only switches and examples of them are
+kept. DELETE of a bundle that is deleted already changes nothing.
 """
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onetool.core.errors import Mistake
+from onetool.core.spec import ToolSpec
 from onetool.services.event_queue import Recorder
-from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError
+from onetool.sources.bundles.contents import Contents, KeptTool
+from onetool.sources.bundles.derived import (
+    DerivedBundles,
+    KeptSettings,
+    ReadOnlyBundles,
+    kept_settings,
+    nothing_derived,
+)
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError
 from onetool.sources.bundles.files.form import (
     check_set,
     fields_of,
@@ -28,134 +40,47 @@ from onetool.sources.bundles.files.form import (
     tool_text,
     with_times,
 )
-from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, check_built_in
-from onetool.sources.bundles.indexed import IndexedReads
+from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, UnknownOverlay, check_built_in
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version, new_id
-from onetool.sources.bundles.store import BundleStore, ETag
+from onetool.sources.bundles.store import FIRST_PAGE, ETag, ListQuery, Rank, SearchHit, get_id
+from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction, refuse_closed
 from onetool.sources.bundles.usage import Counts, UsageCounter
 
+if TYPE_CHECKING:
+    from onetool.services.search.postings import Words
+    from onetool.sources.bundles.searching import StoreSearch
 
-class BrokenFileError(ConflictError):
-    """What is there can't be used."""
-
-    def __init__(self, path: str, why: object) -> None:
-        super().__init__(f"bundles/{path} can't be used: {why}; mend it, or move it away", "broken")
-        self.path = path
-
-
-def refuse_closed(bundle: Bundle) -> None:
-    """Raises ForbiddenError for a bundle whose tools may not be changed."""
-    if bundle.soft_deleted_at is not None:
-        raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted")
-    if not bundle.is_enabled:
-        raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
-
-
-class StoreTransaction(ABC):
-    """What is given as `result`, or set, is what the change gives to its caller."""
-
-    def __init__(self) -> None:
-        self.result: Any = None
-
-    # What is there
-
-    @abstractmethod
-    def bundle(self, id: str) -> tuple[Bundle, str] | None:
-        """The bundle and its place."""
-
-    def existing_bundle(self, id: str) -> tuple[Bundle, str]:
-        found = self.bundle(id)
-        if found is None:
-            raise NotFoundError(f"there is no bundle {id}")
-        return found
-
-    def open_bundle(self, id: str) -> tuple[Bundle, str]:
-        """A bundle whose tools may be changed."""
-        bundle, place = self.existing_bundle(id)
-        refuse_closed(bundle)
-        return bundle, place
-
-    @abstractmethod
-    def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
-        """The tool and its own place. Raises NotFoundError."""
-
-    @abstractmethod
-    def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
-        """Raises ConflictError if the tool exists already."""
-
-    @abstractmethod
-    def refuse_ids(self, tools: Iterable[Tool]) -> None:
-        """Raises ConflictError if a tool has one of their ids already."""
-
-    @abstractmethod
-    def refuse_full(self, bundle: Bundle, place: str, /) -> None:
-        """Raises ConflictError for a bundle that has tools."""
-
-    @abstractmethod
-    def is_empty(self, place: str, /) -> bool:
-        """Whether nothing at all is in a bundle."""
-
-    @abstractmethod
-    def count(self) -> int:
-        """How many tools there are."""
-
-    @abstractmethod
-    def overlay(self) -> Overlay:
-        """What is set of built-in and derived bundles."""
-
-    # What becomes of it
-
-    @abstractmethod
-    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
-        """`texts` are the tools as their files have them."""
-
-    @abstractmethod
-    def replace_bundle(self, bundle: Bundle, place: str, result: Any, /) -> None: ...
-
-    @abstractmethod
-    def remove_bundle(self, place: str, result: Any, /) -> None: ...
-
-    @abstractmethod
-    def add_tools(
-        self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
-    ) -> None:
-        """All of them, or none; and `bundle` in the place of the one that is there, if it is given."""
-
-    @abstractmethod
-    def replace_tool(self, tool: Tool, place: str, /) -> None: ...
-
-    @abstractmethod
-    def rename_tool(self, tool: Tool, place: str, /) -> None:
-        """A tool that has another slug or version now."""
-
-    @abstractmethod
-    def remove_tool(self, place: str, /) -> None: ...
-
-    @abstractmethod
-    def replace_overlay(self, overlay: Overlay, switched: Iterable[tuple[Bundle, Sequence[Tool]]], result: Any) -> None:
-        """`switched` are the built-in bundles with it."""
-
-
-# The rules
-
-
-MANY = 1_000  # bundles that are looked at in one go
+SEARCH_CACHE = "search.cache"
 KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
 MOST_TOOLS = 200_000
-ROOM = 20_000  # tools; more than all processes together can add in …
-COUNT_SECONDS = 5.0
 
 
-class StoreRules(IndexedReads, BundleStore):
+class BundleStore(ABC):
     counter: UsageCounter
 
-    def __init__(self, built_in: BuiltIn, now: Callable[[], float] = time.time, max_tools: int = MOST_TOOLS) -> None:
+    def __init__(
+        self,
+        built_in: BuiltIn,
+        now: Callable[[], float] = time.time,
+        max_tools: int = MOST_TOOLS,
+        derived: DerivedBundles | None = None,
+    ) -> None:
         check_built_in(built_in)
         self.built_in = built_in
+        self.reserved = frozenset(one.id for bundle, tools in built_in for one in (bundle, *tools))
+        self.function: Callable[[str], ToolSpec | None] = lambda _name: None
+        """Returns a function by its name: tools are searched by what they leave to their functions, too."""
+        self._derived = derived or nothing_derived()
+        self._switched: ReadOnlyBundles | None = None
         self._now = now
         self._most = max_tools
-        self._counted = (0, 0.0)  # tools, and until when that is good enough
+
+    # What a place of bundles gives
+
+    @abstractmethod
+    def contents(self) -> Contents:
+        """Return what is kept, as it is now as far as this process knows."""
 
     @abstractmethod
     def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
@@ -164,11 +89,127 @@ class StoreRules(IndexedReads, BundleStore):
         Only one that `makes` something new has to do with a store that is not there yet.
         """
 
+    @abstractmethod
+    def sync(self) -> bool:
+        """Sync with changes from outside; whether anything differs."""
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """See what others have written until now. Cheap; where nobody can tell, it stays as it was known last."""
+
+    @abstractmethod
+    def watch(self, call: Callable[[], None]) -> None:
+        """Call it, in any thread, when others may have changed something, until this is closed: it should `sync`.
+
+        A store that nothing tells of changes never calls it.
+        """
+
+    @abstractmethod
+    def stamp(self) -> Hashable:
+        """Differs after every change that this process can know of without waiting. It never blocks. None: unknown."""
+
+    @property
+    def must_ask(self) -> bool:
+        """Whether changes by others are seen only by a store that is asked for its `state`."""
+        return False
+
+    @abstractmethod
+    def file_of(self, tool_id: str) -> str | None:
+        """The file that a tool stands in, if it does."""
+
+    @abstractmethod
+    def mistakes(self) -> list[Mistake]:
+        """What lies there and can't be used: each with its path and the reason."""
+
+    @abstractmethod
+    def key(self) -> bytes:
+        """A secret of this place, the same for all who use it: what seals page tokens."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _state_folder(self) -> Path | None:
+        """The folder for what can be made anew; None where nothing can be written."""
+
+    # Reading
+
+    def state(self) -> int:
+        """A number that changes with every visible change. Cheap."""
+        return self.contents().revision
+
+    def read_only(self) -> ReadOnlyBundles:
+        """The built-in and derived bundles, with what is set of them."""
+        derived, overlay, known = self._derived.now(), self.contents().overlay, self._switched
+        if known is None or known.derived is not derived or known.overlay != overlay:
+            known = self._switched = ReadOnlyBundles(self.built_in, derived, overlay)
+        return known
+
+    def settings(self) -> KeptSettings:
+        """What is set of read-only bundles. The derived ones are made only where something is."""
+        overlay = self.contents().overlay
+        if overlay == Overlay():
+            return KeptSettings()
+        is_of_derived = isinstance(overlay, UnknownOverlay) or overlay.of_derived() != Overlay()
+        derived = self._derived.now().bundles if is_of_derived else ()
+        return kept_settings(overlay.over([*self.built_in, *derived]))
+
+    def bundle(self, id: str) -> Bundle | None:
+        found = self.read_only().by_id.get(id)
+        return self.contents().bundle(id) if found is None else found[0]
+
+    def bundles(self, query: ListQuery = FIRST_PAGE) -> list[Bundle]:
+        kept, others = self.contents().listed_bundles(query), query.bundles(self.read_only().bundles)
+        return [*islice(merge(kept, others, key=get_id), query.limit)]
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None:
+        if (found := self.read_only().by_id.get(bundle_id)) is not None:
+            return next((one for one in found[1] if (one.slug, one.version) == (slug, version)), None)
+        row = self.contents().tool(bundle_id, slug, version)
+        return None if row is None else row.tool()
+
+    def versions(self, bundle_id: str, slug: str) -> list[Tool]:
+        """All versions of one tool, in any order."""
+        if (found := self.read_only().by_id.get(bundle_id)) is not None:
+            return [one for one in found[1] if one.slug == slug]
+        rows = self.contents().tools.get(bundle_id, {})
+        return [row.tool() for row in rows.values() if row.slug == slug]
+
+    def tools(self, query: ListQuery = FIRST_PAGE) -> list[Tool]:
+        kept, others = self.contents().listed_tools(query), self.read_only().listed_tools(query)
+        found = islice(merge(kept, others, key=get_id), query.limit)
+        return [one.tool() if isinstance(one, KeptTool) else one for one in found]
+
+    def search(
+        self, query: str, include_disabled: bool = False, after: Rank | None = None, limit: int = 100
+    ) -> list[SearchHit]:
+        return self._search.search(query, include_disabled, after, limit)
+
+    def searched(self) -> "Words":
+        """The words of the tools that are kept, as they are now, for callers that rank them in another way."""
+        return self._search.words()
+
+    @cached_property
+    def _search(self) -> "StoreSearch":
+        from onetool.sources.bundles.searching import StoreSearch  # it needs numpy
+
+        state = self._state_folder()
+        return StoreSearch(self, None if state is None else state / SEARCH_CACHE)
+
+    def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
+        """All bundles and tools that are kept, in one snapshot."""
+        contents = self.contents()
+        return [*contents.listed_bundles(ListQuery(include_disabled=True))], (row.tool() for row in contents.in_order)
+
     # Bundles
 
     def put_bundle(
         self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
+        """The bundle, and whether it is new. Of one that is soft-deleted this is the way back.
+
+        `match`, here and below, is the tag that the caller has seen, if that matters to it.
+        """
         id = check_id(id)
         check_slug(content.slug)
         self._refuse_built_in(id)
@@ -228,6 +269,7 @@ class StoreRules(IndexedReads, BundleStore):
         work.result = result
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
+        """A whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
         check_slug(bundle.slug)
         bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
@@ -246,11 +288,8 @@ class StoreRules(IndexedReads, BundleStore):
         self.change(job, makes=True)
 
     def reap(self) -> list[str]:
-        over: list[str] = []
-        after = None
-        while page := IndexedReads.bundles(self, (), True, after, MANY):  # no others can be deleted
-            over += [bundle.id for bundle in page if self._is_over(bundle)]
-            after = page[-1].id
+        """Remove bundles that were soft-deleted more than two days ago and are still empty; their ids."""
+        over = [id for id, kept in self.contents().bundles.items() if self._is_over(kept.bundle)]
         return [id for id in over if self.change(partial(self._reap, id))]
 
     def _reap(self, id: str, work: StoreTransaction) -> None:
@@ -281,6 +320,10 @@ class StoreRules(IndexedReads, BundleStore):
     def put_tools(
         self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
     ) -> list[Tool]:
+        """Tools (slug, version, content) into a bundle that is there, and that bundle's own content; all or nothing.
+
+        With `content`, a bundle that is soft-deleted comes back.
+        """
         self._refuse_built_in(bundle_id)
         if content is not None:
             check_slug(content.slug)
@@ -334,6 +377,7 @@ class StoreRules(IndexedReads, BundleStore):
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
+        """Also of tools that are built in or derived. `modified_at` stays."""
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
@@ -352,6 +396,7 @@ class StoreRules(IndexedReads, BundleStore):
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
     ) -> Tool:
+        """The same tool, with its id and its usage, under another slug or version of its bundle."""
         self._refuse_built_in(bundle_id)
         names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
 
@@ -384,18 +429,14 @@ class StoreRules(IndexedReads, BundleStore):
         self.change(job)
 
     def refuse_more(self, work: StoreTransaction, new: int) -> None:
-        """Counted now and then while there is plenty of room: with many tools, counting is what takes the time."""
-        count, until = self._counted
-        if count + new + ROOM > self._most or time.monotonic() > until:
-            count, until = work.count(), time.monotonic() + COUNT_SECONDS
-        if count + new > self._most:
+        if work.count() + new > self._most:
             raise ForbiddenError(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
-        self._counted = (count + new, until)
 
     # What is built in
 
     def _built_in_bundle(self, id: str) -> tuple[Bundle, Sequence[Tool]] | None:
-        return next((one for one in self.built_in if one[0].id == id), None)
+        built_in = next((one for one in self.built_in if one[0].id == id), None)
+        return built_in or self._derived.now().by_id.get(id)
 
     def _refuse_built_in(self, id: str) -> None:
         if (found := self._built_in_bundle(id)) is not None:
@@ -423,7 +464,7 @@ class StoreRules(IndexedReads, BundleStore):
         refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
         if old.is_enabled != is_enabled:
-            work.replace_overlay(overlay, overlay.over(self.built_in), work.result)
+            work.replace_overlay(overlay, work.result)
 
     def _put_examples(
         self,
@@ -440,23 +481,17 @@ class StoreRules(IndexedReads, BundleStore):
         overlay = before.with_examples(bundle, old, examples)
         work.result = msgspec.structs.replace(old, examples=examples)
         if overlay != before:
-            work.replace_overlay(overlay, overlay.over(self.built_in), work.result)
+            work.replace_overlay(overlay, work.result)
 
     # Usage
 
     def follow_calls(self, recorder: Recorder) -> None:
+        """Have uses written by the thread of the recorder. Callers that read them wait for its events."""
         self.counter.follow(recorder)
 
     def record_use(self, tool_id: str) -> None:
         self.counter.record(tool_id)
 
     def usage(self, tool_ids: Iterable[str]) -> Counts:
+        """callCount and lastCalledAt of those that were ever called."""
         return self.counter.of(tool_ids)
-
-    # What others add
-
-    def derived(self) -> list[tuple[Bundle, Sequence[Tool]]]:
-        return []
-
-    def are_all_on(self) -> bool:
-        return True

@@ -1,23 +1,31 @@
-"""`BundleSearch`: the words of bundles' tools in memory, kept in step tool by tool. It imports numpy."""
+"""`StoreSearch`: the words of a store's tools in memory, kept in step tool by tool. It imports numpy."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import cache
+from heapq import merge
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from onetool.core.spec import ToolSpec
 from onetool.services.search.documents import Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
 from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, Part
-from onetool.services.search.postings import WordIndex
+from onetool.services.search.postings import WordIndex, Words
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import split_words
-from onetool.sources.bundles.model import Bundle, Tool
+from onetool.sources.bundles.contents import Contents, KeptTool
+from onetool.sources.bundles.derived import ReadOnlyBundles
+from onetool.sources.bundles.model import Bundle, Tool, inherited
 from onetool.sources.bundles.names import code_name
+from onetool.sources.bundles.store import Rank, SearchHit, is_live
 
 
 class _SearchedBundle(NamedTuple):
@@ -30,19 +38,31 @@ _NONE = _SearchedBundle("", "", False)
 
 
 class _SavedState(NamedTuple):
-    """Of which index and revision a file is, and its bundles."""
+    """Of the tools of a file the checksums of their JSON, of what their functions say, and their bundles."""
 
-    born: int
-    revision: int
+    digests: dict[str, int]
+    functions: dict[str, int]
     bundles: dict[str, _SearchedBundle]
 
 
-class BundleSearch:
-    """One thread changes it at a time. What `current` returns never changes."""
+class _Followed(Protocol):
+    """What is followed: a tool, or what makes one."""
 
-    def __init__(self, part: Part | None = None, bundles: dict[str, _SearchedBundle] | None = None) -> None:
-        self._index = WordIndex(part)
-        self._bundles = bundles or {}
+    @property
+    def bundle_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Followed)
+
+
+class BundleSearch(Generic[T]):
+    """The words of tools that `read` gives. One thread changes it at a time. What `current` returns never changes."""
+
+    def __init__(self, read: Callable[[T], Tool]) -> None:
+        self._read = read
+        self._index = WordIndex()
+        self._bundles: dict[str, _SearchedBundle] = {}
+        self._tools: Mapping[str, T | None] = {}
         self._current: TierSearch | None = None
 
     def current(self) -> TierSearch:
@@ -55,46 +75,144 @@ class BundleSearch:
             self._current = TierSearch(words, on)
         return self._current
 
-    # Changing
+    def follow(
+        self, bundles: Iterable[Bundle], tools: Mapping[str, T], is_stale: Callable[[str, T], bool] = lambda *_: False
+    ) -> int:
+        """Search these tools from now on, and return how many had to be read or dropped.
 
-    def put_tool(self, tool: Tool) -> None:
-        self._index.put(tool.id, _document(self._bundles.get(tool.bundle_id, _NONE), tool))
-
-    def drop_tool(self, id: str) -> None:
-        self._index.drop(id)
-
-    def put_bundle(self, bundle: Bundle, tools: Callable[[], Iterable[Tool]]) -> None:
-        """`tools` gives those that it has now. Their words are other ones only with other names."""
-        is_live = bundle.is_enabled and bundle.soft_deleted_at is None
-        self._set_bundle(bundle.id, _SearchedBundle(bundle.slug, bundle.display_name, is_live), tools)
-
-    def drop_bundle(self, id: str, tools: Callable[[], Iterable[Tool]]) -> None:
-        """Its tools stay, switched off."""
-        self._set_bundle(id, _NONE, tools)
-        self._bundles.pop(id, None)
-
-    def _set_bundle(self, id: str, new: _SearchedBundle, tools: Callable[[], Iterable[Tool]]) -> None:
-        old = self._bundles.get(id, _NONE)
-        self._bundles[id], self._current = new, None
-        if old[:2] != new[:2] and self._index.has_group(id):
-            for tool in tools():
-                self.put_tool(tool)
+        Read are those that are other objects than the last time, or `is_stale`, or in a bundle with another name.
+        """
+        before, known = self._bundles, self._tools
+        self._bundles = {one.id: _SearchedBundle(one.slug, one.display_name, is_live(one)) for one in bundles}
+        if before != self._bundles:
+            self._current = None
+        every = before.keys() | self._bundles.keys()
+        renamed = {id for id in every if before.get(id, _NONE)[:2] != self._bundles.get(id, _NONE)[:2]}
+        stale = [
+            (id, tool)
+            for id, tool in tools.items()
+            if known.get(id) is not tool or tool.bundle_id in renamed or is_stale(id, tool)
+        ]
+        gone = known.keys() - tools.keys()
+        for id in gone:
+            self._index.drop(id)
+        for id, tool in stale:
+            self._index.put(id, _document(self._bundles.get(tool.bundle_id, _NONE), self._read(tool)))
+        self._tools = tools
+        return len(gone) + len(stale)
 
     # In a file
 
-    @classmethod
-    def read(cls, file: Path, born: int) -> "tuple[int, BundleSearch] | None":
-        """Return the revision of this index that a file is about, and the search; None where there is none of use."""
-        found = read_arrays(file, _head(), (*TEXT_NAMES, *ARRAY_NAMES, "state"))
-        if found is None:
-            return None
-        state = msgspec.json.decode(found["state"].tobytes(), type=_SavedState)
-        return (state.revision, cls(Part.read(found), state.bundles)) if state.born == born else None
+    def restore(self, part: Part, bundles: dict[str, _SearchedBundle], tools: Mapping[str, T | None]) -> None:
+        """Go on with words that were saved. `tools` are those that they are of; None for one that has changed since."""
+        self._index, self._bundles, self._tools, self._current = WordIndex(part), bundles, tools, None
 
-    def write(self, file: Path, born: int, revision: int) -> None:
+    def saved(self) -> tuple[Mapping[str, np.ndarray], dict[str, _SearchedBundle]]:
+        return self._index.merged().saved(), self._bundles
+
+
+LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
+SAVED_SHARE = 20  # … or one of so many
+RECENCY = 3  # the last tier
+
+
+class SearchedStore(Protocol):
+    """What a search needs of its store."""
+
+    function: Callable[[str], ToolSpec | None]
+
+    def contents(self) -> Contents: ...
+
+    def read_only(self) -> ReadOnlyBundles: ...
+
+
+class StoreSearch:
+    """The search of a store. The words of the tools that it keeps are ready at once from a file.
+
+    The file is a cache: one that is missing, damaged or of something else is as good as none. Read-only tools have
+    words of their own: processes with others share the file.
+    """
+
+    def __init__(self, store: SearchedStore, cache: Path | None) -> None:
+        self._store, self._cache = store, cache
+        self._functions: dict[str, ToolSpec | None] = {}  # those whose words tools have now
+        self._kept = BundleSearch[KeptTool](self._tool)
+        self._read_only = BundleSearch[Tool](lambda tool: tool)
+        self._seen: tuple[Contents | None, ReadOnlyBundles | None] = (None, None)
+        self._unsaved = 0
+        self._lock = Lock()
+
+    def words(self) -> Words:
+        """Return the words of the tools that are kept."""
+        with self._lock:
+            return self._follow(self._store.contents()).words
+
+    def search(self, query: str, include_disabled: bool, after: Rank | None, limit: int) -> list[SearchHit]:
+        with self._lock:
+            contents, others = self._store.contents(), self._store.read_only()
+            found = self._follow(contents).search(query, include_disabled, after, limit)
+            last_tier = found[-1][0] if len(found) == limit else RECENCY  # later ones have no room
+            if self._seen[1] is not others:
+                self._read_only.follow(others.bundles, {tool.id: tool for tool in others.tools})
+                self._seen = (contents, others)
+            more = self._read_only.current().search(query, include_disabled, after, limit, last_tier)
+        ranks = [Rank(*rank) for rank in islice(merge(found, more), limit)]
+        read_only = {tool.id: tool for tool in others.tools} if more else {}
+        return [SearchHit(rank, read_only.get(rank.id) or contents.by_id[rank.id].tool()) for rank in ranks]
+
+    def _follow(self, contents: Contents) -> TierSearch:
+        functions = {name: self._store.function(name) for name in contents.functions}
+        others = {name for name, one in functions.items() if self._functions.get(name) is not one}
+        if self._seen[0] is not contents or others:
+            self._functions = functions
+            if self._seen[0] is None:
+                saved = self._load(contents)
+                others = {name for name, one in functions.items() if saved.get(name) != _digest(one)}
+            self._unsaved += self._kept.follow(
+                (one.bundle for one in contents.bundles.values()), contents.by_id, lambda _, row: row.function in others
+            )
+            self._seen = (contents, self._seen[1])
+            self._save(contents)
+        return self._kept.current()
+
+    def _load(self, contents: Contents) -> dict[str, int]:
+        """Go on with the words of the file, and return the checksums of the functions that they are of."""
+        names = (*TEXT_NAMES, *ARRAY_NAMES, "state")
+        found = None if self._cache is None else read_arrays(self._cache, _head(), names)
+        if found is None:
+            return {}
+        try:
+            state = msgspec.json.decode(found["state"].tobytes(), type=_SavedState)
+        except msgspec.DecodeError:  # written by something else that has the same head
+            return {}
+        same = {id: contents.by_id.get(id) for id in state.digests}
+        for id, row in same.items():
+            if row is not None and crc32(row.body) != state.digests[id]:
+                same[id] = None
+        self._kept.restore(Part.read(found), state.bundles, same)
+        return state.functions
+
+    def _save(self, contents: Contents) -> None:
         """Where it can't be written, the next process reads everything."""
-        state = msgspec.json.encode(_SavedState(born, revision, self._bundles))
-        write_arrays(file, _head(), {**self._index.merged().saved(), "state": np.frombuffer(state, np.uint8)})
+        size = len(contents.by_id)
+        if self._cache is not None and size >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, size // SAVED_SHARE):
+            part, bundles = self._kept.saved()
+            digests = {id: crc32(row.body) for id, row in contents.by_id.items()}
+            functions = {name: _digest(one) for name, one in self._functions.items()}
+            state = np.frombuffer(msgspec.json.encode(_SavedState(digests, functions, bundles)), np.uint8)
+            write_arrays(self._cache, _head(), {**part, "state": state})
+            self._unsaved = 0
+
+    def _tool(self, row: KeptTool) -> Tool:
+        """Return a tool with what it leaves to its function."""
+        tool = row.tool()
+        return tool if row.function is None else replace(tool, **inherited(tool, self._functions.get(row.function)))
+
+
+def _digest(function: ToolSpec | None) -> int:
+    """A checksum of what a tool may take over from its function."""
+    said = None if function is None else (function.description, function.input_schema)
+    return crc32(repr(said).encode(errors="backslashreplace"))
 
 
 def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
@@ -135,4 +253,4 @@ _SAMPLE = Tool(
 def _head() -> str:
     """The first line of a file: another one where tools would have other words or ages than there."""
     document = _document(_SearchedBundle("a-b", "Some things", True), _SAMPLE)
-    return f"search 5 {crc32(repr(document).encode()):08x}"
+    return f"search 6 {crc32(repr(document).encode()):08x}"

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
 from onetool.core.call import ToolCall, ToolResult, ToolVersion, new_id
 from onetool.core.context import CallEvent, CallTool, Progress
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
-from onetool.sources.bundles.derived import DerivedBundles, KeptSettings, SettingsReader
+from onetool.sources.bundles.derived import DerivedBundles, KeptSettings
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import (
     Bundle,
@@ -29,12 +30,13 @@ from onetool.sources.bundles.model import (
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
-from onetool.sources.bundles.row_facts import CatalogueView, RowFacts, page_of
+from onetool.sources.bundles.row_facts import AllowedOnly, CatalogueView, RowFacts, page_of
+from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.store import (
     EVERYTHING,
-    AllowedOnly,
-    BundleStore,
+    FIRST_PAGE,
     ETag,
+    ListQuery,
     Rank,
     SearchHit,
     Visibility,
@@ -46,7 +48,6 @@ from onetool.sources.bundles.validation import read_bundle, read_examples, read_
 if TYPE_CHECKING:
     from onetool.sources.bundles.archive import ImportPlan
 
-T = TypeVar("T")
 Content = TypeVar("Content", BundleContent, ToolContent)
 Shown = dict[str, Any]
 MAX_READY = 10_000  # tools that are kept ready to be invoked by their ids
@@ -80,7 +81,6 @@ class BundleService:
         self._derived = derived
         self._refresh = refresh
         self._built_in = {name: built_in_id(name) for name in built_in}
-        self._settings = SettingsReader(store, self._built_in)
         self.loading = BundleTools(store, factory)
         self._facts = RowFacts(store, self.loading.name_in_code, catalogue)
         self._ready: tuple[int, dict[ToolVersion, SingleTool]] = (0, {})  # of which load
@@ -99,36 +99,31 @@ class BundleService:
         """Create or replace; also the way back for one that was deleted."""
         content = read_bundle(data)
         check_slug(content.slug)
-        bundle, is_new = self.changed(self.store.put_bundle(check_id(id, None), content, match, create_only))
+        bundle, is_new = self.store.put_bundle(check_id(id, None), content, match, create_only)
         return self._shown_bundle(bundle), tag_of(bundle), is_new
 
     def patch_bundle(self, id: str, data: Any, match: ETag | None = None) -> tuple[Shown, ETag]:
         id = check_id(id, None)
         is_enabled = self._switch(data, self.store.bundle(id))
-        bundle = self.changed(self.store.patch_bundle(id, is_enabled, match))
+        bundle = self.store.patch_bundle(id, is_enabled, match)
         return self._shown_bundle(bundle), tag_of(bundle)
 
     def delete_bundle(self, id: str, match: ETag | None = None) -> None:
-        self.changed(self.store.delete_bundle(check_id(id, None), match))
+        self.store.delete_bundle(check_id(id, None), match)
 
     def get_bundle(self, id: str, visibility: Visibility = EVERYTHING) -> tuple[Shown, ETag]:
         bundle = self._bundle(check_id(id, None), visibility)
         return self._shown_bundle(bundle), tag_of(bundle)
 
     def bundles(
-        self,
-        ids: Iterable[str] = (),
-        include_disabled: bool = False,
-        after: str | None = None,
-        limit: int = 100,
-        visibility: Visibility = EVERYTHING,
+        self, query: ListQuery = FIRST_PAGE, visibility: Visibility = EVERYTHING
     ) -> tuple[list[Shown], str | None]:
-        wanted = [check_id(id, None) for id in ids]
+        query = _checked(query)
 
         def more(after: str | None, limit: int) -> list[tuple[str, Bundle]]:
-            return [(one.id, one) for one in self.fresh.bundles(wanted, include_disabled, after, limit)]
+            return [(one.id, one) for one in self.fresh.bundles(replace(query, after=after, limit=limit))]
 
-        page, last = page_of(more, visibility.bundle, after, limit)
+        page, last = page_of(more, visibility.bundle, query.after, query.limit)
         return [self._shown_bundle(one) for one in page], last
 
     # Tools
@@ -141,7 +136,7 @@ class BundleService:
         content = read_tool(data, slug, version)
         self.check_new(content, secrets)
         warnings = self.warnings(content, bundle_id)
-        tool = self.changed(self.store.put_tool(bundle_id, slug, version, content))
+        tool = self.store.put_tool(bundle_id, slug, version, content)
         return self._shown_tool(tool) | ({"warnings": warnings} if warnings else {}), self._tag(tool)
 
     def patch_tool(
@@ -149,7 +144,7 @@ class BundleService:
     ) -> tuple[Shown, ETag]:
         bundle_id = self._check_path(bundle_id, slug, version)
         is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
-        tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
+        tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match))
         return self._shown_tool(tool), self._tag(tool)
 
     def get_examples(
@@ -165,19 +160,19 @@ class BundleService:
         bundle_id = self._check_path(bundle_id, slug, version)
         examples = read_examples(data)
         refuse_secrets(examples, self.tool_and_spec(bundle_id, slug, version)[1].input_schema)
-        tool = self.changed(self.store.put_examples(bundle_id, slug, version, examples, _of_file(match)))
+        tool = self.store.put_examples(bundle_id, slug, version, examples, _of_file(match))
         return msgspec.to_builtins(tool.examples), self._tag(tool)
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, match: ETag | None = None) -> None:
         bundle_id = self._check_path(bundle_id, slug, version)
-        self.changed(self.store.delete_tool(bundle_id, slug, version, _of_file(match)))
+        self.store.delete_tool(bundle_id, slug, version, _of_file(match))
 
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new: tuple[str, str], match: ETag | None = None
     ) -> tuple[Shown, ETag]:
         """`new` is the slug and the version that it gets."""
         bundle_id = self._check_path(bundle_id, slug, version)
-        tool = self.changed(self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match)))
+        tool = self.store.rename_tool(bundle_id, slug, version, *new, _of_file(match))
         return self.shown_tools([tool])[0], self._tag(tool)
 
     def check(self, tool: ToolContent) -> None:
@@ -200,7 +195,7 @@ class BundleService:
         """Create a bundle with its tools, each checked as `put_tool` does: all of it, or nothing."""
         for tool in tools:
             self.check_new(tool, secrets)
-        self.changed(self.store.put_all(bundle, tools))
+        self.store.put_all(bundle, tools)
 
     def put_import(self, plan: "ImportPlan") -> None:
         """Do what an import plans: all of it, or nothing."""
@@ -210,11 +205,11 @@ class BundleService:
         for tool in plan.new_tools:
             self.require_bound(tool)
         if plan.is_new:
-            self.changed(self.store.put_all(plan.bundle, plan.new_tools))
+            self.store.put_all(plan.bundle, plan.new_tools)
             return
         content = _content(plan.bundle, BundleContent) if plan.rows[0].what == "changed" else None
         tools = [(tool.slug, tool.version, _content(tool, ToolContent)) for tool in plan.new_tools]
-        self.changed(self.store.put_tools(plan.bundle.id, tools, content))
+        self.store.put_tools(plan.bundle.id, tools, content)
 
     def invalid(self, tools: Iterable[Tool]) -> list[tuple[Tool, InvalidError]]:
         """Those of an import that could never run, and why.
@@ -238,20 +233,14 @@ class BundleService:
         return found | self._facts.signature(found["name"]), self._tag(tool)
 
     def tools(
-        self,
-        tags: Iterable[str] = (),
-        bundle_ids: Iterable[str] = (),
-        include_disabled: bool = False,
-        after: str | None = None,
-        limit: int = 100,
-        visibility: Visibility = EVERYTHING,
+        self, query: ListQuery = FIRST_PAGE, visibility: Visibility = EVERYTHING
     ) -> tuple[list[Shown], str | None]:
-        tags, ids = list(tags), [check_id(id, None) for id in bundle_ids]
+        query = _checked(query)
 
         def more(after: str | None, limit: int) -> list[tuple[str, Tool]]:
-            return [(tool.id, tool) for tool in self.fresh.tools(tags, ids, include_disabled, after, limit)]
+            return [(tool.id, tool) for tool in self.fresh.tools(replace(query, after=after, limit=limit))]
 
-        page, last = page_of(more, self._listed(include_disabled, visibility), after, limit)
+        page, last = page_of(more, self._listed(query.include_disabled, visibility), query.after, query.limit)
         return self.shown_tools(page), last
 
     def search(
@@ -399,12 +388,7 @@ class BundleService:
 
     def kept_settings(self) -> KeptSettings:
         """What is built in or derived and must not be used, and the examples that people gave of it."""
-        return self._settings.read()
-
-    def changed(self, value: T) -> T:
-        """Mark the store as changed, and return `value`."""
-        self.loading.changed()
-        return value
+        return self.store.settings()
 
     def key(self) -> bytes:
         """What seals page tokens."""
@@ -486,6 +470,10 @@ class BundleService:
             names = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
             found["inherited"] = {names[key]: value for key, value in inherited.items()}
         return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
+
+
+def _checked(query: ListQuery) -> ListQuery:
+    return replace(query, bundle_ids=[check_id(id, None) for id in query.bundle_ids])
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:

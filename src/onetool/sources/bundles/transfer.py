@@ -12,7 +12,8 @@ from onetool.sources.bundles.errors import ConflictError, NotFoundError
 from onetool.sources.bundles.files.form import check_set, tool_text
 from onetool.sources.bundles.files.overlay import Overlay
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import StoreRules, StoreTransaction
+from onetool.sources.bundles.rules import BundleStore
+from onetool.sources.bundles.transaction import StoreTransaction
 from onetool.sources.bundles.usage import Counts
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class BundlesExport(NamedTuple):
     broken: list[Mistake]  # what can't be read, and so is not in here
 
 
-def export_bundles(store: StoreRules) -> BundlesExport:
+def export_bundles(store: BundleStore) -> BundlesExport:
     """All that a store has. Raises BundleError if it can't be read."""
     store.sync()
     bundles, tools = store.everything()
@@ -41,7 +42,9 @@ def export_bundles(store: StoreRules) -> BundlesExport:
     return BundlesExport(found, _overlay(store), store.counter.all(), store.mistakes())
 
 
-def import_bundles(store: StoreRules, export: BundlesExport, force: bool = False, progress: Progress = _quiet) -> Moved:
+def import_bundles(
+    store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = _quiet
+) -> Moved:
     """Counts bundles, and what is set of built-in ones. What is there already is left alone, so it can be repeated.
 
     Each bundle is all or nothing. One that differs from that of the store is left; with `force` it takes its place.
@@ -63,11 +66,11 @@ def import_bundles(store: StoreRules, export: BundlesExport, force: bool = False
     return Moved(moved + settings.moved, same + settings.same, (*left, *settings.left))
 
 
-def _tools_by_bundle(store: StoreRules) -> dict[str, list[Tool]]:
+def _tools_by_bundle(store: BundleStore) -> dict[str, list[Tool]]:
     return {bundle.id: tools for bundle, tools in export_bundles(store).bundles}
 
 
-def _overlay(store: StoreRules) -> Overlay:
+def _overlay(store: BundleStore) -> Overlay:
     def job(work: StoreTransaction) -> None:
         work.result = work.overlay()
 
@@ -77,7 +80,7 @@ def _overlay(store: StoreRules) -> Overlay:
         return Overlay()
 
 
-def _restore(store: StoreRules, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
+def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
     """Whether anything was missing. `replaced` are the tools of the store that give way; None: nothing does."""
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
@@ -129,7 +132,7 @@ def _replace(
     return new
 
 
-def _restore_overlay(store: StoreRules, overlay: Overlay, force: bool) -> Moved:
+def _restore_overlay(store: BundleStore, overlay: Overlay, force: bool) -> Moved:
     """What is set already of other things stays."""
 
     def job(work: StoreTransaction) -> None:
@@ -139,7 +142,7 @@ def _restore_overlay(store: StoreRules, overlay: Overlay, force: bool) -> Moved:
         examples, of_examples = _joined(before.examples, overlay.examples, force)
         both = Overlay(bundles=bundles, tools=tools, examples=examples)
         if both != before:
-            work.replace_overlay(both, both.over(store.built_in), None)
+            work.replace_overlay(both, None)
         work.result = of_bundles, of_tools, of_examples
 
     if overlay == Overlay():

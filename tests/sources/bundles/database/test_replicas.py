@@ -34,14 +34,12 @@ def test_what_is_told_is_taken_in(replica, wait_until):
     told = []
     second.watch(lambda: (told.append(1), second.sync()))
     wait_until(lambda: told)  # it listens
-    wait_until(second.stamp)  # right after a change nobody can tell
     state, stamp = second.state(), second.stamp()
     _, kept = with_tool(first)
     wait_until(lambda: found(second) == [kept])
     assert second.state() != state
     assert second.stamp() != stamp
-    changes = second.changes(None)
-    assert [one.id for rows in changes.everything for one in rows.tools()] == [kept.id]
+    assert [*second.contents().by_id] == [kept.id]
 
 
 def test_what_is_not_told_is_found_each_second(replica, monkeypatch, wait_until):
@@ -131,7 +129,7 @@ def test_who_was_away_for_long_reads_everything(replica, monkeypatch):
     assert found(second, "gone") == []
 
 
-def test_an_index_goes_on_where_the_last_process_left_it(replica, tmp_path, monkeypatch):
+def test_a_process_goes_on_where_the_last_one_ended(replica, tmp_path, monkeypatch):
     first = replica()
     id, kept = with_tool(first)
     state = tmp_path / "kept"
@@ -152,7 +150,7 @@ def test_an_index_goes_on_where_the_last_process_left_it(replica, tmp_path, monk
     assert [len(one.tools) for one in asked] == [1]
 
 
-def test_an_index_of_another_database_is_made_anew(replica, tmp_path, database):
+def test_what_is_known_of_another_database_is_forgotten(replica, tmp_path, database):
     state = tmp_path / "kept"
     old = replica(state=state)
     with_tool(old)
@@ -163,17 +161,21 @@ def test_an_index_of_another_database_is_made_anew(replica, tmp_path, database):
     assert replica(state=state).tools() == []
 
 
-def test_two_processes_can_share_an_index(replica, tmp_path):
+def test_two_processes_can_share_a_state_folder(replica, tmp_path):
     first, second = replica(state=tmp_path / "one"), replica(state=tmp_path / "one")
     assert second.bundles() == []
     id, kept = with_tool(first)
-    assert second.tool(id, "forecast", "1") == kept
     second.catch_up()
+    assert second.tool(id, "forecast", "1") == kept
     more = second.put_tool(id, "more", "1", tool())
+    first.catch_up()
     assert first.tool(id, "more", "1") == more
+    first.close()
+    second.close()
+    assert len(replica(state=tmp_path / "one").tools()) == 2
 
 
-def test_an_index_that_is_deleted_comes_back(replica, tmp_path):
+def test_state_that_is_deleted_comes_back(replica, tmp_path):
     store = replica(state=tmp_path / "one")
     _, kept = with_tool(store)
     for file in (tmp_path / "one").iterdir():

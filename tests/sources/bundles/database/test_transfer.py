@@ -6,6 +6,7 @@ from sources.bundles.files.things import Clock, FileStore, an_id, built_in, bund
 
 from onetool.database.moving import Moved
 from onetool.sources.bundles.model import ToolExample
+from onetool.sources.bundles.store import ListQuery
 from onetool.sources.bundles.transfer import export_bundles, import_bundles
 
 EXAMPLES = (ToolExample(name="one", args={"city": "Paris"}),)
@@ -45,7 +46,7 @@ def test_there_and_back(full, replica, tmp_path):
     import_bundles(back, there)
     assert files(tmp_path / "back") == files(tmp_path / "bundles")
     assert back.usage(before.usage) == full.usage(before.usage) != {}
-    assert back.tools(include_disabled=True) == full.tools(include_disabled=True)
+    assert back.tools(ListQuery(include_disabled=True)) == full.tools(ListQuery(include_disabled=True))
     back.close()
 
 

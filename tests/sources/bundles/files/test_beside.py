@@ -16,7 +16,7 @@ from onetool.sources.bundles import usage
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files import overlay, state_folder
 from onetool.sources.bundles.model import ToolExample
-from onetool.sources.bundles.store import tag_of
+from onetool.sources.bundles.store import ListQuery, tag_of
 
 
 def nested(levels, value=0):
@@ -33,7 +33,7 @@ def test_built_in_bundles_are_listed_and_nothing_is_made(opened, kept):
     store = opened((mine, tools))
     id, before = mine.id, kept()
     assert store.bundles() == [mine]
-    assert store.tools(bundle_ids=[id]) == sorted(tools, key=lambda one: one.id)
+    assert store.tools(ListQuery(bundle_ids=[id])) == sorted(tools, key=lambda one: one.id)
     assert store.everything()[0] == []
     for refused in (
         lambda: store.put_bundle(id, bundle()),

@@ -10,9 +10,11 @@ from sources.bundles.files.things import an_id, built_in, bundle, file_of, files
 
 from onetool.core.schema import CompiledSchema
 from onetool.sources.bundles import validation
+from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import form, sync
-from onetool.sources.bundles.index import Index
+from onetool.sources.bundles.files.store import FileTransaction
+from onetool.sources.bundles.store import ListQuery
 
 BY_HAND = {"type": "script", "slug": "sum", "version": "1", "scriptImpl": {"code": "1 + 1"}}
 
@@ -48,7 +50,7 @@ def test_a_new_file_and_a_deleted_one(store, folder):
     write(path.with_name("sum.json"), BY_HAND)
     path.unlink()
     assert store.sync()
-    assert [one.slug for one in store.tools(include_disabled=True)] == ["sum"]
+    assert [one.slug for one in store.tools(ListQuery(include_disabled=True))] == ["sum"]
     store.patch_tool(id, "sum", "1", False)
     assert json.loads(path.with_name("sum.json").read_text())["isEnabled"] is False
     store.delete_tool(id, "sum", "1")
@@ -164,7 +166,7 @@ def test_a_bundle_with_half_a_character_is_set_aside_and_others_are_taken_in(sto
     write(folder / "third" / "bundle.json", '{"slug": "third", "displayName": "x\\ud83d\\ude00"}')
     assert store.sync()
     assert "half a character" in reasons(store)["bundle.json"]
-    assert {one.slug for one in store.bundles(include_disabled=True) if not one.is_built_in} >= {"third"}
+    assert {one.slug for one in store.bundles(ListQuery(include_disabled=True)) if not one.is_built_in} >= {"third"}
     assert store.tool(id, kept.slug, kept.version)
 
 
@@ -355,36 +357,24 @@ def test_what_else_lies_there_is_left_alone(store, folder):
     assert (folder / "README.md").exists()
 
 
-def test_an_index_that_is_deleted_comes_back(opened, folder):
+def test_state_that_is_deleted_comes_back(opened, folder):
     store = opened()
     id, kept = with_tool(store)
-    for file in (folder / ".state").glob("index*"):
-        file.unlink()
+    shutil.rmtree(folder / ".state")
     assert store.tool(id, "forecast", "1") == kept
     store.put_tool(id, "other", "1", tool())
     assert len(opened().tools()) == len(store.tools()) == 2
 
 
-def test_an_index_that_fails_does_not_fail_the_write(store, folder, monkeypatch):
+def test_what_fails_after_the_files_are_written_does_not_fail_the_write(store, folder, monkeypatch):
     id, _ = with_tool(store)
-    real = Index.changing
 
-    def failing(self):
-        from contextlib import contextmanager
+    def fail(*_):
+        raise PathTakenError("it", None)
 
-        from onetool.sources.bundles.errors import UnavailableError
-
-        @contextmanager
-        def context():
-            with real(self) as changes:
-                yield changes
-                raise UnavailableError("no")
-
-        return context()
-
-    monkeypatch.setattr(Index, "changing", failing)
-    put = store.put_tool(id, "other", "1", tool())
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(FileTransaction, "_put_tool", fail)
+        put = store.put_tool(id, "other", "1", tool())
     assert store.tool(id, "other", "1") == put
 
 

@@ -1,4 +1,4 @@
-"""A new index is filled with many files at once: what comes of it is what comes of them one by one."""
+"""Many files are read at once: what comes of it is what comes of them one by one."""
 
 import json
 import shutil
@@ -7,8 +7,8 @@ import pytest
 from sources.bundles.files.things import reasons
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.files import form
-from onetool.sources.bundles.index import IndexTransaction, changes
+from onetool.sources.bundles.files import form, store, sync
+from onetool.sources.bundles.store import ListQuery
 
 TOOL = {"type": "script", "version": "1", "tags": ["a", "b"], "scriptImpl": {"code": "1 + 1"}}
 
@@ -35,32 +35,24 @@ def messy(folder):
     write_tools(folder / "three", [f"t{number}" for number in range(20)])
 
 
-def seen(store):
-    tools = [(tool.slug, tool.id, tool.tags) for tool in store.tools(limit=100)]
-    return tools, [store.search(word, True, None, 100) for word in ("second", "t1")], sorted(map(str, store.mistakes()))
+def seen(of):
+    tools = [(tool.slug, tool.id, tool.tags) for tool in of.tools(ListQuery(limit=100))]
+    return tools, [of.search(word, True, None, 100) for word in ("second", "t1")], sorted(map(str, of.mistakes()))
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 1_000])
-def test_tools_that_clash_are_told_as_one_by_one(opened, folder, monkeypatch, at_once):
+def test_what_clashes_is_told_by_the_next_process_too(opened, folder, monkeypatch):
     messy(folder)
-    monkeypatch.setattr(changes, "AT_ONCE", at_once)
-    store = opened()
-    many = seen(store)
-    assert set(reasons(store)) == {"n@1.json", "a.json", "broken.json", "bundle.json"}
+    monkeypatch.setattr(store, "LEAST_SAVED", 1)
+    monkeypatch.setattr(sync, "RACY_SECONDS", 0.0)
+    one = opened()
+    many = seen(one)
+    assert set(reasons(one)) == {"n@1.json", "a.json", "broken.json", "bundle.json"}
     assert len(many[0]) == 4 + 20
-    store.close()
-    shutil.rmtree(folder / ".state")
-    monkeypatch.setattr(IndexTransaction, "put_new_tools", lambda *_: False)
+    one.close()
+    read, really = [], form.read_tool_file
+    monkeypatch.setattr(sync, "read_tool_file", lambda *args: read.append(args) or really(*args))
     assert seen(opened()) == many
-
-
-def test_without_a_clash_no_tool_is_put_alone(opened, folder, monkeypatch):
-    write_tools(folder / "one", [f"t{number}" for number in range(20)])
-    (folder / "one" / "tools" / "broken.json").write_text("{")
-    monkeypatch.setattr(IndexTransaction, "put_tool", None)
-    store = opened()
-    assert len(store.tools(limit=100)) == 20
-    assert list(reasons(store)) == ["broken.json"]
+    assert len(read) == 3 + 7, "only what could not be used is read again"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from onetool.sources.bundles.errors import (
     UnavailableError,
 )
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.store import tag_of
+from onetool.sources.bundles.store import ListQuery, tag_of
 
 DAY = 24 * 3600
 
@@ -311,7 +311,7 @@ def whole(slugs=("a", "b")):
 def test_a_whole_bundle_at_once(store, opened):
     made, tools = whole()
     store.put_all(made, tools)
-    assert {one.slug for one in store.tools(bundle_ids=[made.id])} == {"a", "b"}
+    assert {one.slug for one in store.tools(ListQuery(bundle_ids=[made.id]))} == {"a", "b"}
     assert store.bundle(made.id).created_at == "2026-01-01T00:00:00.000Z"
     assert opened().sync()
     assert store.mistakes() == []

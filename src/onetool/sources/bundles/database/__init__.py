@@ -1,21 +1,21 @@
-"""`DatabaseStore` keeps bundles in the database that replicas share, and reads from an index of its own.
+"""`DatabaseStore` keeps bundles in the database that replicas share, and reads from memory.
 
-The tables are the truth (see `tables`). Each replica has an index of its own, in SQLite, which follows them. `catch_up`
-asks for their revision and takes in what is new: who must see what another replica has just written begins with it. All
-others read what was taken in last: by `watch`, which hears of each change, and looks every second besides. While the
-database is away, reading goes on, and changes are refused at once.
+The tables are the truth (see `tables`). Each replica has their contents in memory, and in a file for its next start.
+`catch_up` asks for the tables' revision and takes in what is new: who must see what another replica has just written
+begins with it. All others read what was taken in last: by `watch`, which hears of each change, and looks every second
+besides. While the database is away, reading goes on, and changes are refused at once.
 
 How often tools were called is counted in the database by all replicas together.
 """
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any
 
 from onetool.core.errors import Mistake
 from onetool.core.state_folders import make_state_folder
@@ -26,32 +26,28 @@ from onetool.database import (
     DatabaseError,
     Transaction,
 )
+from onetool.sources.bundles.contents import Contents, ContentsChange, Snapshot
 from onetool.sources.bundles.database.tables import (
-    FOLLOWED,
     TOPIC,
     Followed,
     TableChanges,
     TableTransaction,
     followed,
-    keep_switches,
     read_changes,
     take_in,
 )
-from onetool.sources.bundles.derived import DerivedBundles, WithDerived
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.index import Index, IndexUnwritableError
-from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MOST_TOOLS, StoreRules, StoreTransaction
+from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.transaction import StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
 log = logging.getLogger("onetool.bundles")
 
-T = TypeVar("T")
-INDEX = "index.db"
+CONTENTS = "bundles.cache"
 KEY_BYTES = 32
-MOST_TRIES = 5  # where other processes use the same index
 AWAY, UNKNOWN_CHANGE, REFUSED = "database_away", "change_unknown", "database_refused"
 REPEAT = (
     "the connection to the database was lost while the change was being written: nobody knows whether it happened. "
@@ -60,50 +56,106 @@ REPEAT = (
 )
 
 
-class DatabaseStore(StoreRules):
-    """`state` is a folder for the index of this database alone. Where there is none, or it can't be used: memory."""
+class DatabaseStore(BundleStore):
+    """`state` is a folder for what is known of this database alone. Where there is none, it is in memory only."""
 
     def __init__(
         self,
         database: Database,
         state: Path | None = None,
-        built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
+        built_in: BuiltIn = (),
         now: Callable[[], float] | None = None,
         max_tools: int = MOST_TOOLS,
         foreign: Foreign = anybody,
+        derived: DerivedBundles | None = None,
     ) -> None:
-        super().__init__(built_in, now or self._database_time, max_tools)
+        super().__init__(built_in, now or self._database_time, max_tools, derived)
         self._database = database
-        self._state = state
-        self._foreign = foreign
+        self._state, self._foreign = state, foreign
         self._lock = RLock()  # of opening and following
-        self._made: Index | None = None
-        self._retired: list[Index] = []
-        self._seen: Followed | None = None  # what the index has followed to, as far as we know
-        self._has_switches = False  # the index has the built-in bundles of this process, switched as the tables say
-        self._synced = -1  # the index's state at the last sync
+        self._contents: Contents | None = None
+        self._snapshot = Snapshot(least=1)
+        self._seen: Followed | None = None  # what the contents have followed to
+        self._synced = -1  # the revision at the last sync
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours
         self.counter = UsageCounter(database, self._now)
         self._key: bytes | None = None
         self._own_key = token_bytes(KEY_BYTES)
         self._watching: list[Callable[[], None]] = []
 
+    # Reading
+
+    def contents(self) -> Contents:
+        """Raises UnavailableError if nothing is known of the bundles, and the database is away."""
+        if self._contents is None:
+            with self._lock:
+                if self._contents is None:
+                    self._contents = self._opened()
+                    self._synced = self._contents.revision
+        return self._contents
+
+    def _opened(self) -> Contents:
+        state = self._state_folder()
+        known = self._snapshot.read(None if state is None else state / CONTENTS, self.reserved)
+        try:
+            known = self._followed(known)
+            self._learn_time()
+        except DatabaseError as error:
+            if not known.note:
+                raise _away(error) from error
+        return known
+
+    def _state_folder(self) -> Path | None:
+        if self._state is None:
+            return None
+        try:
+            make_state_folder(self._state)
+        except OSError as error:
+            log.warning("%s can't be written (%s): the bundles are in memory only", self._state, error.strerror)
+            return None
+        mistakes = [self._foreign(path) for path in (self._state, *self._state.iterdir())]
+        for mistake in filter(None, mistakes):  # callers of a tool trust everybody who can write this
+            log.warning("%s; the bundles are in memory only", mistake)
+            return None
+        return self._state
+
+    def file_of(self, tool_id: str) -> str | None:
+        return None
+
+    def mistakes(self) -> list[Mistake]:
+        """Rows that this version can't read."""
+        return [Mistake(message=f"in the database: {one.file}: {one.message}") for one in self.contents().mistakes()]
+
+    def state(self) -> int:
+        if self.must_ask:
+            self.catch_up()
+        return super().state()
+
+    def stamp(self) -> Hashable:
+        return None if self._contents is None else self._contents.revision
+
+    @property
+    def must_ask(self) -> bool:
+        return not self._watching
+
     # Keeping in step
 
     def catch_up(self) -> None:
-        index = self._index()
+        self.contents()
         if not self._database.is_away:
             with suppress(DatabaseError):  # then it is as it was known last
                 if self._ask() != self._seen:
-                    self._follow(index)
+                    self._follow()
 
     def sync(self) -> bool:
-        before, index = self._synced, self._index()
+        before = self._synced
+        self.contents()
         if not self._database.is_away:
             with suppress(DatabaseError):
-                self._follow(index)
+                self._follow()
                 self._learn_time()
-        self._synced = index.state()
+        self._save()
+        self._synced = self.contents().revision
         return before != self._synced
 
     def watch(self, call: Callable[[], None]) -> None:
@@ -114,25 +166,52 @@ class DatabaseStore(StoreRules):
 
         self._watching.append(self._database.on_change(TOPIC, told))
 
-    def state(self) -> int:
-        if not self._watching:
-            self.catch_up()
-        return super().state()
-
-    def stamp(self) -> Hashable:
-        return self._made.stamp() if self._made is not None and self._watching else None
-
     def reap(self) -> list[str]:
         return [] if self._database.is_away else super().reap()
 
+    def _ask(self) -> Followed:
+        clock = f"SELECT born, revision, {self._database.clock} FROM bundle_store"  # noqa: S608 - our own words
+        began = time.time()
+        ((born, revision, now),) = self._database.read(lambda work: work.execute(clock))
+        self._ahead = now - (began + time.time()) / 2
+        return Followed(born, revision)
+
+    def _follow(self) -> None:
+        """Raises DatabaseError."""
+        with self._lock:
+            self._contents = self._followed(self.contents())
+
+    def _followed(self, known: Contents) -> Contents:
+        base = followed(known.note)
+        found = self._database.read(lambda work: read_changes(work, base, known.known_overlay is None))
+        return known if found.is_nothing() else self._taken_in(known, found)
+
+    def _taken_in(self, known: Contents, found: TableChanges) -> Contents:
+        change = ContentsChange(known, self.reserved)
+        take_in(change, found)
+        self._snapshot.count(change.files_changed + found.has_switches)
+        self._seen = found.to
+        return change.done()
+
+    def _save(self, is_last: bool = False) -> None:
+        contents = self._contents
+        if (
+            contents is not None
+            and self._snapshot.is_due(contents, is_last)
+            and (state := self._state_folder()) is not None
+        ):
+            self._snapshot.write(state / CONTENTS, contents)
+
+    def _learn_time(self) -> None:
+        """Raises DatabaseError."""
+        if self._ahead is None:
+            self._ask()
+
+    def _database_time(self) -> float:
+        """Replicas agree on it, whatever their clocks say. It never asks: calls are counted on the event loop."""
+        return time.time() + (self._ahead or 0.0)
+
     # Beside
-
-    def file_of(self, tool_id: str) -> str | None:
-        return None
-
-    def mistakes(self) -> list[Mistake]:
-        """Rows that this version can't read."""
-        return [Mistake(message=f"in the database: {one.file}: {one.message}") for one in self._read(Index.mistakes)]
 
     def key(self) -> bytes:
         """While it can't be read, it is this process's own."""
@@ -149,109 +228,7 @@ class DatabaseStore(StoreRules):
         for forget in self._watching:
             forget()
         self.counter.close()
-        for index in (*self._retired, *((self._made,) if self._made else ())):
-            index.close()
-
-    # The index
-
-    def _read(self, question: Callable[[Index], T]) -> T:
-        return question(self._index())
-
-    def _index(self) -> Index:
-        if self._made is None:
-            with self._lock:
-                if self._made is None:
-                    self._made = self._open()
-                    self._synced = self._made.state()
-        return self._made
-
-    def _open(self) -> Index:
-        """Raises UnavailableError if nothing is known of the bundles, and the database is away."""
-        file = self._index_file()
-        if file is not None:
-            try:
-                return self._opened(file)
-            except IndexUnwritableError as error:
-                log.warning("%s; the index is kept in memory", error)
-        return self._opened(None)
-
-    def _opened(self, file: Path | None) -> Index:
-        index = Index(file, lambda: self._fill(index))
-        try:
-            try:
-                self._follow(index)
-                self._learn_time()
-            except DatabaseError as error:
-                if index.noted(FOLLOWED) is None:
-                    raise _away(error) from error
-                keep_switches(index, self.built_in)
-        except BaseException:
-            index.close()
-            raise
-        return index
-
-    def _index_file(self) -> Path | None:
-        if self._state is None:
-            return None
-        try:
-            make_state_folder(self._state)
-        except OSError as error:
-            log.warning("%s can't be written (%s): the index of the bundles is in memory", self._state, error.strerror)
-            return None
-        mistakes = [self._foreign(path) for path in (self._state, *self._state.iterdir())]
-        for mistake in filter(None, mistakes):  # whoever can write the index is whoever calls its tools
-            log.warning("%s; the index of the bundles is in memory", mistake)
-            return None
-        return self._state / INDEX
-
-    def _fill(self, index: Index) -> None:
-        try:
-            self._follow(index)
-        except DatabaseError as error:
-            raise _away(error) from error
-
-    # Following
-
-    def _ask(self) -> Followed:
-        clock = f"SELECT born, revision, {self._database.clock} FROM bundle_store"  # noqa: S608 - our own words
-        began = time.time()
-        ((born, revision, now),) = self._database.read(lambda work: work.execute(clock))
-        self._ahead = now - (began + time.time()) / 2
-        return Followed(born, revision)
-
-    def _follow(self, index: Index) -> None:
-        """Raises DatabaseError, and UnavailableError where it is the index that fails."""
-        with self._lock:
-            for _ in range(MOST_TRIES):
-                base, has_switches = followed(index.noted(FOLLOWED)), self._has_switches
-                found = self._database.read(lambda work: read_changes(work, base, not has_switches))  # noqa: B023
-                if found.is_nothing() or self._take_in(index, found):
-                    self._seen = found.to
-                    self._has_switches = True
-                    return
-        raise UnavailableError("other processes change the index of the bundles all the time: try again")
-
-    def _take_in(self, index: Index, found: TableChanges) -> bool:
-        try:
-            return take_in(index, found, self.built_in)
-        except IndexUnwritableError as error:
-            if index is not self._made:
-                raise
-            log.warning("%s; the index is kept in memory from now on", error)
-            self._has_switches = False
-            # Another thread may still be asking it: it is closed at the end.
-            self._retired.append(index)
-            self._made = self._opened(None)
-            return True
-
-    def _learn_time(self) -> None:
-        """Raises DatabaseError."""
-        if self._ahead is None:
-            self._ask()
-
-    def _database_time(self) -> float:
-        """Replicas agree on it, whatever their clocks say. It never asks: calls are counted on the event loop."""
-        return time.time() + (self._ahead or 0.0)
+        self._save(is_last=True)
 
     # Changing
 
@@ -276,29 +253,19 @@ class DatabaseStore(StoreRules):
         return done.result
 
     def _know(self, changes: TableChanges) -> None:
-        """Take in a change of our own, so that whoever made it reads it. It counts, whatever becomes of the index."""
+        """Take in a change of our own, so that whoever made it reads it. It counts, whatever becomes of it here."""
         try:
-            index = self._index()
             with self._lock:
-                if self._has_switches and self._take_in(index, changes):
-                    self._seen = changes.to
+                known = self.contents()
+                if followed(known.note) == changes.base:
+                    self._contents = self._taken_in(known, changes)
                 else:
-                    self._follow(index)
+                    self._follow()
         except (UnavailableError, DatabaseError) as error:
-            log.warning("the index of the bundles could not be updated; it follows later: %s", error)
+            log.warning("a change of the bundles is not seen here yet: %s", error)
 
 
 def _away(error: DatabaseError) -> UnavailableError:
     if isinstance(error, ChangeUnknownError):
         return UnavailableError(REPEAT, UNKNOWN_CHANGE)
     return UnavailableError(str(error), AWAY if isinstance(error, DatabaseAwayError) else REFUSED)
-
-
-class DatabaseCatalogueStore(WithDerived, DatabaseStore):
-    """With the bundles that are derived from the catalogue."""
-
-    def __init__(
-        self, database: Database, state: Path | None, built_in: BuiltIn, derived: DerivedBundles, **options: Any
-    ) -> None:
-        super().__init__(database, state, built_in, **options)
-        self.add_derived(derived)

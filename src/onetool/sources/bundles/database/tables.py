@@ -1,33 +1,24 @@
-"""The tables of bundles: `TableTransaction` is one change of them, and `take_in` takes changes into a replica's index.
+"""The tables of bundles: `TableTransaction` is one change of them, and `take_in` takes changes into a replica's memory.
 
-A transaction remembers what it did, so that the index need not ask for it. A note in the index says how far it has
-followed. Other processes may use the same index: who finds another note than it has counted on changes nothing, and
-asks again. A row that this version can't read is left out, and told.
+A transaction remembers what it did, so that the replica need not ask for it. A note in the contents says how far they
+have followed. A row that this version can't read is left out, and told.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from onetool.database import Transaction
+from onetool.sources.bundles.contents import ContentsChange, PathTakenError, decode_tool, encode_tool
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError
+from onetool.sources.bundles.files.disk import Stamp
 from onetool.sources.bundles.files.form import bundle_text, not_empty, tool_text
-from onetool.sources.bundles.files.overlay import (
-    UNKNOWN,
-    BuiltIn,
-    Overlay,
-    overlay_as_before,
-    overlay_text,
-    read_overlay,
-    switches_text,
-)
-from onetool.sources.bundles.index import Index, IndexTransaction, PathTakenError, Stamp
-from onetool.sources.bundles.index.rows import read_bundle, tool_body
+from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay, overlay_text, read_overlay
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import StoreTransaction
-from onetool.sources.bundles.store import read_tool
+from onetool.sources.bundles.transaction import StoreTransaction
 
+read_bundle = msgspec.json.Decoder(Bundle).decode
 TOPIC = "bundles"
 KEPT_REVISIONS = 10_000  # for which it is known what is gone
 
@@ -50,7 +41,7 @@ class TableRow(NamedTuple):
 class TableChanges(NamedTuple):
     """What has changed between two revisions; with `is_whole` all there is."""
 
-    base: Followed | None  # what the index must have followed to
+    base: Followed | None  # what the contents must have followed to
     to: Followed
     is_whole: bool
     bundles: list[TableRow]
@@ -64,7 +55,7 @@ class TableChanges(NamedTuple):
 
 
 def read_changes(work: Transaction, base: Followed | None, with_switches: bool = False) -> TableChanges:
-    """What has changed since the index was at `base`, in one snapshot."""
+    """What has changed since the contents were at `base`, in one snapshot."""
     work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     to = read_followed(work)
     is_whole = base is None or base.born != to.born or not 0 <= to.revision - base.revision <= KEPT_REVISIONS
@@ -134,7 +125,7 @@ class TableTransaction(StoreTransaction):
             raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
         ((id, body),) = found
         try:
-            return read_tool(body), id
+            return decode_tool(body), id
         except msgspec.DecodeError as error:
             raise _unreadable(f"the tool {slug}@{version}", error) from None
 
@@ -198,7 +189,7 @@ class TableTransaction(StoreTransaction):
 
     def replace_tool(self, tool: Tool, place: str, /) -> None:
         tool_text(tool)  # it refuses what a file could not have
-        row = TableRow(tool.id, tool_body(tool), self._revision)
+        row = TableRow(tool.id, encode_tool(tool), self._revision)
         sql = "UPDATE bundle_tools SET slug = %s, version = %s, body = %s, revision = %s WHERE id = %s"
         self._work.execute(sql, (tool.slug, tool.version, row.body, row.revision, place))
         self.changes.tools.append(row)
@@ -211,7 +202,7 @@ class TableTransaction(StoreTransaction):
         self._work.execute("DELETE FROM bundle_tools WHERE id = %s", (place,))
         self._note_gone(place, is_bundle=False)
 
-    def replace_overlay(self, overlay: Overlay, switched: Iterable[tuple[Bundle, Sequence[Tool]]], result: Any) -> None:
+    def replace_overlay(self, overlay: Overlay, result: Any) -> None:
         body = overlay_text(overlay)
         sql = (
             "INSERT INTO bundle_switches (is_only, body, revision) VALUES (true, %s, %s) "
@@ -231,7 +222,7 @@ class TableTransaction(StoreTransaction):
 
     def _insert(self, tools: Sequence[Tool]) -> None:
         sql = "INSERT INTO bundle_tools (id, bundle, slug, version, body, revision) VALUES (%s, %s, %s, %s, %s, %s)"
-        rows = [TableRow(tool.id, tool_body(tool), self._revision) for tool in tools]
+        rows = [TableRow(tool.id, encode_tool(tool), self._revision) for tool in tools]
         values = [
             (tool.id, tool.bundle_id, tool.slug, tool.version, row.body, row.revision)
             for tool, row in zip(tools, rows, strict=True)
@@ -256,108 +247,70 @@ def _unreadable(what: str, error: Exception) -> ConflictError:
     return ConflictError(f"{what} can't be read here: {error}; a newer OneTool may have written it", "broken")
 
 
-# Taking changes into the index
+# Taking changes into the contents of a replica
 
 
-FOLLOWED = "followed"
 SWITCHES = "switches of built-in bundles"
 NEWER = "a newer OneTool may have written it: update this one"
 
 
-def followed(noted: str | None) -> Followed | None:
-    if noted is None:
+def followed(note: str) -> Followed | None:
+    if not note:
         return None
-    born, _, revision = noted.rpartition(" ")
+    born, _, revision = note.rpartition(" ")
     return Followed(born, int(revision))
 
 
-def take_in(index: Index, found: TableChanges, built_in: BuiltIn) -> bool:
-    """Whether the index is at that revision now; if not, it has followed to another one than `found` begins at."""
-    known = index.stamps() if found.is_whole else {}
-    as_before = overlay_as_before(index, built_in) if _overlay(found.switches) is None else []
-    with index.changing() as changes:
-        if followed(changes.noted(FOLLOWED)) != found.base:
-            return False
-        if found.is_whole:
-            _drop_others(changes, found, known)
-        for id, is_bundle in found.gone:
-            changes.drop(_path(id, is_bundle))
-        is_same_store = found.base is not None and found.base.born == found.to.born
-        for row in found.bundles:
-            if not is_same_store or _is_new(row, known.get(_path(row.id, True))):
-                _put(changes, row, True, _put_bundle)
-        for row in found.tools:
-            if not is_same_store or _is_new(row, known.get(_path(row.id, False))):
-                _put(changes, row, False, _put_tool)
-        if found.has_switches:
-            _switch(changes, found, built_in, as_before)
-        if found.base != found.to:
-            changes.note(FOLLOWED, f"{found.to.born} {found.to.revision}")
-    return True
+def take_in(change: ContentsChange, found: TableChanges) -> None:
+    if found.is_whole:
+        there = {_path(row.id, True) for row in found.bundles} | {_path(row.id, False) for row in found.tools}
+        for path in [path for folder in change.files.values() for path in folder if path != SWITCHES]:
+            if path not in there:
+                change.drop(path)
+    for id, is_bundle in found.gone:
+        change.drop(_path(id, is_bundle))
+    is_same_store = found.base is not None and found.base.born == found.to.born
+    for rows, is_bundle in ((found.bundles, True), (found.tools, False)):
+        for row in rows:
+            known = change.file(_path(row.id, is_bundle))
+            if not is_same_store or known is None or known.stamp.mtime_ns != row.revision:
+                _put(change, row, is_bundle)
+    if found.has_switches:
+        _switch(change, found)
+    change.put_note(f"{found.to.born} {found.to.revision}")
 
 
-def keep_switches(index: Index, built_in: BuiltIn) -> None:
-    """The built-in bundles of this process, with the switches that the index knows: the tables can't be asked."""
-    before = overlay_as_before(index, built_in)
-    with index.changing() as changes:
-        changes.built_in(before)
-
-
-def _drop_others(changes: IndexTransaction, found: TableChanges, known: Mapping[str, Stamp]) -> None:
-    there = {_path(row.id, True) for row in found.bundles} | {_path(row.id, False) for row in found.tools}
-    for path in known:
-        if path not in there and path != SWITCHES:
-            changes.drop(path)
-
-
-def _is_new(row: TableRow, known: Stamp | None) -> bool:
-    return known is None or known.mtime_ns != row.revision
-
-
-def _put(
-    changes: IndexTransaction, row: TableRow, is_bundle: bool, put: Callable[[IndexTransaction, TableRow], None]
-) -> None:
+def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
+    path = _path(row.id, is_bundle)
     try:
-        put(changes, row)
+        if is_bundle:
+            change.put_bundle(read_bundle(row.body), path, _stamp(row))
+            return
+        tool = decode_tool(row.body)
+        other = change.tool(tool.bundle_id, tool.slug, tool.version)
+        if other is not None and other.path != path:
+            change.drop(other.path)  # it has got another name, and comes later
+        change.put_tool(tool, path, _stamp(row), row.body)
     except (msgspec.DecodeError, PathTakenError) as error:
         why = str(error) if isinstance(error, PathTakenError) else f"{error}; {NEWER}"
-        changes.put_broken(_path(row.id, is_bundle), _stamp(row), why)
+        change.put_broken(path, _stamp(row), why)
 
 
-def _put_bundle(changes: IndexTransaction, row: TableRow) -> None:
-    changes.put_bundle(read_bundle(row.body), _path(row.id, True), _stamp(row))
-
-
-def _put_tool(changes: IndexTransaction, row: TableRow) -> None:
-    tool, path = read_tool(row.body), _path(row.id, False)
-    other = changes.path_of_tool(tool.bundle_id, tool.slug, tool.version)
-    if other is not None and other != path:
-        changes.drop(other)  # it has got another name, and comes later
-    changes.put_tool(tool, path, _stamp(row))
-
-
-def _overlay(body: bytes | None) -> Overlay | None:
-    """None: it can't be read."""
-    try:
-        return Overlay() if body is None else read_overlay(body)
-    except InvalidError:
-        return None
-
-
-def _switch(changes: IndexTransaction, found: TableChanges, built_in: BuiltIn, as_before: BuiltIn) -> None:
+def _switch(change: ContentsChange, found: TableChanges) -> None:
     """Where they can't be read, they stay as they were; where nothing is known of them, everything is switched off."""
-    overlay = _overlay(found.switches)
-    changes.drop(SWITCHES)
-    if overlay is not None:
-        changes.built_in(overlay.over(built_in), others=switches_text(overlay))
-        return
-    is_known = changes.switches() not in (None, UNKNOWN)
-    changes.put_broken(SWITCHES, Stamp(found.to.revision, 0, 0), NEWER)
-    changes.built_in(as_before, others=None if is_known else UNKNOWN)
+    try:
+        overlay = Overlay() if found.switches is None else read_overlay(found.switches)
+    except InvalidError:
+        change.put_broken(SWITCHES, Stamp(found.to.revision, 0, 0), NEWER)
+        if not change.is_overlay_known:
+            change.put_overlay(UnknownOverlay())
+    else:
+        change.drop(SWITCHES)
+        change.put_overlay(overlay)
 
 
 def _path(id: str, is_bundle: bool) -> str:
-    """What the index knows a row by."""
+    """What the contents know a row by."""
     return f"bundles/{id}" if is_bundle else f"tools/{id}"
 
 

@@ -5,7 +5,7 @@
             bundle.json
             tools/forecast@1.json   one file a tool
         builtin.json                switches of built-in bundles and tools
-        .state/                     of this machine alone: the index (derived), usage, the key of page tokens
+        .state/                     of this machine alone: caches, the log of changes, usage, the key of page tokens
 
 What a file says counts, not its name: only what is written here is named as above.
 """

@@ -9,22 +9,24 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
+
+import msgspec
 
 from onetool.core.errors import Mistake
 from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
-from onetool.sources.bundles.index import FileStamps, Stamp
-from onetool.sources.bundles.index.stamps import SEPARATOR, stamp_text
 
 BUNDLE = "bundle.json"
 TOOLS = "tools"
 OVERLAY = "builtin.json"
 STATE = ".state"
-INDEX = f"{STATE}/index.db"
+CONTENTS = f"{STATE}/bundles.cache"
+CHANGES = f"{STATE}/changes.log"
 USAGE = f"{STATE}/state.db"
 KEY = f"{STATE}/page.key"
 DRAFT = ".onetool-"  # how names of what is not finished begin
@@ -67,8 +69,9 @@ def is_tool(path: str) -> bool:
 
 
 def folder_of(path: str) -> str:
-    """The bundle's folder that a file is in."""
-    return path.partition("/")[0]
+    """The first folder of a path; empty for a file at the top."""
+    folder, slash, _ = path.partition("/")
+    return folder if slash else ""
 
 
 def parent(path: str) -> str:
@@ -78,6 +81,14 @@ def parent(path: str) -> str:
 def cut(text: str, most: int) -> str:
     """So many bytes of it at the most, between two characters."""
     return text.encode()[:most].decode(errors="ignore")
+
+
+class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a file looked like when it was read."""
+
+    mtime_ns: int
+    size: int
+    inode: int
 
 
 # Reading one file
@@ -158,81 +169,54 @@ def anybody(_: Path) -> None:
 
 
 class FolderScan:
-    """`is_whole` is false when something could not be looked at for a while; then nothing is said to be gone.
+    """The stamps of all files of the folder, or of these `paths` alone.
 
-    Raises UnavailableError for what is `foreign`: whoever can write a tool is whoever calls it.
+    `is_whole` is false when something could not be looked at for a while; then nothing is said to be gone. Raises
+    UnavailableError for what is `foreign`: callers of a tool trust everybody who can write it.
     """
 
-    def __init__(self, folder: Path, foreign: Foreign = anybody) -> None:
-        self.overlay: Stamp | None = None  # of its file
+    def __init__(self, folder: Path, foreign: Foreign = anybody, paths: Collection[str] | None = None) -> None:
+        self.files: dict[str, dict[str, Stamp]] = {}  # by folder and path
         self.drafts: list[str] = []
         self.is_whole = True
         self._root = str(folder)
         self._foreign = foreign
         self._fine: set[tuple[str, int, int, int]] = set()
-        self._top: list[str] = []  # files in no folder
-        self._seen: list[str] = []  # files in the folder that is looked at now
+        if paths is not None:
+            for path in paths:
+                self._add(path, partial(os.stat, f"{self._root}/{path}"))
+            return
         self._check_state()
-        texts: dict[str, str] = {}
         for entry in self._entries(""):
-            if entry.name == OVERLAY:
-                self._add(OVERLAY, entry)
+            if entry.name == OVERLAY or (entry.is_symlink() and os.path.isdir(entry.path)):
+                self._add(entry.name, entry.stat)  # a link is refused when it is read
             elif entry.is_dir(follow_symlinks=False):
                 self._check_folder("", entry)
                 self._bundle(entry.name)
-                texts[entry.name] = _text(self._seen)
-                self._seen = []
-            elif entry.is_symlink() and os.path.isdir(entry.path):
-                self._add(entry.name, entry)  # refused when it is read
-        self.files = FileStamps({"": _text(self._top), **texts})
 
     def _bundle(self, folder: str) -> None:
-        file, has_bundle, has_tools = f"{folder}/{BUNDLE}", False, False
+        file = f"{folder}/{BUNDLE}"
         for entry in self._entries(folder):
-            before = len(self._seen)
-            if entry.name == BUNDLE:
-                self._add(file, entry)
-                has_bundle = len(self._seen) > before
-            elif entry.name == TOOLS and entry.is_symlink():
-                self._add(f"{folder}/{TOOLS}", entry)  # refused when it is read
+            if entry.name == BUNDLE or (entry.name == TOOLS and entry.is_symlink()):
+                self._add(f"{folder}/{entry.name}", entry.stat)  # a link is refused when it is read
             elif entry.name == TOOLS:
                 self._check_folder(folder, entry)
-                self._tools(f"{folder}/{TOOLS}")
-                has_tools = len(self._seen) > before
-        if has_tools and not has_bundle:
-            self._put(file, NO_STAMP)  # tools without a bundle: that it is missing is told
+                for tool in self._entries(f"{folder}/{TOOLS}"):
+                    if tool.name.endswith(".json"):
+                        self._add(f"{folder}/{TOOLS}/{tool.name}", tool.stat)
+        found = self.files.get(folder, {})
+        if file not in found and any(map(is_tool, found)):
+            found[file] = NO_STAMP  # tools without a bundle: that it is missing is told
 
-    def _tools(self, folder: str) -> None:
-        add = self._seen.append
-        for entry in self._entries(folder):  # there may be very many: each step counts
-            name = entry.name
-            if name.endswith(".json"):
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError as error:
-                    self._skip(f"{folder}/{name}", error)
-                else:
-                    if status.st_uid != _EUID or status.st_mode & WRITABLE:
-                        self._check(folder, name, status)
-                    add(f"{TOOLS}/{name}//{status.st_mtime_ns}//{status.st_size}//{status.st_ino}")  # see stamp_text
-
-    def _add(self, path: str, entry: Entry) -> None:
+    def _add(self, path: str, stat: Callable[..., os.stat_result]) -> None:
         try:
-            status = entry.stat(follow_symlinks=False)
+            status = stat(follow_symlinks=False)
         except OSError as error:
             self._skip(path, error)
-        else:
-            self._check("", path, status)
-            self._put(path, stamp_of(status))
-
-    def _put(self, path: str, stamp: Stamp) -> None:
-        above, slash, inside = path.partition("/")
-        if path == OVERLAY:
-            self.overlay = stamp
-        elif slash:
-            self._seen.append(stamp_text(inside, stamp))
-        else:
-            self._top.append(stamp_text(above, stamp))
+            return
+        if status.st_uid != _EUID or status.st_mode & WRITABLE:
+            self._check(*os.path.split(path), status)
+        self.files.setdefault(folder_of(path), {})[path] = stamp_of(status)
 
     def _check_state(self) -> None:
         try:
@@ -275,9 +259,4 @@ class FolderScan:
         if error.errno in TEMPORARY_ERRORS or not path:
             self.is_whole = False
         elif not isinstance(error, FileNotFoundError):
-            self._put(path, NO_STAMP)
-
-
-def _text(seen: list[str]) -> str:
-    """Of the files of one folder."""
-    return SEPARATOR.join(sorted(seen))
+            self.files.setdefault(folder_of(path), {})[path] = NO_STAMP

@@ -1,7 +1,7 @@
 """`builtin.json`: what people set of built-in and derived bundles and tools: switches, and examples of tools."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -12,7 +12,6 @@ from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExam
 from onetool.sources.bundles.validation import converted
 
 MOST_EXAMPLES = LARGEST // 2  # bytes of JSON, of all tools; so there is always room for switches
-UNKNOWN = "unknown"  # what the index keeps in place of switches that could not be read
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
 
 
@@ -85,42 +84,10 @@ def overlay_text(overlay: Overlay) -> bytes:
     return text + b"\n"
 
 
-def switches_text(overlay: Overlay) -> str:
-    """What is set of derived bundles, as the index keeps it."""
-    found = overlay.of_derived()
-    return msgspec.json.encode(found).decode() if found != Overlay() else ""
-
-
-def read_switches(text: str) -> Overlay:
-    if text == UNKNOWN:
-        return UnknownOverlay()
-    return msgspec.json.decode(text, type=Overlay) if text else Overlay()
-
-
 def read_overlay(text: bytes) -> Overlay:
     """Raises InvalidError."""
     data = migrated("overlay", parsed(text))
     return converted({**data, "schemaVersion": SCHEMA_VERSION}, Overlay)
-
-
-class KnownThings(Protocol):
-    """What is known of bundles and tools, such as an index."""
-
-    def bundle(self, id: str) -> Bundle | None: ...
-
-    def tool(self, bundle_id: str, slug: str, version: str) -> Tool | None: ...
-
-
-def overlay_as_before(known: KnownThings, built_in: BuiltIn) -> list[tuple[Bundle, list[Tool]]]:
-    """The built-in bundles with the switches that are known. What is not known may have been switched off."""
-    overlay = Overlay()
-    for bundle, tools in built_in:
-        before = known.bundle(bundle.id)
-        overlay = overlay.with_bundle(bundle, before is not None and before.is_enabled)
-        for tool in tools:
-            seen = known.tool(bundle.id, tool.slug, tool.version)
-            overlay = overlay.with_tool(bundle, tool, seen is not None and seen.is_enabled)
-    return overlay.over(built_in)
 
 
 def bundle_key(bundle: Bundle) -> str:

@@ -4,31 +4,41 @@ Nothing is created before the first write: a folder that does not exist is an em
 name when its slug changes. A tool whose file can't be read can be deleted, if the file is named as the store would name
 it.
 
-`FileTransaction` is one change of the store: files and index together, under the lock. What counts is what the files
-say, not what the index knows of them. The index only knows where they are; where it is wrong about that,
-`IndexOutOfDate` asks for a sync and another try.
+All bundles and tools are in memory. They are read from one file, and from those whose stamps differ from what it says;
+then the folder is looked at by `sync`, and other processes tell what they change in a log. `FileTransaction` is one
+change of the store: files and contents together, under the lock. What counts is what the files say, not what is known
+of them: where a file is not what it was, `OutOfDate` asks for a sync and another try.
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from secrets import token_bytes
+from threading import Lock, RLock
 from typing import Any, TypeVar
 
+import msgspec
+
+from onetool.core.errors import Mistake
 from onetool.core.os_files import OpenFolder
 from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
+from onetool.sources.bundles.contents import Contents, ContentsChange, PathTakenError, Snapshot
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import disk, writing
 from onetool.sources.bundles.files.disk import (
     BUNDLE,
+    CONTENTS,
     OVERLAY,
+    STATE,
     TOOLS,
     USAGE,
     Foreign,
+    Stamp,
     anybody,
     bundle_file,
     bundle_folders,
@@ -38,12 +48,13 @@ from onetool.sources.bundles.files.disk import (
     tools_of,
 )
 from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
-from onetool.sources.bundles.files.overlay import Overlay, overlay_text, read_overlay, switches_text
-from onetool.sources.bundles.files.state_folder import KEY_BYTES, FolderIndex, key_of, read_key
-from onetool.sources.bundles.files.writing import ensure_folders
-from onetool.sources.bundles.index import IndexTransaction, PathTakenError, Stamp
+from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, overlay_text, read_overlay
+from onetool.sources.bundles.files.state_folder import KEY_BYTES, ChangeLog, key_of, make_state, read_key
+from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
+from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MOST_TOOLS, BrokenFileError, StoreRules, StoreTransaction
+from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
 log = logging.getLogger("onetool.bundles")
@@ -51,18 +62,22 @@ log = logging.getLogger("onetool.bundles")
 T = TypeVar("T")
 
 
-class IndexOutOfDate(Exception):  # noqa: N818 - nothing is wrong: a look puts it right
-    """The index knows of a file that is not there, or is another one."""
+class OutOfDate(Exception):  # noqa: N818 - nothing is wrong: a look puts it right
+    """A file that is known is not there, or is another one."""
 
 
 class FileTransaction(StoreTransaction):
-    """`is_done`: the files are written durably; `result` is returned even if the index fails then."""
+    """`is_done`: the files are written durably; `result` is returned whatever comes then.
 
-    def __init__(self, root: OpenFolder, changes: IndexTransaction) -> None:
+    `is_known`: the contents have the change, too.
+    """
+
+    def __init__(self, root: OpenFolder, changes: ContentsChange) -> None:
         super().__init__()
         self._root = root
         self._changes = changes
-        self.is_done = False
+        self.is_done, self.is_known = False, True
+        self.paths: list[str] = []  # of files that were changed
 
     # What is there
 
@@ -73,12 +88,13 @@ class FileTransaction(StoreTransaction):
             return None
         bundle = self._bundle(folder_of(path))
         if bundle.id != id:
-            raise IndexOutOfDate
+            raise OutOfDate
         return bundle, folder_of(path)
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
         """The tool and its path."""
-        known = self._changes.path_of_tool(bundle.id, slug, version)
+        row = self._changes.tool(bundle.id, slug, version)
+        known = None if row is None else row.path
         path = known or tool_file(folder, slug, version)
         if known is None and not writing.exists(self._root, path):
             raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
@@ -86,14 +102,14 @@ class FileTransaction(StoreTransaction):
         if (tool.slug, tool.version) == (slug, version):
             return tool, path
         if known is not None:
-            raise IndexOutOfDate
+            raise OutOfDate
         raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
 
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
         """Raises ConflictError if the tool exists already."""
-        known = self._changes.path_of_tool(bundle.id, slug, version)
-        if known is not None and not writing.exists(self._root, known):
-            raise IndexOutOfDate
+        known = self._changes.tool(bundle.id, slug, version)
+        if known is not None and not writing.exists(self._root, known.path):
+            raise OutOfDate
         if known is not None:
             raise ConflictError(f"there is a tool {slug}@{version} in the bundle {bundle.slug} already", "exists")
 
@@ -123,21 +139,21 @@ class FileTransaction(StoreTransaction):
         files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
         folder = self._add_folder(bundle, files)
         self._done(result)
-        self._changes.put_bundle(bundle, bundle_file(folder), self._stamp(bundle_file(folder)))
+        self._put_bundle(bundle, bundle_file(folder))
         for tool in tools:
             path = tool_file(folder, tool.slug, tool.version)
-            self._changes.put_tool(tool, path, self._stamp(path))
+            self._put_tool(tool, path)
 
     def replace_bundle(self, bundle: Bundle, folder: str, result: Any) -> None:
         path = bundle_file(folder)
         writing.replace(self._root, path, bundle_text(bundle))
         self._done(result)
-        self._changes.put_bundle(bundle, path, self._stamp(path))
+        self._put_bundle(bundle, path)
 
     def remove_bundle(self, folder: str, result: Any) -> None:
         writing.remove(self._root, folder)
         self._done(result)
-        self._changes.drop(bundle_file(folder))
+        self._drop(bundle_file(folder))
 
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
@@ -160,14 +176,14 @@ class FileTransaction(StoreTransaction):
             raise
         self._done(result)
         if bundle is not None:
-            self._changes.put_bundle(bundle, bundle_file(folder), self._stamp(bundle_file(folder)))
+            self._put_bundle(bundle, bundle_file(folder))
         for tool, path in zip(tools, paths, strict=True):
-            self._changes.put_tool(tool, path, self._stamp(path))
+            self._put_tool(tool, path)
 
     def replace_tool(self, tool: Tool, path: str) -> None:
         writing.replace(self._root, path, tool_text(tool))
         self._done(tool)
-        self._changes.put_tool(tool, path, self._stamp(path))
+        self._put_tool(tool, path)
 
     def rename_tool(self, tool: Tool, path: str) -> None:
         """Write a tool with another slug or version in the place of its file, and name the file after it.
@@ -183,16 +199,16 @@ class FileTransaction(StoreTransaction):
             with suppress(OSError):
                 writing.rename(self._root, path, new)
                 path, old = new, path
-                self._changes.drop(old)
-        self._changes.put_tool(tool, path, self._stamp(path))
+                self._drop(old)
+        self._put_tool(tool, path)
 
     def remove_tool(self, path: str) -> None:
         try:
             writing.remove(self._root, path)
         except FileNotFoundError:
-            raise IndexOutOfDate from None
+            raise OutOfDate from None
         self._done(None)
-        self._changes.drop(path)
+        self._drop(path)
 
     # What is built in
 
@@ -201,17 +217,31 @@ class FileTransaction(StoreTransaction):
             return Overlay()
         return self._read(OVERLAY, lambda data, stamp: read_overlay(data))
 
-    def replace_overlay(self, overlay: Overlay, switched: Iterable[tuple[Bundle, Sequence[Tool]]], result: Any) -> None:
+    def replace_overlay(self, overlay: Overlay, result: Any) -> None:
         (writing.replace if writing.exists(self._root, OVERLAY) else writing.create)(
             self._root, OVERLAY, overlay_text(overlay)
         )
         self._done(result)
-        self._changes.built_in(switched, others=switches_text(overlay))
+        self.paths.append(OVERLAY)
+        self._changes.keep_overlay(OVERLAY, self._stamp(OVERLAY))
+        self._changes.put_overlay(overlay)
 
     # How it is done
 
     def _done(self, result: Any) -> None:
         self.is_done, self.result = True, result
+
+    def _put_bundle(self, bundle: Bundle, path: str) -> None:
+        self.paths.append(path)
+        self._changes.put_bundle(bundle, path, self._stamp(path))
+
+    def _put_tool(self, tool: Tool, path: str) -> None:
+        self.paths.append(path)
+        self._changes.put_tool(tool, path, self._stamp(path))
+
+    def _drop(self, path: str) -> None:
+        self.paths.append(path)
+        self._changes.drop(path)
 
     def _add_folder(self, bundle: Bundle, files: list[tuple[str, bytes]]) -> str:
         for folder in bundle_folders(bundle.slug, bundle.id):
@@ -229,11 +259,11 @@ class FileTransaction(StoreTransaction):
         """Whether that folder may be this bundle's own, and not that of another one with a similar id."""
         try:
             return self._bundle(folder).id == bundle.id
-        except (IndexOutOfDate, BrokenFileError):
+        except (OutOfDate, BrokenFileError):
             return True
 
     def _refuse_file(self, tool: Tool, path: str) -> None:
-        """Refuse to overwrite a file that the index does not know: a killed process may have left it, or a user has put
+        """Refuse to overwrite a file that is not known: a killed process may have left it, or a user has put
         it there.
         """
         found = self._tool(tool.bundle_id, path)
@@ -254,7 +284,7 @@ class FileTransaction(StoreTransaction):
         try:
             return understand(*disk.read_bytes(path, self._root))
         except FileNotFoundError:
-            raise IndexOutOfDate from None
+            raise OutOfDate from None
         except InvalidError as error:
             raise BrokenFileError(path, error) from None
 
@@ -265,33 +295,144 @@ class FileTransaction(StoreTransaction):
 # The store
 
 
-MOST_TRIES = 3  # where the index turns out to be out of step
+MAX_TRIES = 3  # where the contents turn out to be out of step
+LEAST_SAVED = 50  # files: fewer are read as quickly one by one
+LOCK_SECONDS = 2.0  # for writers; then changes are taken in without the lock: the next look puts right what that misses
+READ_SECONDS = 1.0  # that readers wait for a change of our own
+FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
 
 
-class FileStore(FolderIndex, StoreRules):
+class FileStore(BundleStore):
     def __init__(
         self,
         folder: Path,
-        built_in: Sequence[tuple[Bundle, Sequence[Tool]]] = (),
+        built_in: BuiltIn = (),
         now: Callable[[], float] = time.time,
         max_tools: int = MOST_TOOLS,
         foreign: Foreign = anybody,
         database: Database | None = None,
+        derived: DerivedBundles | None = None,
     ) -> None:
         """`database` has the counts of calls; None: a file of the folder."""
-        StoreRules.__init__(self, built_in, now, max_tools)
-        FolderIndex.__init__(self, folder, built_in, foreign)
+        super().__init__(built_in, now, max_tools, derived)
+        self._folder, self._foreign = folder, foreign
+        self._contents: Contents | None = None
+        self._settled: Contents | None = None  # after the last look at the folder
+        self._synced = -1  # the revision that the last sync told
+        self._snapshot, self._log = Snapshot(LEAST_SAVED), ChangeLog(folder)
+        # In this order: one look at a time, one writer among all processes, one change of the contents.
+        self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
         self._own_database = own = SqliteDatabase(folder / USAGE)
         self.counter = UsageCounter(database or own, now)
         self._key: bytes | None = None
 
-    # Beside
+    # Reading
+
+    def contents(self) -> Contents:
+        if self._contents is None or (self._log.has_news() and not self._take_news()):
+            self._look()
+        assert self._contents is not None  # noqa: S101 - a first look that fails raises
+        return self._contents
+
+    def stamp(self) -> Hashable:
+        return None if self._contents is None else (self._contents.revision, self._log.stamp())
+
+    def file_of(self, tool_id: str) -> str | None:
+        row = self.contents().by_id.get(tool_id)
+        return None if row is None else str(self._folder / row.path)
+
+    def mistakes(self) -> list[Mistake]:
+        """The broken files. Tools whose only mistake is their bundle's are not listed one by one."""
+        return [
+            msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
+            for mistake in self.contents().mistakes()
+            if mistake.message != NO_BUNDLE
+        ]
+
+    # Keeping in step
 
     def catch_up(self) -> None:
-        """What other processes have written is in the index, which they share."""
+        """Whoever reads reads the log, too."""
 
     def watch(self, call: Callable[[], None]) -> None:
         """Nothing tells of changes of files."""
+
+    def sync(self) -> bool:
+        before = self._synced
+        self._look(is_wanted=True)
+        self._synced = self.contents().revision
+        return before != self._synced
+
+    def _look(self, is_wanted: bool = False) -> None:
+        """Look at the whole folder. Raises UnavailableError; once the store is open, only if the look `is_wanted`."""
+        was_open, told = self._contents is not None, self._log.stamp()
+        if not self._syncing.acquire(timeout=FIRST_SECONDS):
+            raise UnavailableError(f"{self._folder} is being read by another thread; try again later")
+        try:
+            if not was_open and self._contents is not None and not is_wanted:
+                return  # another thread has opened it
+            told = self._log.stamp()  # what others tell from now on comes after the look
+            known = self._contents or self._snapshot.read(self._saved_file(), self.reserved)
+            found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
+            with ExitStack() as stack:
+                if found != FolderChanges([], [], []):
+                    with suppress(UnavailableError, OSError):
+                        root = stack.enter_context(self._lock.held(LOCK_SECONDS))
+                        for draft in found.drafts:
+                            writing.remove_quietly(root, draft)  # we hold the lock: no writer owns it
+                stack.enter_context(self._changing)
+                self._settled = self._take_in(self._contents or known, found)
+                self._log.seen = told
+            if not was_open:
+                self._synced = self._settled.revision
+            self._save()
+        except UnavailableError:
+            if is_wanted or self._contents is None:
+                raise
+            self._log.seen = told  # else every reader would look again
+        finally:
+            self._syncing.release()
+
+    def _take_news(self) -> bool:
+        """Take in what other processes have told; False if only a look at the folder tells what has changed."""
+        if not self._changing.acquire(timeout=READ_SECONDS):
+            return True  # a large change of our own is being written: what is known is read
+        try:
+            assert self._contents is not None  # noqa: S101 - else nobody comes here
+            now = self._log.stamp()
+            paths = self._log.news(now)
+            if paths is None:
+                return False
+            if paths:
+                with suppress(UnavailableError):
+                    self._take_in(self._contents, find_changes(self._folder, self._contents, self._foreign, paths))
+            self._log.seen = now
+            return True
+        finally:
+            self._changing.release()
+
+    def _take_in(self, base: Contents, found: FolderChanges) -> Contents:
+        change = ContentsChange(base, self.reserved)
+        take_in(self._folder, change, found)
+        return self._keep(change)
+
+    def _keep(self, change: ContentsChange) -> Contents:
+        self._snapshot.count(change.files_changed)
+        self._contents = contents = change.done()
+        return contents
+
+    def _saved_file(self) -> Path | None:
+        return None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
+
+    def _save(self, is_last: bool = False) -> None:
+        contents = self._contents
+        if contents is not None and self._snapshot.is_due(contents, is_last) and self._state_folder() is not None:
+            self._snapshot.write(self._folder / CONTENTS, contents)
+
+    def _state_folder(self) -> Path | None:
+        return make_state(self._folder)
+
+    # Beside
 
     def key(self) -> bytes:
         """Where none can be kept, it is this process's own."""
@@ -309,10 +450,9 @@ class FileStore(FolderIndex, StoreRules):
     def close(self) -> None:
         self.counter.close()
         self._own_database.close()
-        for index in (*self._retired, *((self._made[0],) if self._made else ())):
-            index.close()
+        self._save(is_last=True)
 
-    # How it is done
+    # Changing
 
     def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
         """Under the lock. What the job leaves as its `result`; all errors are BundleErrors.
@@ -323,32 +463,38 @@ class FileStore(FolderIndex, StoreRules):
             raise NotFoundError("there is no such bundle: there are none yet")
         try:
             ensure_folders(self._folder)
-            with self._lock.held() as root:
-                self._move_to_file()
-                if not self._is_kept:
-                    self.sync()  # what other processes do reaches an index in memory in no other way
-                for _ in range(MOST_TRIES):
-                    try:
-                        return self._try(job, root)
-                    except IndexOutOfDate:
-                        self.sync()
+            self.contents()
+            for _ in range(MAX_TRIES):
+                if self._state_folder() is None:
+                    self._look(is_wanted=True)  # there is no log: what others do is seen in no other way
+                work = None
+                with self._lock.held() as root, self._changing:
+                    if self._take_news():
+                        with suppress(OutOfDate):
+                            work = self._try(job, root)
+                if work is None or not work.is_known:
+                    self._look(is_wanted=work is None)
+                if work is not None:
+                    return work.result
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise UnavailableError(f"{self._folder} can't be written: {why}; nothing has changed") from error
         raise ConflictError(f"files in {self._folder} are being changed all the time; try again", "unsteady")
 
-    def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> Any:
-        work: FileTransaction | None = None
+    def _try(self, job: Callable[[StoreTransaction], None], root: OpenFolder) -> FileTransaction:
+        assert self._contents is not None  # noqa: S101 - whoever changes it has read it
+        change = ContentsChange(self._contents, self.reserved)
+        work = FileTransaction(root, change)
         try:
-            with self._index().changing() as changes:
-                work = FileTransaction(root, changes)
-                job(work)
-        except (UnavailableError, OSError, PathTakenError) as error:
-            if work is None or not work.is_done:
+            job(work)
+        except (OSError, PathTakenError) as error:
+            if not work.is_done:
                 raise
-            self._is_outdated = True
-            log.warning("the index of the bundles could not be updated; the next sync repairs it: %s", error)
-            with suppress(UnavailableError):
-                self.sync()  # the caller may read its change at once
-        assert work is not None  # noqa: S101 - else an error has been raised
-        return work.result
+            log.warning("the bundles are read again after a change: %s", error)
+            work.is_known = False
+            return work
+        self._keep(change)
+        if work.paths:
+            with suppress(OSError):  # others find it by a look at the folder
+                self._log.add(work.paths)
+        return work

@@ -1,12 +1,12 @@
-"""Whatever is put and dropped in whatever order: the index says what the last writes said, and its tables agree."""
+"""Whatever is put and dropped in whatever order: the contents say what the last writes said."""
 
 from helpers import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from sources.bundles.index.made import STAMP, bundle, in_step, tool
+from sources.bundles.contents.made import STAMP, MemoryStore, bundle, in_step, tool
 
-from onetool.sources.bundles.index import Index, PathTakenError
+from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.model import Tool
 
 PATHS = st.sampled_from([f"box/{name}.json" for name in "abcd"])
@@ -18,7 +18,7 @@ TAGS = st.lists(st.sampled_from(["one", "two words"]), max_size=2)
 class Writes(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.index = Index(None)
+        self.store = MemoryStore()
         self.files = {}
 
     @rule(path=PATHS, number=NUMBERS, slug=NUMBERS, name=WORDS, text=WORDS, tags=TAGS, of=NUMBERS, on=st.booleans())
@@ -36,7 +36,7 @@ class Writes(RuleBasedStateMachine):
 
     def _put(self, path, one, taken):
         try:
-            with self.index.changing() as changes:
+            with self.store.changing() as changes:
                 (changes.put_tool if isinstance(one, Tool) else changes.put_bundle)(one, path, STAMP)
         except PathTakenError:
             assert taken
@@ -46,33 +46,23 @@ class Writes(RuleBasedStateMachine):
 
     @rule(path=PATHS)
     def put_broken(self, path):
-        with self.index.changing() as changes:
+        with self.store.changing() as changes:
             changes.put_broken(path, STAMP, "broken")
         self.files[path] = None
 
     @rule(path=PATHS)
     def drop(self, path):
-        with self.index.changing() as changes:
-            assert changes.drop(path) == (path in self.files)
+        with self.store.changing() as changes:
+            changes.drop(path)
         self.files.pop(path, None)
-
-    @rule(there=st.booleans(), name=WORDS, on=st.booleans())
-    def built_in(self, there, name, on):
-        """One pack, or none; its ids are nobody else's."""
-        packs = [(bundle(9, display_name=name), [tool(9, of=9, display_name=name)])] if there else []
-        with self.index.changing() as changes:
-            changes.built_in(packs, {tool(9).id: on})
 
     @invariant()
     def says_what_was_written(self):
-        assert set(self.index.stamps()) == set(self.files)
+        assert {path for files in self.store.now.files.values() for path in files} == set(self.files)
         written = {one.id: one for one in self.files.values() if one is not None}
-        bundles, tools = self.index.everything()
+        bundles, tools = self.store.everything()
         assert {one.id: one for one in (*bundles, *tools)} == written
-        in_step(self.index)
-
-    def teardown(self):
-        self.index.close()
+        in_step(self.store)
 
 
 TestWrites = Writes.TestCase

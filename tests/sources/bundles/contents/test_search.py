@@ -3,21 +3,20 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sources.bundles.index.made import bundle, put, slugs, tool
+from sources.bundles.contents.made import MemoryStore, bundle, put, slugs, tool
 
 from onetool.services.search.documents import DESCRIPTION, Document
 from onetool.services.search.postings import WordIndex
 from onetool.services.search.words import name_key, word_groups
-from onetool.sources.bundles.index import Index
 
 
-def found(index, query, **more):
-    return [(one.rank.tier, one.tool.slug) for one in index.search(query, **more)]
+def found(store, query, **more):
+    return [(one.rank.tier, one.tool.slug) for one in store.search(query, **more)]
 
 
-def test_prefix_before_whole_word_before_fuzzy(index):
+def test_prefix_before_whole_word_before_fuzzy(store):
     put(
-        index,
+        store,
         bundle(),
         tool(1, "whether", description="near, of the names"),
         tool(2, "daily", description="all about the weather"),
@@ -31,7 +30,7 @@ def test_prefix_before_whole_word_before_fuzzy(index):
         tool(10, "rain", description="for weathermen"),
         tool(11, "snow", description="wether is a typo"),
     )
-    assert found(index, "Weather") == [
+    assert found(store, "Weather") == [
         (0, "weather"),
         (0, "weathercock"),
         (0, "station"),
@@ -45,36 +44,36 @@ def test_prefix_before_whole_word_before_fuzzy(index):
     ]
 
 
-def test_an_empty_query_is_everything_newest_first(index):
-    put(index, bundle(), *(tool(number) for number in (1, 3, 2)))
-    assert found(index, "") == found(index, " \n") == [(3, "tool-3"), (3, "tool-2"), (3, "tool-1")]
+def test_an_empty_query_is_everything_newest_first(store):
+    put(store, bundle(), *(tool(number) for number in (1, 3, 2)))
+    assert found(store, "") == found(store, " \n") == [(3, "tool-3"), (3, "tool-2"), (3, "tool-1")]
 
 
-def test_the_newest_first_among_equals_then_the_id(index):
+def test_the_newest_first_among_equals_then_the_id(store):
     same = "2026-11-15T16:00:00.000Z"
     put(
-        index,
+        store,
         bundle(),
         tool(1, "alpha-one", modified_at="2026-11-15T16:00:00.001Z"),
         tool(3, "alpha-two", modified_at=same),
         tool(2, "alpha-six", modified_at=same),
         tool(4, "alpha-ten", modified_at="not a time"),
     )
-    assert slugs(index.search("alpha")) == ["alpha-one", "alpha-six", "alpha-two", "alpha-ten"]
+    assert slugs(store.search("alpha")) == ["alpha-one", "alpha-six", "alpha-two", "alpha-ten"]
 
 
-def test_every_word_must_be_there(index):
-    put(index, bundle(1, "github"), tool(1, "create-issue"), tool(2, "list-issues"), tool(3, "create-branch"))
-    assert found(index, "issue create") == [(1, "create-issue")]
-    assert found(index, "create iss")[0] == (0, "create-issue")
-    assert found(index, "github issue") == [(1, "create-issue"), (2, "list-issues")], "the bundle's names count, too"
-    assert found(index, "creat isue") == [(2, "create-issue")]
-    assert found(index, "create unicorn") == []
+def test_every_word_must_be_there(store):
+    put(store, bundle(1, "github"), tool(1, "create-issue"), tool(2, "list-issues"), tool(3, "create-branch"))
+    assert found(store, "issue create") == [(1, "create-issue")]
+    assert found(store, "create iss")[0] == (0, "create-issue")
+    assert found(store, "github issue") == [(1, "create-issue"), (2, "list-issues")], "the bundle's names count, too"
+    assert found(store, "creat isue") == [(2, "create-issue")]
+    assert found(store, "create unicorn") == []
 
 
-def test_names_are_found_however_they_are_written(index):
+def test_names_are_found_however_they_are_written(store):
     put(
-        index,
+        store,
         bundle(),
         tool(1, "read-file"),
         tool(2, "getHTTPStatus"),
@@ -82,34 +81,34 @@ def test_names_are_found_however_they_are_written(index):
         tool(4, "天气预报"),
         tool(5, "y", display_name="🌦️ Sky"),
     )
-    assert found(index, "+readfile") == [(1, "read-file")]
-    assert found(index, "readfi") == [(2, "read-file")]
-    assert found(index, "READ_FILE") == found(index, "read  file") == [(0, "read-file")]
-    assert found(index, "http status") == [(1, "getHTTPStatus")]
-    assert found(index, "ubergrosse mass") == [(0, "x")]
-    assert found(index, "maß") == [(1, "x")]
-    assert found(index, "天气") == [(0, "天气预报")]
-    assert found(index, "预报") == [(1, "天气预报")], "two ideographs are a word"
-    assert found(index, "🌦") == [(0, "y")]
+    assert found(store, "+readfile") == [(1, "read-file")]
+    assert found(store, "readfi") == [(2, "read-file")]
+    assert found(store, "READ_FILE") == found(store, "read  file") == [(0, "read-file")]
+    assert found(store, "http status") == [(1, "getHTTPStatus")]
+    assert found(store, "ubergrosse mass") == [(0, "x")]
+    assert found(store, "maß") == [(1, "x")]
+    assert found(store, "天气") == [(0, "天气预报")]
+    assert found(store, "预报") == [(1, "天气预报")], "two ideographs are a word"
+    assert found(store, "🌦") == [(0, "y")]
 
 
-def test_the_search_follows_what_is_written(index):
-    put(index, tool(1, "alpha"))
-    put(index, bundle(1, "first-box"))
-    assert found(index, "first") == [(1, "alpha")]
-    put(index, bundle(1, "second-box"), tool(1, "alpha", description="omega"))
-    assert found(index, "first") == []
-    assert found(index, "second omega") == [(1, "alpha")]
-    with index.changing() as changes:
+def test_the_search_follows_what_is_written(store):
+    put(store, tool(1, "alpha"))
+    put(store, bundle(1, "first-box"))
+    assert found(store, "first") == [(1, "alpha")]
+    put(store, bundle(1, "second-box"), tool(1, "alpha", description="omega"))
+    assert found(store, "first") == []
+    assert found(store, "second omega") == [(1, "alpha")]
+    with store.changing() as changes:
         changes.drop(f"{bundle().id}/bundle.json")
-    assert found(index, "second", include_disabled=True) == []
-    assert found(index, "omgea", include_disabled=True) == [(2, "alpha")], "a word that was learnt later"
+    assert found(store, "second", include_disabled=True) == []
+    assert found(store, "omgea", include_disabled=True) == [(2, "alpha")], "a word that was learnt later"
 
 
-def test_disabled_tools_are_found_only_on_request(index):
-    put(index, bundle(), tool(1, "alpha", is_enabled=False), tool(2, "alphabet"))
-    assert slugs(index.search("alpha")) == ["alphabet"]
-    assert slugs(index.search("alpha", include_disabled=True)) == ["alpha", "alphabet"]
+def test_disabled_tools_are_found_only_on_request(store):
+    put(store, bundle(), tool(1, "alpha", is_enabled=False), tool(2, "alphabet"))
+    assert slugs(store.search("alpha")) == ["alphabet"]
+    assert slugs(store.search("alpha", include_disabled=True)) == ["alpha", "alphabet"]
 
 
 @pytest.mark.parametrize(
@@ -150,11 +149,10 @@ def test_disabled_tools_are_found_only_on_request(index):
     ],
 )
 def test_no_query_is_an_error(query):
-    index = Index(None)
-    put(index, bundle(), tool(1, "alpha"), tool(2, "near", description="and not or a b c"))
-    assert len(index.search(query)) <= 2
-    assert slugs(index.search("alpha")) == ["alpha"], "and everything is still there"
-    index.close()
+    store = MemoryStore()
+    put(store, bundle(), tool(1, "alpha"), tool(2, "near", description="and not or a b c"))
+    assert len(store.search(query)) <= 2
+    assert slugs(store.search("alpha")) == ["alpha"], "and everything is still there"
 
 
 TEXTS = st.text(max_size=30) | st.text(alphabet="abcdeéßÅ -_*\"'😀天", max_size=20)
@@ -166,18 +164,15 @@ def words(text):
 
 @given(slug=TEXTS, name=TEXTS, description=TEXTS, query=TEXTS)
 def test_what_is_in_its_texts_finds_it(slug, name, description, query):
-    index = Index(None)
-    try:
-        put(index, bundle(), tool(1, slug or "x", display_name=name, description=description))
-        index.search(query)
-        for text in (slug, name):
-            if words(text):
-                assert [one.rank.tier for one in index.search(text)] == [0]
-        if words(description):
-            assert [one.rank.tier for one in index.search(description)] in ([0], [1])
-            assert [one.rank.tier for one in index.search(words(description)[-1])] in ([0], [1])
-    finally:
-        index.close()
+    store = MemoryStore()
+    put(store, bundle(), tool(1, slug or "x", display_name=name, description=description))
+    store.search(query)
+    for text in (slug, name):
+        if words(text):
+            assert [one.rank.tier for one in store.search(text)] == [0]
+    if words(description):
+        assert [one.rank.tier for one in store.search(description)] in ([0], [1])
+        assert [one.rank.tier for one in store.search(words(description)[-1])] in ([0], [1])
 
 
 @given(text=st.text())

@@ -1,0 +1,391 @@
+"""`Contents`: all bundles and tools that a store keeps, in memory, at one moment.
+
+Nobody changes a `Contents`: a `ContentsChange` makes the next one, which shares with it what has not changed. Readers
+need no lock, and see a change of several files at once or not at all. A tool is kept as its JSON, with the fields that
+lists and names need beside it.
+
+Things belong to paths: putting replaces whatever was of that path, dropping removes it. Two paths that claim one bundle
+or one tool are refused with `PathTakenError`, which names the first.
+
+`Snapshot` is the contents in a file, so that the next process need not read thousands of files: only those whose stamps
+differ. It is a cache: one that is missing, damaged or of another layout is as good as none.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from time import monotonic, time_ns
+from zlib import crc32
+
+import msgspec
+
+from onetool.core.errors import Mistake
+from onetool.core.os_files import read_marked, replace_file
+from onetool.sources.bundles.files.disk import Stamp, folder_of
+from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay
+from onetool.sources.bundles.model import Bundle, Tool, function_name
+from onetool.sources.bundles.store import ListQuery, get_id, is_live
+
+log = logging.getLogger("onetool.bundles")
+
+encode_tool = msgspec.json.Encoder().encode
+decode_tool = msgspec.json.Decoder(Tool).decode
+
+
+class KeptTool(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A tool as its JSON, with what lists and names need of it."""
+
+    id: str
+    bundle_id: str
+    slug: str
+    version: str
+    is_enabled: bool
+    function: str | None  # the function that it stands for
+    tags: tuple[str, ...]
+    modified_at: str
+    path: str
+    body: bytes
+
+    @classmethod
+    def of(cls, tool: Tool, path: str, body: bytes | None = None) -> "KeptTool":
+        place = (tool.id, tool.bundle_id, tool.slug, tool.version)
+        about = (tool.is_enabled, function_name(tool), tool.tags, tool.modified_at)
+        return cls(*place, *about, path, encode_tool(tool) if body is None else body)
+
+    def tool(self) -> Tool:
+        return decode_tool(self.body)
+
+
+class KeptBundle(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    bundle: Bundle
+    path: str
+
+
+class KeptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A file that was read: the bundle or the tool in it, or the reason why it can't be used."""
+
+    path: str
+    stamp: Stamp
+    bundle: KeptBundle | None = None
+    tool: KeptTool | None = None
+    reason: str | None = None
+
+
+Versions = dict[tuple[str, str], KeptTool]
+"""The tools of one bundle, by slug and version."""
+
+
+class Contents:
+    def __init__(
+        self,
+        revision: int,
+        bundles: dict[str, KeptBundle],
+        tools: dict[str, Versions],
+        files: dict[str, dict[str, KeptFile]],
+        overlay: Overlay | None,
+        note: str = "",
+    ) -> None:
+        """`tools` are by the bundle's id, `files` by folder and path. `overlay` None: nobody has looked for it yet.
+
+        `note` says how far a store has followed the tables that this is a copy of.
+        """
+        self.revision = revision
+        self.bundles, self.tools, self.files = bundles, tools, files
+        self.known_overlay, self.note = overlay, note
+
+    @classmethod
+    def empty(cls) -> "Contents":
+        """Revisions begin at the time, so that contents that are read anew never have a number of those before."""
+        return cls(time_ns() // 1000, {}, {}, {}, None)
+
+    @property
+    def overlay(self) -> Overlay:
+        return self.known_overlay or UnknownOverlay()
+
+    @cached_property
+    def by_id(self) -> dict[str, KeptTool]:
+        return {row.id: row for versions in self.tools.values() for row in versions.values()}
+
+    @cached_property
+    def in_order(self) -> list[KeptTool]:
+        """All tools in the order of their ids."""
+        return sorted(self.by_id.values(), key=get_id)
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The functions that tools stand for."""
+        return frozenset(row.function for row in self.by_id.values() if row.function is not None)
+
+    def bundle(self, id: str) -> Bundle | None:
+        found = self.bundles.get(id)
+        return None if found is None else found.bundle
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> KeptTool | None:
+        return self.tools.get(bundle_id, {}).get((slug, version))
+
+    def listed_bundles(self, query: ListQuery) -> Iterator[Bundle]:
+        return query.bundles(sorted((one.bundle for one in self.bundles.values()), key=get_id))
+
+    def listed_tools(self, query: ListQuery) -> Iterator[KeptTool]:
+        rows = self.in_order
+        if query.bundle_ids:
+            of = (row for id in {*query.bundle_ids} for row in self.tools.get(id, {}).values())
+            rows = sorted(of, key=get_id)
+        return query.tools(rows, {id for id, kept in self.bundles.items() if is_live(kept.bundle)})
+
+    def mistakes(self) -> list[Mistake]:
+        every = (one for folder in self.files.values() for one in folder.values())
+        found = [Mistake(file=one.path, message=one.reason) for one in every if one.reason is not None]
+        return sorted(found, key=lambda mistake: mistake.file or "")
+
+    def file(self, path: str) -> KeptFile | None:
+        return self.files.get(folder_of(path), {}).get(path)
+
+
+class PathTakenError(Exception):
+    """It belongs to another file already; `path` is None where it is built-in."""
+
+    def __init__(self, what: str, path: str | None) -> None:
+        super().__init__(f"{what} is in {path or 'the built-in bundles'} already")
+        self.path = path
+
+
+class ContentsChange:
+    """The next contents. Whatever is changed here nobody sees before `done`."""
+
+    def __init__(self, base: Contents, reserved: frozenset[str] = frozenset()) -> None:
+        """`reserved` are the ids of what is built in."""
+        self._base, self._reserved = base, reserved
+        self.bundles, self.tools, self.files = dict(base.bundles), dict(base.tools), dict(base.files)
+        self._overlay, self._note = base.known_overlay, base.note
+        self._ids: dict[str, KeptTool | None] = {}  # of tools that were put, and None for those that are gone
+        self._copied: set[str] = set()  # bundles and folders whose mappings are our own
+        self._has_changed = self._has_stamped = False
+        self.files_changed = 0
+
+    def done(self) -> Contents:
+        if not self._has_changed and not self._has_stamped:
+            return self._base
+        revision = self._base.revision + self._has_changed
+        made = Contents(revision, self.bundles, self.tools, self.files, self._overlay, self._note)
+        if not self._has_changed:  # it differs in stamps alone: what was computed counts
+            made.__dict__.update({**self._base.__dict__, "files": self.files, "note": self._note})
+        return made
+
+    # Changing
+
+    def put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
+        known = self.bundles.get(bundle.id)
+        if bundle.id in self._reserved or (known is not None and known.path != path):
+            raise PathTakenError(f"the bundle {bundle.id}", None if known is None else known.path)
+        old = self.file(path)
+        if old is not None and (old.bundle is None or old.bundle.bundle.id != bundle.id):
+            self.drop(path)
+        kept = KeptBundle(bundle, path)
+        if known == kept:
+            kept = known
+        else:
+            self.bundles[bundle.id], self._has_changed = kept, True
+        self._put_file(KeptFile(path, stamp, bundle=kept))
+
+    def put_tool(self, tool: Tool, path: str, stamp: Stamp, body: bytes | None = None) -> None:
+        row = KeptTool.of(tool, path, body)
+        for what, known in (
+            (f"the tool {tool.id}", self.tool_of_id(tool.id)),
+            (f"the tool {tool.slug}@{tool.version}", self.tool(tool.bundle_id, tool.slug, tool.version)),
+        ):
+            if known is not None and known.path != path:
+                raise PathTakenError(what, known.path)
+        if tool.id in self._reserved:
+            raise PathTakenError(f"the tool {tool.id}", None)
+        old = self.file(path)
+        if old is not None and old.tool == row:
+            row = old.tool
+        else:
+            if old is not None:
+                self.drop(path)
+            self._versions(tool.bundle_id)[tool.slug, tool.version] = row
+            self._ids[tool.id], self._has_changed = row, True
+        self._put_file(KeptFile(path, stamp, tool=row))
+
+    def put_broken(self, path: str, stamp: Stamp, reason: str) -> None:
+        """Store a file that can't be used, with the reason, so that it is not read again and again."""
+        old = self.file(path)
+        if old is None or old.reason != reason:
+            self.drop(path)
+            self._has_changed = True
+        self._put_file(KeptFile(path, stamp, reason=reason))
+
+    def drop(self, path: str) -> None:
+        """Forget a file and what was in it. Tools of a bundle that is dropped stay, disabled."""
+        old = self.file(path)
+        if old is None:
+            return
+        folder = self._folder(folder_of(path))
+        del folder[path]
+        if not folder:
+            del self.files[folder_of(path)]
+            self._copied.discard(f"{folder_of(path)}/")
+        self._has_changed, self.files_changed = True, self.files_changed + 1
+        if old.tool is not None:
+            row = old.tool
+            del self._versions(row.bundle_id)[row.slug, row.version]
+            self._ids[row.id] = None
+            if not self.tools[row.bundle_id]:
+                del self.tools[row.bundle_id]
+                self._copied.discard(row.bundle_id)
+        if old.bundle is not None:
+            del self.bundles[old.bundle.bundle.id]
+
+    def put_overlay(self, overlay: Overlay) -> None:
+        if overlay != self._overlay:
+            self._overlay, self._has_changed = overlay, True
+
+    def keep_overlay(self, path: str, stamp: Stamp) -> None:
+        """Note a file of switches that was read."""
+        old = self.file(path)
+        self._has_changed |= old is not None and old.reason is not None
+        self._put_file(KeptFile(path, stamp))
+
+    def put_note(self, note: str) -> None:
+        self._has_stamped |= note != self._note
+        self._note = note
+
+    # Asking
+
+    @property
+    def has_overlay(self) -> bool:
+        """Whether somebody has looked for what is set of read-only bundles."""
+        return self._overlay is not None
+
+    @property
+    def is_overlay_known(self) -> bool:
+        return self._overlay is not None and not isinstance(self._overlay, UnknownOverlay)
+
+    def file(self, path: str) -> KeptFile | None:
+        return self.files.get(folder_of(path), {}).get(path)
+
+    def path_of_bundle(self, id: str) -> str | None:
+        found = self.bundles.get(id)
+        return None if found is None else found.path
+
+    def tool(self, bundle_id: str, slug: str, version: str) -> KeptTool | None:
+        return self.tools.get(bundle_id, {}).get((slug, version))
+
+    def tool_of_id(self, id: str) -> KeptTool | None:
+        return self._ids[id] if id in self._ids else self._base.by_id.get(id)
+
+    def has_tool_id(self, id: str) -> bool:
+        """Also of one that is built-in."""
+        return id in self._reserved or self.tool_of_id(id) is not None
+
+    def count_tools(self) -> int:
+        return sum(map(len, self.tools.values()))
+
+    # Mappings that are shared with the contents before are copied when they are first changed.
+
+    def _put_file(self, file: KeptFile) -> None:
+        if self.file(file.path) != file:
+            self._folder(folder_of(file.path))[file.path] = file
+            self._has_stamped, self.files_changed = True, self.files_changed + 1
+
+    def _versions(self, bundle_id: str) -> Versions:
+        if bundle_id not in self._copied:
+            self._copied.add(bundle_id)
+            self.tools[bundle_id] = dict(self.tools.get(bundle_id, {}))
+        return self.tools[bundle_id]
+
+    def _folder(self, folder: str) -> dict[str, KeptFile]:
+        if (key := f"{folder}/") not in self._copied:
+            self._copied.add(key)
+            self.files[folder] = dict(self.files.get(folder, {}))
+        return self.files[folder]
+
+
+# In a file
+
+
+LAYOUT = 1  # of the file: another one for each other form of what is in it
+MAX_BYTES = 2 << 30
+CHECK_BYTES = 4
+SHARE = 50  # … files of which one has changed: then it is written anew
+COST = 50  # times that it took to write it until it is written again
+
+
+class _Saved(msgspec.Struct, array_like=True):
+    files: list[KeptFile]
+    overlay: Overlay | None
+    note: str
+
+
+class Snapshot:
+    """With fewer than `least` changed files it is not written anew."""
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._saved: Contents | None = None
+        self._unsaved = 0
+        self._not_before = 0.0
+
+    def read(self, file: Path | None, reserved: frozenset[str]) -> Contents:
+        """Return what was written last; empty contents where there is nothing of use. `reserved` are built-in ids."""
+        empty = Contents.empty()
+        data = memoryview((file and read_marked(file, _HEAD, MAX_BYTES)) or b"")
+        body = data[CHECK_BYTES:]
+        if data[:CHECK_BYTES] != crc32(body).to_bytes(CHECK_BYTES, "big"):
+            return empty
+        try:
+            saved = _decode(body)
+        except msgspec.DecodeError:  # written by something else that counts the same
+            return empty
+        change = ContentsChange(empty)
+        tools, files = change.tools, change.files
+        for one in saved.files:
+            kept, row = one.bundle, one.tool
+            if (row and row.id in reserved) or (kept and kept.bundle.id in reserved):
+                continue  # it is read again, and refused
+            files.setdefault(folder_of(one.path), {})[one.path] = one
+            if row is not None:
+                tools.setdefault(row.bundle_id, {})[row.slug, row.version] = row
+            elif kept is not None:
+                change.bundles[kept.bundle.id] = kept
+        self._saved = Contents(empty.revision + 1, change.bundles, tools, files, saved.overlay, saved.note)
+        return self._saved
+
+    def count(self, files: int) -> None:
+        """Note that so many files have changed."""
+        self._unsaved += files
+
+    def is_due(self, contents: Contents, is_last: bool = False) -> bool:
+        """Whether much has changed, and the last time was not a moment ago."""
+        if contents is self._saved or (monotonic() < self._not_before and not is_last):
+            return False
+        is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
+        has_overlay = contents.known_overlay not in (None, Overlay())
+        many = self._least if is_last else max(self._least, len(contents.by_id) // SHARE)
+        return self._unsaved >= many or (is_other and has_overlay)
+
+    def write(self, file: Path, contents: Contents) -> None:
+        began = monotonic()
+        files = [one for folder in contents.files.values() for one in folder.values() if _is_text(one.path)]
+        overlay = None if isinstance(contents.known_overlay, UnknownOverlay) else contents.known_overlay
+        body = msgspec.msgpack.encode(_Saved(files, overlay, contents.note))
+        try:
+            for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
+                old.unlink()
+            replace_file(file, b"".join((_HEAD, crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
+        except OSError as error:
+            log.debug("%s can't be written: %s", file, error)
+        self._saved, self._unsaved = contents, 0
+        self._not_before = monotonic() + (monotonic() - began) * COST
+
+
+_HEAD = f"onetool bundles {LAYOUT}\n".encode()
+_decode = msgspec.msgpack.Decoder(_Saved).decode
+
+
+def _is_text(path: str) -> bool:
+    """Whether a path is UTF-8: a file whose path isn't is read at each start."""
+    return path.isascii() or os.fsencode(path) == path.encode(errors="replace")

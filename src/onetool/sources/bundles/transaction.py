@@ -1,0 +1,112 @@
+"""`StoreTransaction` is one change of a store: what is there, and what becomes of it.
+
+A store that keeps files names places by their paths, another one by what it likes: they are given back as they came.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError
+from onetool.sources.bundles.files.overlay import Overlay
+from onetool.sources.bundles.model import Bundle, Tool
+
+
+class BrokenFileError(ConflictError):
+    """What is there can't be used."""
+
+    def __init__(self, path: str, why: object) -> None:
+        super().__init__(f"bundles/{path} can't be used: {why}; mend it, or move it away", "broken")
+        self.path = path
+
+
+def refuse_closed(bundle: Bundle) -> None:
+    """Raises ForbiddenError for a bundle whose tools may not be changed."""
+    if bundle.soft_deleted_at is not None:
+        raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted")
+    if not bundle.is_enabled:
+        raise ForbiddenError(f"the bundle {bundle.slug} is disabled; enable it first", "disabled")
+
+
+class StoreTransaction(ABC):
+    """What is given as `result`, or set, is what the change gives to its caller."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+
+    # What is there
+
+    @abstractmethod
+    def bundle(self, id: str) -> tuple[Bundle, str] | None:
+        """The bundle and its place."""
+
+    def existing_bundle(self, id: str) -> tuple[Bundle, str]:
+        found = self.bundle(id)
+        if found is None:
+            raise NotFoundError(f"there is no bundle {id}")
+        return found
+
+    def open_bundle(self, id: str) -> tuple[Bundle, str]:
+        """A bundle whose tools may be changed."""
+        bundle, place = self.existing_bundle(id)
+        refuse_closed(bundle)
+        return bundle, place
+
+    @abstractmethod
+    def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
+        """The tool and its own place. Raises NotFoundError."""
+
+    @abstractmethod
+    def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
+        """Raises ConflictError if the tool exists already."""
+
+    @abstractmethod
+    def refuse_ids(self, tools: Iterable[Tool]) -> None:
+        """Raises ConflictError if a tool has one of their ids already."""
+
+    @abstractmethod
+    def refuse_full(self, bundle: Bundle, place: str, /) -> None:
+        """Raises ConflictError for a bundle that has tools."""
+
+    @abstractmethod
+    def is_empty(self, place: str, /) -> bool:
+        """Whether nothing at all is in a bundle."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many tools there are."""
+
+    @abstractmethod
+    def overlay(self) -> Overlay:
+        """What is set of built-in and derived bundles."""
+
+    # What becomes of it
+
+    @abstractmethod
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+        """`texts` are the tools as their files have them."""
+
+    @abstractmethod
+    def replace_bundle(self, bundle: Bundle, place: str, result: Any, /) -> None: ...
+
+    @abstractmethod
+    def remove_bundle(self, place: str, result: Any, /) -> None: ...
+
+    @abstractmethod
+    def add_tools(
+        self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
+    ) -> None:
+        """All of them, or none; and `bundle` in the place of the one that is there, if it is given."""
+
+    @abstractmethod
+    def replace_tool(self, tool: Tool, place: str, /) -> None: ...
+
+    @abstractmethod
+    def rename_tool(self, tool: Tool, place: str, /) -> None:
+        """A tool that has another slug or version now."""
+
+    @abstractmethod
+    def remove_tool(self, place: str, /) -> None: ...
+
+    @abstractmethod
+    def replace_overlay(self, overlay: Overlay, result: Any) -> None: ...
