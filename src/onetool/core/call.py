@@ -46,12 +46,12 @@ def is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-MOST_RETRIES = 10
+MAX_RETRIES = 10
 
 
 def is_retries(value: Any) -> bool:
     """Whether it can be a number of further tries."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_RETRIES
 
 
 class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

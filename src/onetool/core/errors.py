@@ -106,8 +106,8 @@ class ConfigError(OneToolError):
 
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-MOST_IN_GROUP = 5
-LONGEST_MESSAGE = 2_000
+MAX_IN_GROUP = 5
+MAX_MESSAGE = 2_000
 
 
 def describe_error(error: BaseException, depth: int = 0) -> str:
@@ -120,7 +120,7 @@ def describe_error(error: BaseException, depth: int = 0) -> str:
         return f"the tool tried to end the process (SystemExit: {text})"
     if isinstance(error, BaseExceptionGroup) and depth == 0:
         inner = cast(tuple[BaseException, ...], error.exceptions)  # pyright: ignore[reportUnknownMemberType]
-        text += ": " + "; ".join(describe_error(one, depth + 1) for one in inner[:MOST_IN_GROUP])
+        text += ": " + "; ".join(describe_error(one, depth + 1) for one in inner[:MAX_IN_GROUP])
     if isinstance(error, OneToolError) and text:
         return text
     return f"{name}: {text}" if text else name
@@ -129,7 +129,7 @@ def describe_error(error: BaseException, depth: int = 0) -> str:
 def message_of(error: BaseException) -> str:
     """The message of the exception; str() of it may itself fail."""
     try:
-        return str(error)[:LONGEST_MESSAGE]
+        return str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure, nor end the process
         return ""
 

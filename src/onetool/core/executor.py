@@ -56,7 +56,7 @@ from onetool.core.principal import allowed_by_both, current_address, current_pri
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner
-from onetool.core.schema import MOST_PROBLEMS
+from onetool.core.schema import MAX_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
@@ -398,7 +398,7 @@ def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
 
 def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
     """Return what is wrong with the arguments of a call, and the signature of the tool; nothing without problems."""
-    more = "; and more" if len(problems) >= MOST_PROBLEMS else ""
+    more = "; and more" if len(problems) >= MAX_PROBLEMS else ""
     listed = "; ".join(map(str, problems))
     return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()
 

@@ -18,7 +18,7 @@ from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_pri
 from onetool.core.system import HAS_FLOCK, lock, stand_ins, unlock
 
 PAUSE = 0.001  # seconds between two attempts; each is a little longer than the one before
-LONGEST_PAUSE = 0.005
+MAX_PAUSE = 0.005
 UNKNOWN = "another process"
 
 Opened = int | OpenFolder
@@ -30,7 +30,7 @@ def take(file: Opened, *, shared: bool = False) -> bool:
     return lock(file, shared=shared)
 
 
-def pauses(patience: float, pause: float = PAUSE, longest: float = LONGEST_PAUSE) -> Iterator[float]:
+def pauses(patience: float, pause: float = PAUSE, longest: float = MAX_PAUSE) -> Iterator[float]:
     """How long to sleep after each attempt that failed, until so many seconds have passed."""
     from random import uniform
 

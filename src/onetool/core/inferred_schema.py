@@ -19,8 +19,8 @@ from onetool.core.json_data import freeze
 LEVELS = 6  # of objects and arrays inside of each other
 FIELDS = 64  # of one object; with more keys than that it is a map
 ITEMS = 20  # of one array, from its beginning
-MOST_VALUE_PARTS = 1_000  # of one value
-LONGEST_NAME = 40
+MAX_VALUE_PARTS = 1_000  # of one value
+MAX_FIELD_NAME = 40
 
 Kind = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
 
@@ -58,7 +58,7 @@ _OBJECT: frozenset[Kind] = frozenset({"object"})
 
 def shape_of(value: Any, levels: int = LEVELS) -> ValueShape:
     """The shape of one plain value, so deep."""
-    return _shape(value, levels, [MOST_VALUE_PARTS])
+    return _shape(value, levels, [MAX_VALUE_PARTS])
 
 
 def _shape(value: Any, levels: int, left: list[int]) -> ValueShape:
@@ -128,7 +128,7 @@ def _all_names(*keys: str) -> bool:
 
 def is_name(key: str) -> bool:
     """Whether a key is what people call a field. A guess, where it is made of letters: names and tokens overlap."""
-    if len(key) > LONGEST_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
+    if len(key) > MAX_FIELD_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
         return False
     # `dQw4w9WgXcQ`: what is made by chance changes its kind of character all the time.
     words = _WORD.findall(key)
@@ -173,7 +173,7 @@ def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
 
 STEADY = 20  # results in a row that brought nothing new: from then on
 EVERY = 16  # only so many-th result is looked at
-MOST_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
+MAX_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
 ARMS = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
 ALIKE = 8  # fields of one shape that make a map
 
@@ -216,7 +216,7 @@ class SeenValues:
 
     def _learn(self, shape: ValueShape) -> bool:
         # Levels go for good: else what is known would come and go.
-        self._levels = min(self._levels, levels_within(shape, MOST_SHAPE_PARTS))
+        self._levels = min(self._levels, levels_within(shape, MAX_SHAPE_PARTS))
         self._known, self._steady = cut_to_depth(shape, self._levels), 0
         before, self._schema = self._schema, freeze(_schema(self._known)) or None
         return before != self._schema

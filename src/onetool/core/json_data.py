@@ -136,15 +136,15 @@ def freeze(value: Any) -> Any:
 # Bounds for JSON from outside
 
 
-MOST_PARTS = 500_000  # of one text: items of lists, and members of objects
-MOST_DIGITS = 1_000  # of one number
+MAX_PARTS = 500_000  # of one text: items of lists, and members of objects
+MAX_DIGITS = 1_000  # of one number
 CHUNK = 64 * 1024  # bytes that are looked at in one go: others have their turn in between
 
 _SIGNS = (b",", b"[", b"{")  # one of them stands before each part
-_STRIDE = MOST_DIGITS // 2
+_STRIDE = MAX_DIGITS // 2
 _DIGITS_IN_A_ROW = lazy_pattern(rb"[0-9]{2}")
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_TOO_LONG = b"0" * (MOST_DIGITS + 1)
+_TOO_LONG = b"0" * (MAX_DIGITS + 1)
 _ESCAPED = lazy_pattern(rb"\\*+.?", re.DOTALL)
 
 
@@ -154,16 +154,16 @@ class JsonTooCostlyError(ValueError):
 
 def check_json(data: bytes) -> None:
     """JsonTooCostlyError says what a text has too much of. Whether it is JSON at all is for its reader to find out."""
-    if len(data) <= MOST_DIGITS:
+    if len(data) <= MAX_DIGITS:
         return
-    many = len(data) > MOST_PARTS and _parts(data) > MOST_PARTS
+    many = len(data) > MAX_PARTS and _parts(data) > MAX_PARTS
     if not many and not _long_number(data):
         return
     bare = b"".join(_without_texts(data))
-    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MOST_PARTS:  # in those stands nothing
-        raise JsonTooCostlyError(f"has more than {MOST_PARTS:,} parts")
+    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MAX_PARTS:  # in those stands nothing
+        raise JsonTooCostlyError(f"has more than {MAX_PARTS:,} parts")
     if _long_number(bare):
-        raise JsonTooCostlyError(f"has a number of more than {MOST_DIGITS:,} digits")
+        raise JsonTooCostlyError(f"has a number of more than {MAX_DIGITS:,} digits")
 
 
 def data_in(text: str) -> Any:
@@ -204,7 +204,7 @@ def _without_texts(data: bytes) -> Iterator[bytes]:
 # Converting to plain data
 
 
-MOST_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
+MAX_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
 
 _HOLDERS = frozenset((list, tuple, dict))
 _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
@@ -215,7 +215,7 @@ def plain(value: Any) -> Any:
     if type(value) is AnsweredValue:
         return AnsweredValue(plain(value.value), value.sent)
     if type(value) in _HOLDERS and _is_endless(value):
-        raise ToolFailure(f"returned more than {MOST_PLAIN_PARTS:,} parts", reason="output_invalid")
+        raise ToolFailure(f"returned more than {MAX_PLAIN_PARTS:,} parts", reason="output_invalid")
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_convert_unknown)
     except RecursionError:
@@ -257,7 +257,7 @@ def _is_endless(value: Any) -> bool:
             continue
         waiting.pop()
         weights[id(one)] = len(one) + sum(weights[id(part)] for part in inside)
-        if weights[id(one)] > MOST_PLAIN_PARTS:
+        if weights[id(one)] > MAX_PLAIN_PARTS:
             return True
     return False
 

@@ -25,7 +25,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
 
 LEVELS = 8  # of a schema that are followed
-LONGEST_NUMBER = 300  # characters
+MAX_NUMBER = 300  # characters
 MAX_RECORDED = 1000  # parts of an argument that is recorded of a call with wrong names
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(_INTEGER.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
@@ -155,7 +155,7 @@ def _read(text: str, kinds: set[str]) -> Any:
     """What a text says, where that is wanted, and a text is not. The text itself where something would be lost."""
     if "string" in kinds:
         return text
-    if kinds & {"integer", "number"} and len(text) <= LONGEST_NUMBER:
+    if kinds & {"integer", "number"} and len(text) <= MAX_NUMBER:
         if _INTEGER.fullmatch(text):
             return int(text)
         if "number" in kinds and _NUMBER.fullmatch(text):

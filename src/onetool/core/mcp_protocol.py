@@ -11,7 +11,7 @@ from typing import Any, Literal, Required, TypedDict, cast
 
 import msgspec
 
-from onetool.core.json_data import MOST_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
+from onetool.core.json_data import MAX_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
 
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
@@ -89,7 +89,7 @@ def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcErro
 def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
     """Decode a message and check it in one go. Return it, or a batch of unchecked ones; and what is wrong with it."""
     try:
-        if len(data) > MOST_DIGITS:
+        if len(data) > MAX_DIGITS:
             check_json(data)
         found = cast(Message, _message_decoder.decode(data))
         if "method" in found or ("id" in found and ("result" in found or "error" in found)):

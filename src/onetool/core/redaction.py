@@ -19,7 +19,7 @@ _NAME = lazy_pattern(
     re.IGNORECASE,
 )
 _NAME_END = 64  # characters at the end of a name that are read: every word of `_NAME` is shorter
-_DEEPEST, _WIDEST = 4, 20
+_MAX_DEPTH, _MAX_WIDTH = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -55,11 +55,11 @@ def _marked(part: Any, root: Mapping[str, Any], depth: int) -> bool:
 
 def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
     """What a schema refers to or combines, a few steps far: people do not hide their marks deeper than that."""
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return
     for word in ("allOf", "anyOf", "oneOf"):
         if isinstance(found := schema.get(word), list | tuple):
-            yield from (one for one in cast(list[Any], found)[:_WIDEST] if isinstance(one, Mapping))
+            yield from (one for one in cast(list[Any], found)[:_MAX_WIDTH] if isinstance(one, Mapping))
     ref = schema.get("$ref")
     if isinstance(ref, str) and ref.startswith(("#/$defs/", "#/definitions/")):
         _, place, name = ref.split("/", 2)
@@ -138,7 +138,7 @@ def mask_arguments(args: Any, secret: frozenset[str] = frozenset()) -> Any:
 # Where a value has what its schema marks
 
 
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 
 _SAME = ("allOf", "anyOf", "oneOf")  # lists of schemas of the same value
 _ALSO = ("if", "then", "else")  # schemas of the same value
@@ -163,7 +163,7 @@ class SecretPlaces:
             schema, part, pointer = waiting.pop()
             if not isinstance(schema, Mapping) or (id(cast(Schema, schema)), pointer) in self._seen:
                 continue
-            if len(self._seen) >= MOST_STEPS:
+            if len(self._seen) >= MAX_STEPS:
                 return ""
             known = cast(Schema, schema)
             self._seen.add((id(known), pointer))

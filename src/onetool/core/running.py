@@ -156,7 +156,7 @@ async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Ou
 
 
 FIRST_PAUSE = 0.1  # seconds at most before the second try; twice as many before the next one …
-LONGEST_PAUSE = 2.0  # … up to this
+MAX_PAUSE = 2.0  # … up to this
 TRIES = "tries"  # in the meta of a result, where there was more than one
 FINAL_REASONS = frozenset(("cancelled", "denied", "not_found", "rate_limited", "recursion", "too_large"))
 
@@ -166,7 +166,7 @@ def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
     number = context.notes.get(TRIES, 1)
     if number > context.retries or not may_succeed_later(outcome[1]):
         return None
-    pause = min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311 - no secret
+    pause = min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE) * random.uniform(0.5, 1)  # noqa: S311 - no secret
     if pause >= context.left():
         return None
     context.notes[TRIES] = number + 1

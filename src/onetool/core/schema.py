@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, RegexOptions, ValidationError
 
 EXACT = 2**53  # from here on a float may stand for several integers
-MOST_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
+MAX_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
 
 
 class UniqueItems:
@@ -37,7 +37,7 @@ class UniqueItems:
             return
         items = cast(Sequence[Any], instance)
         if _text_function(items) is _canonical_text and _has_more_parts(items):
-            raise ValueError(f"it has more than {MOST_COMPARED_PARTS:,} parts to compare")
+            raise ValueError(f"it has more than {MAX_COMPARED_PARTS:,} parts to compare")
         if not are_unique(items):
             raise ValueError("it has equal items")
 
@@ -55,7 +55,7 @@ def _text_function(items: Sequence[Any]) -> Callable[[Any], str]:
 
 
 def _has_more_parts(items: Sequence[Any]) -> bool:
-    left = MOST_COMPARED_PARTS
+    left = MAX_COMPARED_PARTS
     waiting: list[Any] = [items]
     while waiting and left >= 0:
         one: Any = waiting.pop()
@@ -97,7 +97,7 @@ def _whole(value: float) -> int:
 
 UNKNOWN = "unknown argument"
 _SHOWN = 60  # characters of a wrong value that are worth showing
-_LONGEST_PATH = 200
+_MAX_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing
 
 ValuePath = tuple[str | int, ...]
@@ -142,7 +142,7 @@ def describe_violation(
     if name in ("AnyOf", "OneOfNotValid"):
         return _no_alternative(error, kind.context, secret, known)
     if name == "PropertyNames":
-        return [_problem(path, "other property names", cut(str(kind.error.message), _LONGEST_PATH))]
+        return [_problem(path, "other property names", cut(str(kind.error.message), _MAX_PATH))]
     expected = _EXPECTED.get(name, lambda _: f"a value that fits `{kind.name}`")(kind)
     return [_problem(path, expected, _shown(error, path, secret))]
 
@@ -233,29 +233,29 @@ def _json(value: Any) -> str:
 
 
 def _dotted(path: ValuePath) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step[: _LONGEST_PATH + 1]}" for step in path)
-    return cut("".join(steps).removeprefix("."), _LONGEST_PATH)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step[: _MAX_PATH + 1]}" for step in path)
+    return cut("".join(steps).removeprefix("."), _MAX_PATH)
 
 
 def _pointer(path: ValuePath) -> str:
-    steps = (str(step)[:_LONGEST_PATH].replace("~", "~0").replace("/", "~1") for step in path)
-    return "".join(f"/{step}" for step in steps)[:_LONGEST_PATH]
+    steps = (str(step)[:_MAX_PATH].replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join(f"/{step}" for step in steps)[:_MAX_PATH]
 
 
 # Compiled schemas
 
 
 META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
-MOST_PROBLEMS = 20
-MOST_ERRORS = 10_000  # that a validator may have to make at once: about half a second
-MOST_CHECKS = 2_000_000
+MAX_PROBLEMS = 20
+MAX_ERRORS = 10_000  # that a validator may have to make at once: about half a second
+MAX_CHECKS = 2_000_000
 CHEAP = 100  # checks for one part of a value that are not worth counting
-MOST_SLOW = 1_000_000  # slow ones: about a second
+MAX_SLOW = 1_000_000  # slow ones: about a second
 FEW_SLOW = 2  # for one part that are not worth counting: the doors let half a million parts in
 SMALL = 200  # parts that every schema takes
-DEEPEST_VALUE = 1_000  # levels that are counted
+MAX_LEVELS = 1_000  # levels that are counted
 BEGINNING = 20  # items of a list that are worth explaining, where the whole is too large
-LONGEST_COMPILE_ERROR = 300
+MAX_COMPILE_ERROR = 300
 # Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
 _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 # A regular expression in a schema is a stranger's: small programs only, and a bounded search.
@@ -294,10 +294,10 @@ class CompiledSchema:
         self._validator = _compile(schema)
         self._only_known = schema.get("additionalProperties") is False and "patternProperties" not in schema
         self._is_lenient = lenient
-        self._max_unknown = MOST_PROBLEMS if lenient else MAX_UNKNOWN
+        self._max_unknown = MAX_PROBLEMS if lenient else MAX_UNKNOWN
         self.is_valid = self._validator.is_valid
         # A costly schema takes small values only; for the usual ones nothing is counted.
-        self._most = MOST_CHECKS // self.cost if self.cost > CHEAP else None
+        self._most = MAX_CHECKS // self.cost if self.cost > CHEAP else None
         self._most_slow = _most_slow(self._verdict)
 
     @property
@@ -320,7 +320,7 @@ class CompiledSchema:
         if problems := self.long_names(value):
             return problems
         count = len(value) - sum(name in value for name in self._known) if self._only_known else 0
-        if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MOST_ERRORS))):
+        if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MAX_ERRORS))):
             return []
         unknown = (name for name in value if name not in self._names)
         return _unknown((), unknown, count, self._known, self._max_unknown)
@@ -339,14 +339,14 @@ class CompiledSchema:
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
-            return [WrongArgument(path="", expected="JSON data", got=str(error)[:LONGEST_COMPILE_ERROR])]
+            return [WrongArgument(path="", expected="JSON data", got=str(error)[:MAX_COMPILE_ERROR])]
 
     def _exceeded(self, value: Any) -> int | None:
         """How many parts that are slow to check it may have, where it has more."""
         by_depth, numbers_only = self._most_slow or (maxsize,), not self._verdict.compares_items
         if not larger_than(value, SMALL, numbers_only):
             return None
-        depth, deepest = depth_of(value, DEEPEST_VALUE) if self._verdict.recursive else 0, len(by_depth) - 1
+        depth, deepest = depth_of(value, MAX_LEVELS) if self._verdict.recursive else 0, len(by_depth) - 1
         most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
         return most if larger_than(value, most, numbers_only) else None
 
@@ -363,17 +363,17 @@ class CompiledSchema:
             for error in errors
             for problem in describe_violation(error, self._secret, self._known, self._max_unknown)
         )
-        return list(islice(problems, MOST_PROBLEMS))
+        return list(islice(problems, MAX_PROBLEMS))
 
     def _explainable(self, value: Any) -> bool:
         costs = self._verdict.costs
         depth = depth_of(value, len(costs)) if self._verdict.recursive else 0
-        return depth < len(costs) and not larger_than(value, MOST_ERRORS // costs[depth])
+        return depth < len(costs) and not larger_than(value, MAX_ERRORS // costs[depth])
 
 
 def _most_slow(verdict: Verdict) -> tuple[int, ...] | None:
     """How many slow parts a value may have, by its depth where the schema is recursive. None: nothing is counted."""
-    by_depth = tuple(MOST_SLOW // slow if slow > FEW_SLOW else maxsize for slow in verdict.slow)
+    by_depth = tuple(MAX_SLOW // slow if slow > FEW_SLOW else maxsize for slow in verdict.slow)
     return None if min(by_depth) == maxsize else by_depth
 
 
@@ -404,9 +404,9 @@ def _compile_errors(error: ValueError, schema: Mapping[str, Any]) -> str:
     from jsonschema_rs import Draft202012Validator, ValidationError
 
     if not isinstance(error, ValidationError):
-        return str(error)[:LONGEST_COMPILE_ERROR]
+        return str(error)[:MAX_COMPILE_ERROR]
     meta = Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
-    errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MOST_PROBLEMS)] or [error]
+    errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MAX_PROBLEMS)] or [error]
     return "; ".join(str(problem) for one in errors for problem in describe_violation(one, frozenset()))
 
 

@@ -20,7 +20,7 @@ MAX_NODES = 5_000
 MAX_PATTERNS = 200
 MAX_COST = 4_000
 MAX_VALUE_DEPTH = 64
-MOST_WORK = 100_000  # steps of ours to find the cost of a recursive schema
+MAX_WORK = 100_000  # steps of ours to find the cost of a recursive schema
 
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -57,7 +57,7 @@ def guard(schema: Schema) -> Verdict:
     by_depth: list[int] = []
     for depth in range(MAX_VALUE_DEPTH + 1):
         cost = costs.of_root(depth)
-        if cost > MAX_COST or costs.work > MOST_WORK:
+        if cost > MAX_COST or costs.work > MAX_WORK:
             break
         by_depth.append(cost)
     if not by_depth:
@@ -73,7 +73,7 @@ def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
     costs, found = _Costs(weights, graph), list[int]()
     for depth in depths:
         found.append(costs.of_root(depth))
-        if costs.work > MOST_WORK // 10:
+        if costs.work > MAX_WORK // 10:
             break
     return tuple(found)
 

@@ -103,11 +103,11 @@ def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
 # Types
 
 
-MOST_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
-MOST_TYPE_PARTS = 500  # of a schema that are looked at
-DEEPEST_FIELDS = 3  # objects inside of each other whose fields are told
-LONGEST_FIELDS = 400  # characters that fields may take
-MOST_VALUES, LONGEST_VALUES = 8, 200  # of an enumeration
+MAX_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
+MAX_TYPE_PARTS = 500  # of a schema that are looked at
+MAX_FIELD_LEVELS = 3  # objects inside of each other whose fields are told
+MAX_FIELDS = 400  # characters that fields may take
+MAX_VALUES, MAX_VALUES_TEXT = 8, 200  # of an enumeration
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
@@ -116,20 +116,20 @@ _REFERENCES = 4  # from one to the next
 
 def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
     """The type hint. `root` has the definitions that the schema may refer to."""
-    return _Namer(root or {}).name(schema, MOST_TYPE_LEVELS, 0)
+    return _Namer(root or {}).name(schema, MAX_TYPE_LEVELS, 0)
 
 
 def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
     """The same with the fields of its objects, as deep as there is room; nothing where there are none to tell."""
     text = ""
-    for objects in range(DEEPEST_FIELDS, 0, -1):
+    for objects in range(MAX_FIELD_LEVELS, 0, -1):
         namer = _Namer(root)
-        text = namer.name(schema, MOST_TYPE_LEVELS, objects)
+        text = namer.name(schema, MAX_TYPE_LEVELS, objects)
         if not namer.has_fields:
             return ""
-        if len(text) <= LONGEST_FIELDS:
+        if len(text) <= MAX_FIELDS:
             break
-    return cut(text, LONGEST_FIELDS)
+    return cut(text, MAX_FIELDS)
 
 
 def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -148,7 +148,7 @@ def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
     return cast(Any, schema)
 
 
-def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MOST_TYPE_LEVELS) -> set[str]:
+def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> set[str]:
     """The types that a schema takes, alternatives included; none for one that does not say."""
     part = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
@@ -169,7 +169,7 @@ class _Namer:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = MOST_TYPE_PARTS
+        self._left = MAX_TYPE_PARTS
         self.has_fields = False
 
     def name(self, schema: Any, levels: int, objects: int) -> str:
@@ -233,8 +233,8 @@ class _Namer:
 
 
 def _literal(values: list[Any]) -> str:
-    text = ", ".join(map(repr, values[:MOST_VALUES]))
-    if len(values) <= MOST_VALUES and len(text) <= LONGEST_VALUES:
+    text = ", ".join(map(repr, values[:MAX_VALUES]))
+    if len(values) <= MAX_VALUES and len(text) <= MAX_VALUES_TEXT:
         return f"Literal[{text}]"
     return _union(_VALUES.get(type(value), "Any") for value in values)
 
@@ -305,13 +305,13 @@ def inferred_type(spec: ToolSpec) -> str | None:
 # Arguments that somebody typed
 
 
-DEEPEST = 10  # references in a schema that are followed
+MAX_REFERENCES = 10  # references in a schema that are followed
 
 
 def is_text(key: str, spec: ToolSpec) -> bool | None:
     """Whether an argument is a text; None where it may be one or something else, and both are tried."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    kinds = _kinds(properties.get(key), spec.input_schema, DEEPEST)
+    kinds = _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
     if kinds is None:
         return None
     kinds -= {"null"}
@@ -370,7 +370,7 @@ def _pointed(target: str, root: Mapping[str, Any]) -> Any:
 
 
 SIGNATURE_TOKENS, GIST_TOKENS = 60, 20  # of one line: more is known from the tool's help
-MOST_TOKENS = 400  # of all lines
+MAX_TOKENS = 400  # of all lines
 NAME_TOKENS = 100  # of the names of those that had no room for a line
 
 
@@ -382,7 +382,7 @@ class FoundTool(msgspec.Struct, frozen=True):
 
 def found_lines(found: Sequence[FoundTool], about: str) -> list[str]:
     """The last line says how to see more of each, which is `about`, and more of them."""
-    lines = list(_within(MOST_TOKENS, (_line(tool) for tool in found)))
+    lines = list(_within(MAX_TOKENS, (_line(tool) for tool in found)))
     rest = [tool.name for tool in found[len(lines) :]]
     named = list(_within(NAME_TOKENS, iter(rest)))
     also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]

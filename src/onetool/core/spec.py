@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
+from onetool.core.call import MAX_RETRIES, is_retries, is_seconds
 from onetool.core.errors import DefinitionError, SchemaError, describe_error
 from onetool.core.json_data import freeze
 from onetool.core.redaction import secret_names
@@ -360,7 +360,7 @@ def _option_errors(fields: Mapping[str, Any]) -> list[str]:
         errors.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
     retries = fields.get("retries", 0)
     if not is_retries(retries):
-        errors.append(f"retries: expected a number from 0 to {MOST_RETRIES}, got {_kind(retries)}")
+        errors.append(f"retries: expected a number from 0 to {MAX_RETRIES}, got {_kind(retries)}")
     return errors
 
 

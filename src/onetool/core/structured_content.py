@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.schema_keywords import stands_alone
-from onetool.core.signature import MOST_TYPE_LEVELS, kinds_of, resolve_definition
+from onetool.core.signature import MAX_TYPE_LEVELS, kinds_of, resolve_definition
 
 RESULT = "result"
 HANDLE = "handle"  # stands in a wrapper of ours in place of a value that is too large
@@ -59,7 +59,7 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is no data
 
 
-def may_be_content(schema: Any, root: Schema | None = None, levels: int = MOST_TYPE_LEVELS) -> bool:
+def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_TYPE_LEVELS) -> bool:
     """Return whether the schema allows a content block, alone or in a list: objects without named members do."""
     root = cast(Schema, schema) if root is None and isinstance(schema, Mapping) else root or {}
     part = resolve_definition(schema, root)

@@ -166,18 +166,18 @@ def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 MAX_NAME = 256  # characters of a name in a call, unless a longer one is registered
 MAX_UNKNOWN = 10  # unknown arguments of a call that are described; the others are counted
-MOST_NEAREST = 3
-LONGEST_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
+MAX_NEAREST = 3
+MAX_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
 CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering
 CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
 
-def nearest(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> list[str]:
+def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[str]:
     """The known names closest to a wrong one, best first; none when nothing is close.
 
     A dotted name is also found by its last part: `read_fil` means `fs.read_file`.
     """
-    if len(name) > LONGEST_COMPARED:
+    if len(name) > MAX_COMPARED:
         return []
     from rapidfuzz import fuzz, process, utils  # on the way of an error, never of a start
 
@@ -193,7 +193,7 @@ def nearest(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> list[s
     return sorted((one for one in best if best[one] > floor), key=best.__getitem__, reverse=True)[:most]
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> str | None:
+def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> str | None:
     """ "Did you mean …?" with the nearest names, or an empty text."""
     names = nearest(name, known, most)
     if not names:
@@ -237,7 +237,7 @@ def cut_to_tokens(text: str, most: int) -> str:
     return f"{text[:fits].rstrip()}…"
 
 
-LONGEST_DISTINCT = 200  # characters, and those of the hash
+MAX_DISTINCT = 200  # characters, and those of the hash
 _DISTINCT = lazy_pattern(r".*#[0-9a-f]{32}", re.DOTALL)
 
 
@@ -245,17 +245,17 @@ def distinct_name(name: str) -> str:
     """A name to be kept: printable and not too long. What has to be changed for it gets a hash, so that no two names
     become one.
     """
-    if len(name) <= LONGEST_DISTINCT and name.isprintable():
+    if len(name) <= MAX_DISTINCT and name.isprintable():
         return name
     from hashlib import blake2b
 
     whole = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{_printable(name[:LONGEST_DISTINCT])}#{whole}"
+    return f"{_printable(name[:MAX_DISTINCT])}#{whole}"
 
 
 def wanted_name(name: str) -> str:
     """The distinct name that somebody looks for, who gives the name itself, or has copied what was kept."""
-    is_kept = len(name) <= LONGEST_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
+    is_kept = len(name) <= MAX_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
     return name if is_kept else distinct_name(name)
 
 
