@@ -264,7 +264,7 @@ def test_a_reused_connection_that_was_just_closed(upstream, method, works):
 
 def test_idle_connections_end(upstream, monkeypatch):
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.1)
-    monkeypatch.setattr(pool.ConnectionPool.__init__, "__defaults__", (pool.MOST, 0.1))
+    monkeypatch.setattr(pool.ConnectionPool.__init__, "__defaults__", (pool.MAX_PER_ORIGIN, 0.1))
 
     async def main():
         client = HttpClient()

@@ -44,13 +44,13 @@ SECURITY_HEADERS = [
 ]
 
 IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
-MOST_BITS = 14_000  # of a number: Python writes no longer ones in tens
+MAX_BITS = 14_000  # of a number: Python writes no longer ones in tens
 
 current_scope: ContextVar[Scope | None] = ContextVar("onetool_current_scope", default=None)  # in a cluster only
 
 _encoder = msgspec.json.Encoder()
 _COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # taken without a closer look
-LONGEST_SHOWN = 100  # characters of a Content-Type that an answer repeats
+MAX_SHOWN = 100  # characters of a Content-Type that an answer repeats
 
 
 class HttpError(Exception):
@@ -152,7 +152,7 @@ def _with_json_numbers(value: Any) -> Any:
         return {key: _with_json_numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_with_json_numbers(one) for one in value]
-    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
         return hex(value)
     return None if isinstance(value, float) and not isfinite(value) else value
 
@@ -163,7 +163,7 @@ def _with_json_numbers(value: Any) -> Any:
 def check_content_type(content_type: bytes | None) -> None:
     if content_type in _COMMON_TYPES or (content_type is not None and _is_json(content_type)):
         return
-    came = "there is none" if content_type is None else f"not {content_type[:LONGEST_SHOWN].decode('latin-1')!r}"
+    came = "there is none" if content_type is None else f"not {content_type[:MAX_SHOWN].decode('latin-1')!r}"
     message = f"A body must be JSON in UTF-8, and say so: send `Content-Type: application/json`; {came}."
     raise HttpError(415, "unsupported_media_type", message)
 

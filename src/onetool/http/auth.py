@@ -28,7 +28,7 @@ Destination = tuple[frozenset[str], "Url | None"]
 """Names of secrets, and the URL they are sent to, up to the host. None: the host depends on the call."""
 
 AUTH_POINTER = "/request/auth"
-LONGEST_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
+MAX_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
 
 _UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
 
@@ -224,9 +224,9 @@ def encoded_parts(text: str) -> list[str]:
 
 
 def check_length(text: str, what: str) -> None:
-    if len(text) > LONGEST_CREDENTIAL:
+    if len(text) > MAX_CREDENTIAL:
         raise ToolFailure(
-            f"{what} has more than {LONGEST_CREDENTIAL:,} characters, which no server takes", reason="too_large"
+            f"{what} has more than {MAX_CREDENTIAL:,} characters, which no server takes", reason="too_large"
         )
 
 

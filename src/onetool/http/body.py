@@ -19,7 +19,7 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
 MAX_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
-DEEPEST = 200  # levels: whoever walks through data takes some of Python's own for each
+MAX_DEPTH = 200  # levels: whoever walks through data takes some of Python's own for each
 
 _HOLDERS = frozenset((list, dict))
 
@@ -168,7 +168,7 @@ class BodyStream:
 
 class TooDeepError(JsonTooCostlyError):
     def __init__(self) -> None:
-        super().__init__(f"is nested too deep: more than {DEEPEST} levels")
+        super().__init__(f"is nested too deep: more than {MAX_DEPTH} levels")
 
 
 def json_of(text: bytes) -> Any:
@@ -178,9 +178,9 @@ def json_of(text: bytes) -> Any:
         value = msgspec.json.decode(text)
     except RecursionError:
         raise TooDeepError from None
-    if text.count(b"[") + text.count(b"{") > DEEPEST:  # else it can't be
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:  # else it can't be
         for number, _ in enumerate(levels(value)):
-            if number >= DEEPEST:
+            if number >= MAX_DEPTH:
                 raise TooDeepError
     return value
 

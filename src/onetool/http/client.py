@@ -23,7 +23,7 @@ from onetool.core.errors import ToolFailure
 from onetool.http.connection import Connection, HttpResponse
 from onetool.http.definition import FROM_TOOL, IDEMPOTENT
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError, with_message
-from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
+from onetool.http.pool import MAX_PER_ORIGIN, Connect, ConnectionPool, Dialler, Resolve
 
 if TYPE_CHECKING:
     import ssl
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
-MOST_STALE = 3  # connections that turn out to be closed when they are used
+MAX_STALE = 3  # connections that turn out to be closed when they are used
 TOKEN_MARGIN = 30.0  # seconds before its end that a token is no longer used
 DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
-MOST_TOKENS = 1_000
+MAX_TOKENS = 1_000
 
 TokenKey = tuple[str, ...]
 
@@ -53,7 +53,7 @@ class HttpClient:
         resolve: Resolve | None = None,
         connect: Connect | None = None,
         tls: Callable[[], "ssl.SSLContext"] | None = None,
-        most: int = MOST,
+        most: int = MAX_PER_ORIGIN,
     ) -> None:
         self._dialler = Dialler(resolve, connect, tls)
         self._most = most
@@ -97,7 +97,7 @@ class HttpClient:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
                 tries += 1
-                if tries > MOST_STALE or (stale.sent and not _may_repeat(request)):
+                if tries > MAX_STALE or (stale.sent and not _may_repeat(request)):
                     raise
             except BaseException:
                 pool.drop(connection)
@@ -260,7 +260,7 @@ class TokenCache:
         with self._lock:
             self._tokens.pop(key, None)
             self._tokens[key] = _CachedToken(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
-            if len(self._tokens) > MOST_TOKENS:
+            if len(self._tokens) > MAX_TOKENS:
                 del self._tokens[next(iter(self._tokens))]
             del self._fetches[key]
         mine.set_result(None)

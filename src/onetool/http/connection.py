@@ -18,11 +18,11 @@ from onetool.http.errors import (
     WireError,
 )
 
-LARGEST_HEAD = 64 * 1024
-LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
-MOST_HEADERS = 200
+MAX_HEAD = 64 * 1024
+MAX_READ = 256 * 1024  # what a transport hands over at once, at most
+MAX_HEADERS = 200
 CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
-MOST_INTERIM = 20  # answers like "103 Early Hints"
+MAX_INTERIM = 20  # answers like "103 Early Hints"
 
 
 class HttpResponse:
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
                 return
         if self._complete:
             self._finish()
-        elif self._overhead > LARGEST_HEAD + LARGEST_READ:
+        elif self._overhead > MAX_HEAD + MAX_READ:
             self.end(InvalidResponseError(f"{self._address} sends headers or chunk extensions without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > LARGEST_HEAD or self._headers > MOST_HEADERS:
+        if self._head_bytes > MAX_HEAD or self._headers > MAX_HEADERS:
             raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
 
     def on_headers_complete(self) -> None:
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         answer.status = status = self._parser.get_status_code()
         if status < 200:
             self._interim += 1
-            if self._interim > MOST_INTERIM or status < 100:
+            if self._interim > MAX_INTERIM or status < 100:
                 raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
             return
         self.keep = self._parser.should_keep_alive()

@@ -209,9 +209,9 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
 
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
 FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
-LONGEST_PAUSE = 8.0  # … up to this
+MAX_PAUSE = 8.0  # … up to this
 TOKEN_SECONDS = 15.0  # that fetching a token may take
-LONGEST_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
+MAX_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
 OVERHEAD = 1.0  # seconds for what is no sending: filling in, selecting
 
 
@@ -228,7 +228,7 @@ def max_tries(request: Request, limits: ToolLimits) -> int:
 
 def longest_pause(number: int) -> float:
     """Seconds at most after try `number`, where no server asks for more."""
-    return min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE)
+    return min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE)
 
 
 def sending_seconds(request: Request, limits: ToolLimits) -> float:
@@ -236,13 +236,13 @@ def sending_seconds(request: Request, limits: ToolLimits) -> float:
     number, seconds = max_tries(request, limits), request.timeout_ms / 1000
     token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
     total = seconds * number + sum(map(longest_pause, range(1, number))) + token
-    return min(total, max(LONGEST_TOTAL, seconds))
+    return min(total, max(MAX_TOTAL, seconds))
 
 
 def all_sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
     """The same for all requests of a call, one after the other: they share one deadline."""
     each = [sending_seconds(step.request, limits) for step in impl.steps]
-    return min(sum(each), max(LONGEST_TOTAL, *each))
+    return min(sum(each), max(MAX_TOTAL, *each))
 
 
 def total_seconds(impl: HttpImpl, limits: ToolLimits) -> float:

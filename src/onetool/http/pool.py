@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from onetool.http.allowed_hosts import AllowedHosts, HostRule
 
 
-MOST_LOOKUPS = 32  # lookups at a time
+MAX_LOOKUPS = 32  # lookups at a time
 LOCAL = ("::1", "127.0.0.1")
 
 Lookup = list[str] | OSError | UnicodeError
 
 
 class Resolver:
-    def __init__(self, most: int = MOST_LOOKUPS) -> None:
+    def __init__(self, most: int = MAX_LOOKUPS) -> None:
         self._threads = Threads(most)
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
@@ -64,7 +64,7 @@ def _look_up(host: str, port: int) -> Lookup:
 # New connections: resolve the name, check every address, dial a checked one
 
 
-MOST_ADDRESSES = 16  # that are tried; all are checked
+MAX_ADDRESSES = 16  # that are tried; all are checked
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Connect = Callable[..., Awaitable[tuple[Any, Any]]]
@@ -93,7 +93,7 @@ class Dialler:
             hosts.check_address(rule, address, url)
         loop = asyncio.get_running_loop()
         failure: UnreachableError | None = None
-        tried = addresses[:MOST_ADDRESSES]
+        tried = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(tried):
             others = len(tried) - number - 1  # one that is silent must not use up the time of those that follow
             try:
@@ -148,8 +148,8 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
 # The pool
 
 
-MOST = 64  # connections to one origin
-MOST_IDLE = 256  # in all
+MAX_PER_ORIGIN = 64  # connections to one origin
+MAX_IDLE = 256  # in all
 IDLE_SECONDS = 15.0
 
 Dial = Callable[[], Awaitable[Connection]]
@@ -167,7 +167,9 @@ class _Origin:
 class ConnectionPool:
     """The connections of one event loop. Not thread-safe."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, most: int = MAX_PER_ORIGIN, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         self._loop = loop
         self._most = most
         self._idle_seconds = idle_seconds
@@ -251,7 +253,7 @@ class ConnectionPool:
             if not turn.done():
                 turn.set_result(connection)
                 return
-        if self._idle >= MOST_IDLE:
+        if self._idle >= MAX_IDLE:
             self.drop(connection)
             return
         self._idle += 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onetool.http.tool_request import ToolRequest
     from onetool.http.url import HttpRequest
 
-MOST_BODY = 64 * 1024  # characters that a preview shows
+MAX_BODY = 64 * 1024  # characters that a preview shows
 
 
 class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,9 +113,9 @@ def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
         text = words.show(data.decode())
     except UnicodeDecodeError:
         return None, [f"the body is {len(data):,} bytes that are no text"]
-    if len(text) <= MOST_BODY:
+    if len(text) <= MAX_BODY:
         return text, []
-    return text[:MOST_BODY], [f"the body has {len(text):,} characters, of which the first {MOST_BODY:,} are shown"]
+    return text[:MAX_BODY], [f"the body has {len(text):,} characters, of which the first {MAX_BODY:,} are shown"]
 
 
 def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> list[str]:

@@ -24,10 +24,10 @@ from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
 from onetool.http.placeholders import TemplateError
 
-MOST_EVENTS = 100_000  # of one answer
-LONGEST_EXCERPT = 300
+MAX_EVENTS = 100_000  # of one answer
+MAX_EXCERPT = 300
 LARGE = 256 * 1024  # bytes: more is decoded by a thread
-LONGEST_SELECTOR = 4_000  # characters
+MAX_SELECTOR = 4_000  # characters
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
 _STRANGE = frozenset(
     ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
@@ -120,8 +120,8 @@ class _EventList:
         self.size = 0
 
     def take(self, data: str) -> None:
-        if len(self.values) == MOST_EVENTS:
-            raise ToolFailure(f"{self._url} sends more than {MOST_EVENTS:,} events", reason="too_large")
+        if len(self.values) == MAX_EVENTS:
+            raise ToolFailure(f"{self._url} sends more than {MAX_EVENTS:,} events", reason="too_large")
         self.values.append(event_value(data))
         self.size += len(data)
         if self._on_event is not None:
@@ -152,7 +152,7 @@ def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
     if "html" in _mime(answer):
         joined = _TAG.sub("", text)  # a secret may have had a tag in it
         text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
-    return in_short(text, LONGEST_EXCERPT)
+    return in_short(text, MAX_EXCERPT)
 
 
 def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
@@ -253,8 +253,8 @@ class Selector:
         import jmespath
         from jmespath.exceptions import JMESPathError
 
-        if len(text) > LONGEST_SELECTOR:
-            raise SelectorError(f"it has more than {LONGEST_SELECTOR:,} characters")
+        if len(text) > MAX_SELECTOR:
+            raise SelectorError(f"it has more than {MAX_SELECTOR:,} characters")
         try:
             self.tree = jmespath.compile(text).parsed
         except (JMESPathError, RecursionError, ValueError) as error:

@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 KEEP_ALIVE_S = 15.0  # seconds without a word, after which those in between may think that nobody is there
 UNREAD_S = 30.0  # seconds in which a client takes nothing: then nothing more is sent to it
-MOST_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
+MAX_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
 
 _EVENTS = [
     (b"content-type", b"text/event-stream"),
@@ -71,7 +71,7 @@ class ResponseStream:
         self.push_event(b"data: " + encode(message) + b"\n\n", droppable="id" not in message)
 
     def push_event(self, event: bytes, droppable: bool = False) -> None:
-        if self._ended or (droppable and self._size >= MOST_UNSENT):
+        if self._ended or (droppable and self._size >= MAX_UNSENT):
             self.dropped += 1
             return
         self.begin()

@@ -178,8 +178,8 @@ class ToolRequest:
                 return answer
             _close(answer)
             hops += 1
-            if hops > MOST_HOPS:
-                raise ToolFailure(f"{request.url.authority} redirects more than {MOST_HOPS} times", "upstream_error")
+            if hops > MAX_HOPS:
+                raise ToolFailure(f"{request.url.authority} redirects more than {MAX_HOPS} times", "upstream_error")
             if there.url.origin != request.url.origin:
                 _check_host(request, answer, context)
                 signer = None
@@ -231,7 +231,7 @@ class Retries:
 # Redirects: nothing secret goes to another origin
 
 
-MOST_HOPS = 5
+MAX_HOPS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 HARMLESS = frozenset(("accept", "accept-language", "user-agent"))  # headers that any origin may see
 OF_BODY = frozenset(("content-type", "content-encoding", "content-language"))

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from onetool.http.errors import RequestRefusedError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-LONGEST_HOST = 253
-LONGEST_LABEL = 63
+MAX_HOST = 253
+MAX_LABEL = 63
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
@@ -101,8 +101,8 @@ def normal_host(text: str) -> str:
     if _NUMBER.fullmatch(labels[-1]):  # it would be taken for an address, in one of its many spellings
         return _address4(".".join(labels))
     name = ".".join(labels)
-    if len(name) > LONGEST_HOST:
-        raise RequestRefusedError(f"a host has at most {LONGEST_HOST} characters, and this one {len(name)}")
+    if len(name) > MAX_HOST:
+        raise RequestRefusedError(f"a host has at most {MAX_HOST} characters, and this one {len(name)}")
     return name
 
 
@@ -132,9 +132,9 @@ def _label(text: str) -> str:
     label = text.lower() if text.isascii() else _a_label(text)
     if not label:
         raise RequestRefusedError("the URL has no host, or two dots follow each other in it")
-    if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
+    if len(label) > MAX_LABEL or not _LABEL.fullmatch(label):
         raise RequestRefusedError(
-            f"{text[:100]!r} can't be part of a host: up to {LONGEST_LABEL} letters, digits and dashes can"
+            f"{text[:100]!r} can't be part of a host: up to {MAX_LABEL} letters, digits and dashes can"
         )
     return label
 
