@@ -30,7 +30,7 @@ from onetool.core.mcp_protocol import (
 from onetool.core.principal import LOCAL, Principal
 
 CLIENT_INFO = f"{META}clientInfo"
-LONGEST_NAME = 100
+MAX_NAME = 100
 
 
 class CallGapTimer:
@@ -106,9 +106,9 @@ def client_name(info: Any) -> str:
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
         return ""
-    name = name[: 2 * LONGEST_NAME]
+    name = name[: 2 * MAX_NAME]
     shown = name if name.isprintable() else "".join(filter(str.isprintable, name))
-    return shown.strip()[:LONGEST_NAME]
+    return shown.strip()[:MAX_NAME]
 
 
 def is_stateless_message(meta: Any) -> bool:

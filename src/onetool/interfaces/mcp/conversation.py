@@ -33,7 +33,7 @@ from onetool.interfaces.mcp.service import ChangeListener, Service
 Send = Callable[[Message], None]
 OnChange = Callable[[str, Mapping[str, Any]], Awaitable[None]]  # the method and the params of a request
 
-MOST_IN_BATCH = 100
+MAX_IN_BATCH = 100
 CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 BEFORE_INITIALIZE = ("initialize", "ping")  # what a client may say before it has introduced itself
 
@@ -71,8 +71,8 @@ class Conversation:
 
     async def answer(self, messages: list[Any], send: Send) -> Any:
         """Return the responses to a batch, or None; the error where there are no batches."""
-        if len(messages) > MOST_IN_BATCH:
-            return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages"))
+        if len(messages) > MAX_IN_BATCH:
+            return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages"))
         if not messages or self.client.revision != BATCH_REVISION:
             return await self._answer_one(messages, send)
         replies = await asyncio.gather(*(self._answer_one(one, send) for one in messages))

@@ -20,17 +20,17 @@ from onetool.core.principal import Principal
 from onetool.http.asgi import HttpError, Receive, Send, encode, respond
 from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
+from onetool.interfaces.mcp.conversation import MAX_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import LAST_EVENT, Head, header, wait_for_disconnect
 from onetool.interfaces.mcp.service import KINDS, Service
 
 if TYPE_CHECKING:
     from onetool.cluster.mcp_rows import SessionState
 
-MOST_SESSIONS = 10_000
+MAX_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
-MOST_BYTES = 256 * 1024  # of a stream, that can be had again
-MOST_STREAMS = 32  # of a session, that can be taken up again
+MAX_BYTES = 256 * 1024  # of a stream, that can be had again
+MAX_STREAMS = 32  # of a session, that can be taken up again
 RETRY_MS = 1000
 CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # that outlives a process
 SWEEP_BATCH = 16
@@ -55,7 +55,7 @@ class EventStream:
         event = f"id: {self.id}-{number}\ndata: ".encode() + encode(message) + b"\n\n"
         self._events.append((number, event))
         self._size += len(event)
-        while self._size > MOST_BYTES and len(self._events) > 1:
+        while self._size > MAX_BYTES and len(self._events) > 1:
             self._size -= len(self._events.popleft()[1])
         if self.response is not None:
             self._sent = number
@@ -174,7 +174,7 @@ class HttpSession:
         made = EventStream(f"{self._prefix}{next(self._numbers)}")
         self._streams[made.id] = made
         for id, old in list(self._streams.items()):
-            if len(self._streams) <= MOST_STREAMS:
+            if len(self._streams) <= MAX_STREAMS:
                 break
             if old.is_over:
                 del self._streams[id]
@@ -225,7 +225,7 @@ class HttpSessions:
     method and params.
     """
 
-    idle_s, max_count = IDLE_SECONDS, MOST_SESSIONS
+    idle_s, max_count = IDLE_SECONDS, MAX_SESSIONS
     on_change: OnSessionChange | None = None
 
     def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
@@ -280,7 +280,7 @@ class HttpSessions:
     def _sweep(self) -> None:
         for _ in range(SWEEP_BATCH):  # a few with every new one: a sweep of thousands would hold up everybody
             oldest = next(iter(self._sessions.values()), None)
-            too_many = len(self._sessions) >= MOST_SESSIONS
+            too_many = len(self._sessions) >= MAX_SESSIONS
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
             if too_many:
@@ -314,8 +314,8 @@ def check_batch(session: HttpSession, messages: list[Any]) -> None:
     """Raises JsonRpcError for a batch where there are none, or for one that is too long."""
     if session.client.revision != BATCH_REVISION or not messages:
         raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
-    if len(messages) > MOST_IN_BATCH:
-        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages")
+    if len(messages) > MAX_IN_BATCH:
+        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages")
 
 
 async def serve_stream(session: HttpSession, head: Head, receive: Receive, send: Send) -> None:

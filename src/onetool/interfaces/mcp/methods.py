@@ -50,7 +50,7 @@ CAPABILITIES = {
     "resources": {"subscribe": True, "listChanged": True},
     "completions": {},
 }
-MOST_WATCHED = 100  # resources of a session
+MAX_WATCHED = 100  # resources of a session
 CACHE = {"ttlMs": 5_000, "cacheScope": "private"}  # a list may be used again for a moment
 NO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 IDENTITY = {SERVER_INFO: SERVER}
@@ -126,8 +126,8 @@ async def subscribe(service: Service, request: McpRequest) -> dict[str, Any]:
     if not offers.has_resource(service, uri):
         raise JsonRpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri:.200}", {"uri": uri})
     if request.watched is not None:
-        if len(request.watched) >= MOST_WATCHED:
-            raise JsonRpcError(INVALID_PARAMS, f"{MOST_WATCHED} resources are subscribed to already")
+        if len(request.watched) >= MAX_WATCHED:
+            raise JsonRpcError(INVALID_PARAMS, f"{MAX_WATCHED} resources are subscribed to already")
         request.watched.add(uri)
     return {}
 

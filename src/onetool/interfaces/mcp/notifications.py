@@ -17,7 +17,7 @@ from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, L
 log = logging.getLogger("onetool.mcp")
 
 DEBOUNCE_S = 0.15  # seconds without a further change, after which a change is told
-LONGEST_DEBOUNCE_S = 1.0  # seconds after which it is told in any case
+MAX_DEBOUNCE_S = 1.0  # seconds after which it is told in any case
 CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
 
 
@@ -69,7 +69,7 @@ class _DebouncedNotice:
     def on_change(self) -> None:
         now = self._loop.time()
         if self._timer is None:
-            self._latest = now + LONGEST_DEBOUNCE_S
+            self._latest = now + MAX_DEBOUNCE_S
         else:
             self._timer.cancel()
         self._timer = self._loop.call_at(min(now + DEBOUNCE_S, self._latest), self._notify)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 TOOLS = "ot://tools"
-LONGEST_URI = 2048
-LARGEST_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
+MAX_URI = 2048
+MAX_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
 
 _TOOLS_LISTING = {
     "uri": TOOLS,
@@ -71,8 +71,8 @@ async def list_templates(service: "Service", request: McpRequest) -> dict[str, A
 
 async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
     uri = request.param("uri")
-    if len(uri) > LONGEST_URI:
-        raise _not_found(request, uri[:LONGEST_URI])
+    if len(uri) > MAX_URI:
+        raise _not_found(request, uri[:MAX_URI])
     if (own := await asyncio.to_thread(_own_resource, service, request, uri)) is not None:
         return {"contents": [{"uri": uri, **own}]}
     for resource in service.resources():
@@ -96,7 +96,7 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
 
 def has_resource(service: "Service", uri: str) -> bool:
     """Whether there is a resource at this URI, as far as is known without reading it."""
-    if len(uri) > LONGEST_URI:
+    if len(uri) > MAX_URI:
         return False
     if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
         return True
@@ -121,7 +121,7 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
         return {"mimeType": "application/json", "text": as_json(data)}
     if uri.startswith(RESULTS):
         try:
-            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, MAX_RESULT)
         except ResultTooLargeError as failure:
             raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:
@@ -267,7 +267,7 @@ def _message_content(value: Any) -> dict[str, Any]:
 # completion/complete
 
 
-MOST_COMPLETIONS = 100  # the protocol's own limit
+MAX_COMPLETIONS = 100  # the protocol's own limit
 
 
 async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
@@ -284,9 +284,9 @@ async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
     fitting = [word for word in dict.fromkeys(words) if word.lower().startswith(begun.lower())]
     return {
         "completion": {
-            "values": fitting[:MOST_COMPLETIONS],
+            "values": fitting[:MAX_COMPLETIONS],
             "total": len(fitting),
-            "hasMore": len(fitting) > MOST_COMPLETIONS,
+            "hasMore": len(fitting) > MAX_COMPLETIONS,
         }
     }
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
-MOST_PENDING = 64  # that are not done; each may hold a worker of the sandbox
-FULL = f"{MOST_PENDING} calls wait for an answer, or go on as tasks, already: try again later"
-MOST_DONE = 1000  # tasks whose results are kept
+MAX_PENDING = 64  # that are not done; each may hold a worker of the sandbox
+FULL = f"{MAX_PENDING} calls wait for an answer, or go on as tasks, already: try again later"
+MAX_DONE = 1000  # tasks whose results are kept
 PARKED_SECONDS = 600.0  # for an answer
 EVICTABLE_SECONDS = 60.0  # … where all places are taken
 POLL_MS = 500
@@ -233,14 +233,14 @@ class PendingCalls:
 
     @property
     def has_room(self) -> bool:
-        return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MOST_PENDING
+        return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MAX_PENDING
 
     def has_room_for(self, principal: Principal) -> bool:
         """A caller with a name has half of the places at most: others need some, too."""
         if not principal.name:
             return True
         own = sum(one.caller.owner == principal.owner and not one.is_done for one in self._by_id.values())
-        return own < MOST_PENDING // 2
+        return own < MAX_PENDING // 2
 
     @contextmanager
     def asking(self) -> Generator[None]:
@@ -284,7 +284,7 @@ class PendingCalls:
     def as_task(self, pending: PendingCall) -> Result:
         """Turn the call into a task, which the client polls by its id."""
         done = [id for id, pending in self._by_id.items() if pending.is_done]
-        for id in done[: max(0, len(done) - MOST_DONE)]:
+        for id in done[: max(0, len(done) - MAX_DONE)]:
             self._end(id)
         self._keep_until(pending, self._task_seconds)
         self._tasks.add(pending.id)

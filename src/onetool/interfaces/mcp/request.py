@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onetool.interfaces.mcp.menus import MenuEntry
 
 
-LONGEST_TOKEN = 256
+MAX_TOKEN = 256
 _WORDS = {str: "a text", dict: "an object", int: "a whole number"}
 
 
@@ -41,7 +41,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The progress token; None if it is no id or too long to be repeated."""
         meta = self.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
-        return token if token is not None and is_id(token) and len(str(token)) <= LONGEST_TOKEN else None
+        return token if token is not None and is_id(token) and len(str(token)) <= MAX_TOKEN else None
 
 
 # Pages

@@ -97,7 +97,7 @@ def _notify(listener: ChangeListener, before: ListedState | None, after: ListedS
 # The service
 
 
-MOST_MENUS = 256  # that are kept; there is one for each allow-list
+MAX_MENUS = 256  # that are kept; there is one for each allow-list
 SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
 
@@ -139,7 +139,7 @@ class Service:
         key = kind, client.principal.tools
         made = self._menus.get(key)
         if made is None or made[0] is not catalogue:
-            if len(self._menus) >= MOST_MENUS:
+            if len(self._menus) >= MAX_MENUS:
                 self._menus.clear()
             allowed = self._allow_lists.of(client.principal)
             made = self._menus[key] = (catalogue, menu(kind, self.app, allowed))
