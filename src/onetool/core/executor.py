@@ -218,7 +218,7 @@ class Executor:
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
-        """Have written down what has to be before the call. Raises CallRefused if that fails."""
+        """Write what has to be on record before the call. Raises CallRefused if that fails."""
         spec = ToolSpec(name=context.spec.name, description="", handler=first)
         _, raised = await self._runner.run(replace(context, spec=spec, call=replace(context.call, args={}), retries=0))
         if raised is not None:
@@ -404,7 +404,7 @@ def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
 
 
 async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
-    """The gate's answer. Waiting for it does not count; a gate that fails has refused."""
+    """Return the gate's answer. Waiting for it does not count; a gate that fails has refused."""
     try:
         with context.pauses or nullcontext():
             return await gate(context.call, context.spec)
@@ -429,6 +429,6 @@ def _details(error: BadArguments) -> tuple[WrongArgument, ...]:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    """Hints as a handler gave them: it may have given anything."""
+    """Return hints as texts: a handler may have given anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))

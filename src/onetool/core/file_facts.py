@@ -46,7 +46,6 @@ def _is_private_group(owner: int, group: int) -> bool:
 
 # Whether files have changed
 
-
 MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
 NO_FILE = "none"
 

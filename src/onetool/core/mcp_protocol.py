@@ -31,12 +31,11 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 def negotiated_revision(wanted: str) -> str:
-    """The revision for `initialize`: the one the client wants if we have it, else our newest."""
+    """Return the revision for `initialize`: the one the client wants if we have it, else our newest."""
     return wanted if wanted in SESSION_REVISIONS else SESSION_REVISIONS[0]
 
 
 # JSON-RPC 2.0
-
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -140,7 +139,6 @@ def check_message(message: Any) -> Message:
 
 
 def is_message(message: Any) -> bool:
-    """Whether it is one JSON-RPC message."""
     try:
         check_message(message)
     except JsonRpcError:
@@ -153,7 +151,7 @@ def is_id(value: Any) -> bool:
 
 
 def id_of(message: Any) -> Id | None:
-    """The id to answer with, of a message that may be anything."""
+    """Return the id to answer with, of a message that may be anything."""
     found = cast(Message, message).get("id") if isinstance(message, dict) else None
     return found if is_id(found) else None
 

@@ -46,7 +46,7 @@ class Deadline:
 
 @asynccontextmanager
 async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGenerator[None]:
-    """A context manager that raises TimeoutError when the time of the call is up."""
+    """Raise TimeoutError inside of this context when the time of the call is up."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         deadline = Deadline(loop, context, lambda: limit.reschedule(loop.time()), grace)
@@ -57,7 +57,6 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
 
 
 # Running handlers
-
 
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
 # Options of a task that runs a handler: whether it can begin before the next turn of the loop.
@@ -123,15 +122,12 @@ class HandlerRunner:
         finally:
             deadline.timer.cancel()
             if not task.done():
-                self._abandon(task)
-
-    def _abandon(self, task: "asyncio.Task[Any]") -> None:
-        """Cancel the task and detach it, so that asyncio.run does not wait for it at its end."""
-        self._abandoned.add(task)
-        task.add_done_callback(self._abandoned.discard)
-        task.cancel()
-        asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
-        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
+                self._abandoned.add(task)
+                task.add_done_callback(self._abandoned.discard)
+                task.cancel()
+                # Detached, so that asyncio.run does not wait for it at its end. It was reported as a time-out already.
+                asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
+                task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
@@ -154,7 +150,6 @@ async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Ou
 
 # Further tries of a handler that may be repeated, within the deadline of its call.
 
-
 FIRST_PAUSE = 0.1  # seconds at most before the second try; twice as many before the next one …
 MAX_PAUSE = 2.0  # … up to this
 TRIES = "tries"  # in the meta of a result, where there was more than one
@@ -162,7 +157,7 @@ FINAL_REASONS = frozenset(("cancelled", "denied", "not_found", "rate_limited", "
 
 
 def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
-    """Seconds until the next try, which is counted; None if there is none."""
+    """Return the seconds until the next try, which is counted; None if there is none."""
     number = context.notes.get(TRIES, 1)
     if number > context.retries or not may_succeed_later(outcome[1]):
         return None
@@ -174,7 +169,7 @@ def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
 
 
 def may_succeed_later(error: BaseException | None) -> bool:
-    """Whether another try may mend it. `again` is the error's own word for that, where it has one."""
+    """Return whether another try may succeed. `again` is the error's own word for that, where it has one."""
     if not isinstance(error, Exception) or isinstance(error, BadArguments | RefusedArguments):
         return False
     if isinstance(error, ToolFailure) and error.reason in FINAL_REASONS:
@@ -200,7 +195,7 @@ def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Ou
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-    """A task factory that contains SystemExit, which would otherwise end the loop and the process."""
+    """Make a task that contains SystemExit, which would otherwise end the loop and the process: a task factory."""
     if current_call.get() is not None and asyncio.iscoroutine(work):
         work = _contained(work)
     return asyncio.Task(work, loop=loop, **options)

@@ -24,7 +24,7 @@ Schema = Mapping[str, Any]
 
 
 def is_wrapper(schema: Any) -> bool:
-    """Whether an output schema says that the object is a wrapper, and nothing that the tool is about."""
+    """Return whether an output schema says that the object is a wrapper, and nothing that the tool is about."""
     if not isinstance(schema, Mapping):
         return False
     parts = cast(Schema, schema)
@@ -34,7 +34,7 @@ def is_wrapper(schema: Any) -> bool:
 
 
 def inner_schema(schema: Schema) -> Schema | None:
-    """The schema of the value in a wrapper, as code gets it. None where it means nothing outside of the wrapper."""
+    """Return the schema of the value in a wrapper, as code gets it; None if it means nothing outside."""
     properties: Any = schema.get("properties") or {}
     inner: Any = properties.get(RESULT, {})
     if not isinstance(inner, Mapping) or not stands_alone(schema) or any(word in inner for word in DEFINITIONS):
@@ -46,7 +46,7 @@ def inner_schema(schema: Schema) -> Schema | None:
 
 
 def wrapped_schema(schema: Any) -> dict[str, Any] | None:
-    """The schema of the wrapper around a value of ours. None for plain text, and for values of unknown type."""
+    """Return the schema of the wrapper around a value of ours; None for plain text, and for values of unknown type."""
     if not isinstance(schema, Mapping) or not stands_alone(schema):
         return None
     inner = {word: part for word, part in cast(Schema, schema).items() if word not in DEFINITIONS}

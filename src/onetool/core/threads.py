@@ -224,14 +224,11 @@ class Threads:
         try:
             return worker.inbox.get(timeout=IDLE_SECONDS)
         except Empty:
-            return self._retire(worker)
-
-    def _retire(self, worker: _Worker) -> Job | None:
-        with self._lock:
-            if worker in self._idle:
-                self._idle.remove(worker)
-                self._count -= 1
-                return None
+            with self._lock:
+                if worker in self._idle:
+                    self._idle.remove(worker)
+                    self._count -= 1
+                    return None
         return worker.inbox.get()  # a job came in at the last moment
 
 
@@ -306,7 +303,6 @@ class _DrivenWork:
 
 
 # An event loop in its own thread
-
 
 CLOSE_SECONDS = 1.0  # seconds for what is under way to end, when it is cancelled
 
