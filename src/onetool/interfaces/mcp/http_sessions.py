@@ -48,7 +48,7 @@ class EventStream:
         self._events: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._numbers = count(1)
-        self._sent = 0  # the last that went to an response
+        self._sent = 0  # the last that went to a response
 
     def push(self, message: Message) -> None:
         number = next(self._numbers)
@@ -62,7 +62,7 @@ class EventStream:
             self.response.push_event(event, droppable="id" not in message)
 
     def opening(self) -> bytes:
-        """An empty first event, so that the client has an id to resume from."""
+        """Return an empty first event, so that the client has an id to resume from."""
         return f"id: {self.id}-0\nretry: {RETRY_MS}\ndata: \n\n".encode()
 
     def attach(self, response: ResponseStream, after: int | None = None) -> None:
@@ -130,7 +130,7 @@ class HttpSession:
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
     ) -> None:
-        """`id` is that of a session which another replica has begun."""
+        """Begin a session, or with `id` go on with one of another replica."""
         self.id = id or token_hex(16)
         self.client = client
         self.used = monotonic()
@@ -170,7 +170,7 @@ class HttpSession:
             await respond(send, 200, encode(reply))
 
     def stream(self) -> EventStream:
-        """A new one, for the answer to a request."""
+        """Make a stream for the answer to a request."""
         made = EventStream(f"{self._prefix}{next(self._numbers)}")
         self._streams[made.id] = made
         for id, old in list(self._streams.items()):
@@ -181,7 +181,7 @@ class HttpSession:
         return made
 
     def find_stream(self, event_id: str) -> tuple[EventStream, int] | None:
-        """The stream that an event belongs to, and the event's number."""
+        """Return the stream that an event belongs to, and the event's number."""
         id, _, number = event_id.partition("-")
         stream = self._streams.get(id)
         return (stream, int(number)) if stream and number.isdecimal() and len(number) < 10 else None
@@ -237,12 +237,12 @@ class HttpSessions:
         return id in self._sessions
 
     def used_since(self, seconds: float) -> list[HttpSession]:
-        """Those that were used in the last seconds, or whose client listens."""
+        """Return the sessions that were used in the last seconds, or whose client listens."""
         since = self._now() - seconds
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
     def unused(self, id: str, seconds: float) -> HttpSession | None:
-        """That session, if nobody has used it in the last seconds."""
+        """Return that session, if nobody has used it in the last seconds."""
         session = self._sessions.get(id)
         return session if session is not None and session.used <= self._now() - seconds else None
 
@@ -260,7 +260,7 @@ class HttpSessions:
         return session
 
     def get(self, id: str, principal: Principal) -> HttpSession | None:
-        """The session, if it is this principal's. What that may do can have changed since it began."""
+        """Return the session, if it is this principal's, whose rights may have changed since it began."""
         session = self._sessions.get(id)
         if session is None or session.client.principal.owner != principal.owner:
             return None
@@ -284,7 +284,10 @@ class HttpSessions:
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
             if too_many:
-                oldest = self._oldest_of_most()
+                # The longest unused one of the caller with the most sessions: nobody pushes out those of others.
+                owners = Counter(session.client.owner for session in self._sessions.values())
+                (owner, _), *_ = owners.most_common(1)
+                oldest = next(session for session in self._sessions.values() if session.client.owner == owner)
             if oldest.news.response is not None and not too_many:  # it listens
                 self.get(oldest.id, oldest.client.principal)
                 continue
@@ -292,12 +295,6 @@ class HttpSessions:
             oldest.conversation.close()
             if oldest.news.response is not None:
                 oldest.news.response.drop()
-
-    def _oldest_of_most(self) -> HttpSession:
-        """The longest unused session of the caller who has most: nobody pushes out the sessions of others."""
-        owners = Counter(session.client.owner for session in self._sessions.values())
-        (owner, _), *_ = owners.most_common(1)
-        return next(session for session in self._sessions.values() if session.client.owner == owner)
 
 
 async def end_all(responses: Iterable[ResponseStream | None]) -> None:
@@ -311,7 +308,7 @@ async def end_all(responses: Iterable[ResponseStream | None]) -> None:
 
 
 def check_batch(session: HttpSession, messages: list[Any]) -> None:
-    """Raises JsonRpcError for a batch where there are none, or for one that is too long."""
+    """Raise JsonRpcError for a batch where there are none, or for one that is too long."""
     if session.client.revision != BATCH_REVISION or not messages:
         raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
     if len(messages) > MAX_IN_BATCH:

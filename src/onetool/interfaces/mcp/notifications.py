@@ -87,7 +87,7 @@ def notify_clients(service: Service) -> None:
 
 
 def _states(service: Service) -> ListedStates:
-    """What is listed now, for each list of tools that clients have."""
+    """Return what is listed now, for each list of tools that clients have."""
     kinds: dict[tuple[str, ...] | None, set[str]] = {tools: set() for tools in (None, *service.changes.allow_lists())}
     for kind, tools in service.menus_in_use():
         kinds.setdefault(tools, set()).add(kind)
@@ -97,25 +97,21 @@ def _states(service: Service) -> ListedStates:
 def _state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
     token = current_principal.set(principal)
     try:
-        return _listed_state(service, principal, kinds)
+        usual = service.menu_kind(RemoteClient())
+        clients = {kind: RemoteClient(menu=kind, principal=principal) for kind in {*kinds, usual}}
+        return ListedState(
+            menu=usual,
+            menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
+            prompts=encode(prompt_listing(service)),
+            resources=encode([resource_listing(service), template_listing(service)]),
+            texts={TOOLS: service.app.catalog.texts(service.allowed)},
+        )
     finally:
         current_principal.reset(token)
 
 
-def _listed_state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
-    usual = service.menu_kind(RemoteClient())
-    clients = {kind: RemoteClient(menu=kind, principal=principal) for kind in {*kinds, usual}}
-    return ListedState(
-        menu=usual,
-        menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
-        prompts=encode(prompt_listing(service)),
-        resources=encode([resource_listing(service), template_listing(service)]),
-        texts={TOOLS: service.app.catalog.texts(service.allowed)},
-    )
-
-
 async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
-    """subscriptions/listen: send the requested notifications until one side ends the stream."""
+    """Answer subscriptions/listen: send the requested notifications until one side ends the stream."""
     wanted = request.param("notifications", dict)
     kinds = [kind for kind in KINDS if wanted.get(f"{kind}ListChanged") is True]
     uris = wanted.get("resourceSubscriptions", [])

@@ -75,7 +75,7 @@ class PendingCall:
         self._paused: asyncio.Future[None] | None = None
 
     def on_end(self, call: Callable[[], None]) -> None:
-        """Call it when it is done."""
+        """Call the function when the call is done."""
         self._work.add_done_callback(lambda _: call())
 
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
@@ -98,7 +98,7 @@ class PendingCall:
         return self._work.done()
 
     def result(self) -> Result:
-        """The result of the call. Raises JsonRpcError."""
+        """Return the result of the call. Raises JsonRpcError."""
         try:
             return self._work.result()
         except asyncio.CancelledError:
@@ -108,7 +108,7 @@ class PendingCall:
         self._work.cancel()
 
     def renew(self, principal: Principal) -> bool:
-        """Its client has come back, maybe with another token: one that may the same lets the call go on."""
+        """Return whether the call may go on for a client that came back: another token needs the same rights."""
         before = self._principal
         if (principal.role, principal.tools) != (before.role, before.tools):
             return False
@@ -118,7 +118,7 @@ class PendingCall:
     # Questions
 
     async def ask(self, question: Question) -> Any:
-        """Called by the handler: ask the client and wait for its answer."""
+        """Ask the client for the handler, and wait for the answer."""
         if question.key in self._answers:
             with suppress(BadAnswerError):
                 return read_answer(question, self._answers.pop(question.key))
@@ -178,8 +178,17 @@ class PendingCall:
     # As a task
 
     def task(self, ttl_ms: int) -> Result:
-        """The task with its questions, result or error."""
-        return {**self.summary(ttl_ms), **self._details()}
+        """Return the task with its questions, result or error."""
+        task = self.summary(ttl_ms)
+        if task["status"] == "input_required":
+            task["inputRequests"] = self.questions()
+        elif task["status"] == "completed":
+            task["result"] = self.result()
+        elif task["status"] == "failed":
+            error = self._work.exception()
+            failed = error if isinstance(error, JsonRpcError) else JsonRpcError(INTERNAL_ERROR, "internal error")
+            task["error"] = failed.error()
+        return task
 
     def summary(self, ttl_ms: int) -> Result:
         return {
@@ -199,24 +208,12 @@ class PendingCall:
             return "cancelled"
         return "completed" if work.exception() is None else "failed"
 
-    def _details(self) -> Result:
-        match self._status():
-            case "input_required":
-                return {"inputRequests": self.questions()}
-            case "completed":
-                return {"result": self.result()}
-            case "failed":
-                error = self._work.exception()
-                return {"error": error.error() if isinstance(error, JsonRpcError) else _internal_error()}
-            case _:
-                return {}
-
 
 class PendingCalls:
     """All pending calls: those that wait for an answer, and tasks."""
 
     def __init__(self, task_seconds: float, shared: "SharedRequests | None" = None) -> None:
-        """Among several replicas ids begin with that of their own, and all have the same key for `requestState`."""
+        """Keep calls. Ids of several replicas begin with that of their own; all share the key for `requestState`."""
         self.replica = "" if shared is None else shared.id
         self._key = os.urandom(32) if shared is None else shared.key
         self._shared_tasks = None if shared is None else shared.tasks
@@ -236,7 +233,7 @@ class PendingCalls:
         return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MAX_PENDING
 
     def has_room_for(self, principal: Principal) -> bool:
-        """A caller with a name has half of the places at most: others need some, too."""
+        """Return whether the caller has a place left: with a name it has half of them at most, as others need some."""
         if not principal.name:
             return True
         own = sum(one.caller.owner == principal.owner and not one.is_done for one in self._by_id.values())
@@ -244,7 +241,7 @@ class PendingCalls:
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """Counts a question to a client with a session against the limit of pending calls."""
+        """Count a question to a client with a session against the limit of pending calls."""
         if not self.has_room:
             raise JsonRpcError(INTERNAL_ERROR, FULL)
         self._asking += 1
@@ -263,7 +260,7 @@ class PendingCalls:
         return sign(self._key, bytes.fromhex(pending.id) + pending.round.to_bytes(_ROUND))
 
     def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
-        """The pending that goes on with this request."""
+        """Return the pending call that goes on with this request. Raises JsonRpcError."""
         data = verify(self._key, state) if isinstance(state, str) else None
         if data is None:
             raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
@@ -355,7 +352,7 @@ class PendingCalls:
 
 
 def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
-    """A hash of method and params that is the same for the repeated request, in any order of members."""
+    """Return a hash of method and params that is the same for the repeated request, in any order of members."""
     kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
     return blake2b(json.dumps([method, kept], sort_keys=True).encode(), digest_size=16).digest()
 
@@ -364,12 +361,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _internal_error() -> dict[str, Any]:
-    return {"code": INTERNAL_ERROR, "message": "internal error"}
-
-
 # Running a handler that may pause
-
 
 _ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
 
@@ -416,7 +408,7 @@ async def run_pausing(
 
 
 def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCalls) -> PendingCall:
-    """A new pending call, or the one that this request resumes."""
+    """Return a new pending call, or the one that this request resumes."""
     answers = request.param("inputResponses", dict, {})
     binding = binding_of(request.method, request.params)
     if "requestState" in request.params:
@@ -443,7 +435,7 @@ async def _with_caller(work: Work, caller: ClientCaller) -> dict[str, Any]:
 
 
 def lacking_capability(caller: ClientCaller) -> JsonRpcError | None:
-    """The error for a call that failed because its client lacks a capability."""
+    """Return the error for a call that failed because its client lacks a capability."""
     error = caller.lacking
     if error is None or not caller.client.is_stateless:
         return None

@@ -28,7 +28,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     entry: "MenuEntry | None" = None  # the menu entry that it calls, if it was looked up already
 
     def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
-        """A member of params, of the type that is wanted."""
+        """Return a member of params, of the type that is wanted. Raises JsonRpcError."""
         value = self.params.get(name, default)
         if value is ...:
             raise JsonRpcError(INVALID_PARAMS, f"params.{name} is missing: {self.method} needs it")
@@ -45,7 +45,6 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Pages
-
 
 PAGE_SIZE = 1000  # everything at once, but for catalogues that would choke a client
 

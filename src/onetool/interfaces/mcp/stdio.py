@@ -42,7 +42,11 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
-        _heed_signals(loop, stop, service)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if hasattr(signal, "SIGHUP"):
+            reloads: set[asyncio.Task[None]] = set()
+            loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
     pipe = StdioConnection(service, writer, stop)
     reading = loop.create_task(pipe.read(source))
     follow(service)
@@ -52,14 +56,6 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
     await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     await pipe.close(reading)
-
-
-def _heed_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, service: Service) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if hasattr(signal, "SIGHUP"):
-        reloads: set[asyncio.Task[None]] = set()
-        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
 
 
 class StdioConnection:
@@ -219,7 +215,7 @@ class ThreadedWriter(StdoutWriter):
 
 
 async def _lines(source: int) -> AsyncIterator[bytes | None]:
-    """The lines that come in; None for one that is too long."""
+    """Yield the lines that come in; None for one that is too long."""
     held, too_long = bytearray(), False
     async for chunk in _chunks(source):
         held += chunk
