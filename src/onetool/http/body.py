@@ -39,15 +39,12 @@ class CompressedBody:
             self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers mean either by "deflate"
             self._stream = zlib.decompressobj(self._bits)
         self._begun = True
-        try:
-            return self._inflated(self._stream, data)
-        except zlib.error as error:
-            raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
-
-    def _inflated(self, stream: "zlib._Decompress", data: bytes) -> bytes:
-        found: list[bytes] = []
+        stream, found = self._stream, list[bytes]()
         while data:
-            part = stream.decompress(data, self._left + 1)
+            try:
+                part = stream.decompress(data, self._left + 1)
+            except zlib.error as error:
+                raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
             self._left -= len(part)
             if self._left < 0:
                 raise too_large(self._most)
@@ -90,7 +87,6 @@ def too_large(most: int) -> ResponseTooLargeError:
 
 
 # Streamed bodies
-
 
 HIGH_WATER = 256 * 1024  # unread bytes, after which the server has to wait
 LOW_WATER = 64 * 1024
@@ -143,7 +139,7 @@ class BodyStream:
             closed()
 
     async def read(self) -> bytes:
-        """All the rest."""
+        """Return all the rest."""
         return b"".join([piece async for piece in self])
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
@@ -172,7 +168,7 @@ class TooDeepError(JsonTooCostlyError):
 
 
 def json_of(text: bytes) -> Any:
-    """The data that a text is; JsonTooCostlyError where it would cost too much, or what msgspec raises."""
+    """Return the data of a JSON text. Raises JsonTooCostlyError if it would cost too much, or what msgspec raises."""
     check_json(text)
     try:
         value = msgspec.json.decode(text)
@@ -186,7 +182,7 @@ def json_of(text: bytes) -> Any:
 
 
 def levels(value: Any) -> Iterator[list[Any]]:
-    """The lists and objects of data by depth, outermost first."""
+    """Yield the lists and objects of data by depth, outermost first."""
     level = [value] if type(value) in _HOLDERS else []
     while level:
         yield level
@@ -200,10 +196,7 @@ def levels(value: Any) -> Iterator[list[Any]]:
 
 # Server-sent events
 
-
 SLICE = 16 * 1024  # bytes that are read in one go: they may be thousands of events
-
-_FIELD = "data"
 
 
 class StreamedText(str):
@@ -247,7 +240,7 @@ class EventDecoder:
         return found
 
     def end(self) -> list[str]:
-        """What was begun: not every server ends its last event properly, and it is complete by its length."""
+        """Return the last event: not every server ends it properly, and it is complete by its length."""
         found = self.feed(b"", last=True)
         if self._line:
             self._take("".join(self._line), found)
@@ -262,12 +255,12 @@ class EventDecoder:
                 self._data = []
             return
         name, _, value = line.partition(":")
-        if name == _FIELD:
+        if name == "data":
             self._data.append(value.removeprefix(" "))
 
 
 async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = None) -> AsyncGenerator[str]:
-    """The data of one event after another, or of what else the framing finds.
+    """Yield the data of one event after another, or of what else the framing finds.
 
     However many have come at once, others have their turn in between.
     """
@@ -287,7 +280,7 @@ async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = Non
 
 
 def event_value(data: str) -> Any:
-    """What it says in JSON, where it is JSON; else the text."""
+    """Return the data of an event if it is JSON; else the text."""
     try:
         return json_of(data.encode())
     except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):

@@ -23,6 +23,7 @@ MAX_READ = 256 * 1024  # what a transport hands over at once, at most
 MAX_HEADERS = 200
 CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
 MAX_INTERIM = 20  # answers like "103 Early Hints"
+_LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 
 class HttpResponse:
@@ -42,7 +43,7 @@ class HttpResponse:
 
 
 class Connection(asyncio.Protocol):
-    """`on_lost` is called when it ends while it is idle."""
+    """A connection to a server. `on_lost` is called when it ends while it is idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str, on_lost: Callable[["Connection"], None]) -> None:
         self._loop = loop
@@ -65,7 +66,7 @@ class Connection(asyncio.Protocol):
     def exchange(
         self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
     ) -> "asyncio.Future[HttpResponse]":
-        """Send it. The future has the answer, complete, or where it is streamed, its head.
+        """Send a request. The future has the complete answer, or the head of a streamed one.
 
         `seconds` is what there was until the deadline, before there was a connection: for messages.
         """
@@ -106,12 +107,9 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_exception(error or _closed(self._address))
 
-    def is_done(self) -> bool:
-        """Whether the last answer has come to its end."""
-        return self._complete
-
-    def is_open(self) -> bool:
-        return self.keep and not self._transport.is_closing()
+    def is_free(self) -> bool:
+        """Return whether the connection is open and can take another request."""
+        return self._complete and self.keep and not self._transport.is_closing()
 
     def set_reading(self, is_wanted: bool) -> None:
         """Pause or resume reading, for backpressure."""
@@ -166,8 +164,8 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if self._waiter is None and self._stream_body is None:
             self._on_lost(self)
-        elif exc is None and self._has_head and self._ends_with_connection():
-            self._finish()
+        elif exc is None and self._has_head and self._answer.headers.keys().isdisjoint(_LENGTH_HEADERS):
+            self._finish()  # nothing else marks the end of the body
         else:
             self.end(self._broken(exc))
 
@@ -177,10 +175,6 @@ class Connection(asyncio.Protocol):
             return UnreachableError(f"{self._address} broke off its answer{why}")
         message = f"{self._address} closed the connection before it answered{why}"
         return StaleConnectionError(message, sent=True) if self.used else UnreachableError(message)
-
-    def _ends_with_connection(self) -> bool:
-        """Whether the body ends with the connection, because nothing else marks its end."""
-        return "content-length" not in self._answer.headers and "transfer-encoding" not in self._answer.headers
 
     # The parser's side. What is raised here comes out of feed_data as another error: `_error` is what it was.
 

@@ -20,7 +20,7 @@ class SelectionTooLargeError(Exception):
 
 
 def count(value: Any) -> None:
-    """Whether it can be walked through. What is in it several times counts several times."""
+    """Raise SelectionTooLargeError for data that is too large. What is in it several times counts several times."""
     seen = 0
     for deep, level in enumerate(levels(value), 1):
         seen += sum(map(len, level))
@@ -43,12 +43,13 @@ class Bounded(Functions):
     @signature({"types": []})
     def _func_to_string(self, arg: Any) -> Any:
         count(arg)
-        return _short(Functions._func_to_string(self, arg))  # pyright: ignore[reportAttributeAccessIssue]
+        text: str = Functions._func_to_string(self, arg)  # pyright: ignore[reportAttributeAccessIssue]
+        _check_text(len(text))
+        return text
 
     @signature({"types": ["string"]}, {"types": ["array-string"]})
     def _func_join(self, separator: str, array: list[str]) -> str:
-        if len(separator) * len(array) + sum(map(len, array)) > MAX_TEXT:
-            raise SelectionTooLargeError(f"it makes a text of more than {MAX_TEXT:,} characters")
+        _check_text(len(separator) * len(array) + sum(map(len, array)))
         return separator.join(array)
 
 
@@ -85,7 +86,6 @@ class Interpreter(TreeInterpreter):
         return super().visit_comparator(compared, value)
 
 
-def _short(text: str) -> str:
-    if len(text) > MAX_TEXT:
+def _check_text(size: int) -> None:
+    if size > MAX_TEXT:
         raise SelectionTooLargeError(f"it makes a text of more than {MAX_TEXT:,} characters")
-    return text

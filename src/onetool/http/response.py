@@ -51,7 +51,7 @@ class ResponseReader:
     async def value(
         self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact, clean: Redact | None = None
     ) -> Any:
-        """`redact` is for messages, and for data before a part of it is taken, unless `clean` is for that."""
+        """Return the value. `redact` masks messages, and data before a part is selected, unless `clean` is for that."""
         if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
         if self._encoding == "binary":
@@ -71,7 +71,7 @@ class ResponseReader:
         return await self._selector.of(masked_value, len(answer.body), redact)
 
     async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
-        """Report each event as it comes; the value is the list of all of them."""
+        """Report each event as it comes, and return the list of all of them."""
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
@@ -91,7 +91,7 @@ class ResponseReader:
         return await self._selector.of(redact(events.values), events.size, redact)
 
     def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
-        """The failure for a response that is no success."""
+        """Return the value of a response that isn't a success, or raise the failure."""
         if self._mode == "empty":
             return None
         if self._mode == "return":
@@ -134,19 +134,19 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
 
 
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
-    """The body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
+    """Return the body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
     text = answer.body.decode("latin-1")
     clean = redact(text)
     return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()
 
 
 def text_of(answer: HttpResponse) -> str:
-    """The body as text, in the encoding that it says it has."""
+    """Return the body as text, in the encoding that it says it has."""
     return answer.body.decode(_charset(answer), "replace").removeprefix("\ufeff")
 
 
 def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
-    """Some words of a body, on one line."""
+    """Return some words of a body, on one line."""
     begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
     text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
     if "html" in _mime(answer):
@@ -184,7 +184,7 @@ def _decoded(answer: HttpResponse) -> Any:
 
 
 def _anything(answer: HttpResponse) -> Any:
-    """A body of whatever kind: data, where it is JSON, else text."""
+    """Return a body of whatever kind: data if it is JSON, else text."""
     if not answer.body:
         return None
     try:
@@ -198,7 +198,7 @@ def _mime(answer: HttpResponse) -> str:
 
 
 def _kind(answer: HttpResponse, redact: Redact) -> str:
-    """The same to be shown: masked as it came."""
+    """Return the same to be shown: masked as it came."""
     return masked(answer.headers.get("content-type", ""), redact).partition(";")[0].strip()
 
 
@@ -227,7 +227,7 @@ def _reason(answer: HttpResponse, redact: Redact) -> str:
 
 
 def retry_after(answer: HttpResponse, now: float) -> float | None:
-    """Seconds that a server asks to wait: it says them, or a date."""
+    """Return the seconds that a server asks to wait: it says them, or a date."""
     text = answer.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -252,6 +252,7 @@ class Selector:
     def __init__(self, text: str) -> None:
         import jmespath
         from jmespath.exceptions import JMESPathError
+        from jmespath.functions import Functions
 
         if len(text) > MAX_SELECTOR:
             raise SelectorError(f"it has more than {MAX_SELECTOR:,} characters")
@@ -259,11 +260,20 @@ class Selector:
             self.tree = jmespath.compile(text).parsed
         except (JMESPathError, RecursionError, ValueError) as error:
             raise SelectorError(" ".join(str(error).split()) or "it is nested too deep") from None
-        self._check_functions(self.tree)
-        self._text = text
+        self._text, waiting = text, [self.tree]
+        while waiting:  # an unknown function is refused before the first call
+            node = waiting.pop()
+            if isinstance(node, dict):
+                if (
+                    node.get("type") == "function_expression"
+                    and (name := node["value"]) not in Functions.FUNCTION_TABLE
+                ):
+                    known = ", ".join(sorted(Functions.FUNCTION_TABLE))
+                    raise SelectorError(f"there is no function {name}(); there are {known}")
+                waiting += node.get("children") or ()
 
     async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
-        """`redact` is for messages: some of them show data."""
+        """Return the selected part, by a thread if the data is large. `redact` masks messages that show data."""
         if size <= LARGE_ANSWER:
             return self.now(data, redact)
         return await asyncio.get_running_loop().run_in_executor(None, self.now, data, redact)
@@ -289,20 +299,6 @@ class Selector:
             f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
             reason="output_invalid",
         )
-
-    def _check_functions(self, node: Any) -> None:
-        """Refuse unknown functions before the first call."""
-        from jmespath.functions import Functions
-
-        table = Functions.FUNCTION_TABLE
-        waiting = [node]
-        while waiting:
-            one = waiting.pop()
-            if not isinstance(one, dict):
-                continue
-            if one.get("type") == "function_expression" and one["value"] not in table:
-                raise SelectorError(f"there is no function {one['value']}(); there are {', '.join(sorted(table))}")
-            waiting += one.get("children") or ()
 
 
 def _selector(response: ResponseOptions) -> Selector | None:

@@ -27,7 +27,7 @@ CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the c
 
 
 async def send_json(send: Send, status: int, message: Any, headers: Headers = ()) -> None:
-    """A whole answer; None is an empty one."""
+    """Send a whole answer; None is an empty one."""
     if message is None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
         await send({"type": "http.response.body", "body": b""})
@@ -39,7 +39,7 @@ class ResponseStream:
     """One response. `push` turns it into a stream; `finish` sends the reply, as JSON or as the last event."""
 
     def __init__(self, send: Send, opening: bytes = b"") -> None:
-        """`opening` is the first event of a stream, if it becomes one."""
+        """Answer by `send`. `opening` is the first event of a stream, if it becomes one."""
         self._send = send
         self._opening = opening
         self._unsent: deque[bytes] = deque()
@@ -89,7 +89,7 @@ class ResponseStream:
         await self.end()
 
     async def end(self) -> None:
-        """No more events."""
+        """Send what is left, and end the stream."""
         self._cancel_timer()
         self._ended = True
         self._wake()
@@ -97,7 +97,7 @@ class ResponseStream:
             await self._sender
 
     def drop(self) -> None:
-        """The client has gone."""
+        """Send nothing more: the client has gone."""
         self._cancel_timer()
         self._ended = True
         if self._sender is not None:
@@ -105,7 +105,7 @@ class ResponseStream:
 
     @contextmanager
     def dropped_on_error(self) -> Iterator[None]:
-        """Whatever ends the block early drops the response."""
+        """Drop the response if an exception ends the block."""
         try:
             yield
         except BaseException:
@@ -122,30 +122,27 @@ class ResponseStream:
 
     async def _send_events(self, more: asyncio.Event) -> None:
         try:
-            await self._send_all(more)
-        except TimeoutError:
+            await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+            if self._opening:
+                await self._write(self._opening)
+            while True:
+                while self._unsent:
+                    event = self._unsent.popleft()
+                    self._size -= len(event)
+                    await self._write(event)
+                if self._ended:
+                    break
+                more.clear()
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_S):
+                        await more.wait()
+                except TimeoutError:
+                    await self._write(b": still here\n\n")
+            await self._send({"type": "http.response.body", "body": b""})
+        except TimeoutError:  # of `_write`
             self.is_unread = self._ended = True
             self._unsent.clear()
             self._size = 0
-
-    async def _send_all(self, more: asyncio.Event) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-        if self._opening:
-            await self._write(self._opening)
-        while True:
-            while self._unsent:
-                event = self._unsent.popleft()
-                self._size -= len(event)
-                await self._write(event)
-            if self._ended:
-                break
-            more.clear()
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_S):
-                    await more.wait()
-            except TimeoutError:
-                await self._write(b": still here\n\n")
-        await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, event: bytes) -> None:
         async with asyncio.timeout(UNREAD_S):
@@ -163,7 +160,7 @@ class DisconnectWatch:
     __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
     def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
-        """`on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
+        """Watch by `receive`. `on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
         self.is_disconnected = False
         self._on_slow = on_slow
         self._receive = receive
@@ -185,7 +182,7 @@ class DisconnectWatch:
             self._watcher.cancel()
 
     def was_disconnected(self) -> bool:
-        """Whether this watch cancelled the task; if so, the cancellation is taken back (`Task.uncancel`)."""
+        """Return whether this watch cancelled the task; if so, the cancellation is taken back (`Task.uncancel`)."""
         if self.is_disconnected and self._worker is not None:
             self._worker.uncancel()
         return self.is_disconnected
