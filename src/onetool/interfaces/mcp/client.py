@@ -169,38 +169,31 @@ def read_answer(question: Question, result: Any) -> Any:
     if not isinstance(result, Mapping):
         raise BadAnswerError("expected an object")
     if isinstance(question, ForPerson):
-        return _form_content(question, result)
+        action, content = result.get("action"), result.get("content")
+        if action in ("decline", "cancel"):
+            raise Declined(action)
+        if action != "accept":
+            raise BadAnswerError("expected action: accept, decline or cancel")
+        if not isinstance(content, dict):
+            raise BadAnswerError("expected content: an object")
+        from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
+
+        if problems := CompiledSchema(question.schema, closed=False).check(content):
+            raise BadAnswerError("; ".join(map(str, problems)))
+        return content
     if isinstance(question, ForModel):
-        return _sampled_text(result.get("content"))
+        content = result.get("content")
+        blocks: list[Any] = content if isinstance(content, list) else [content]
+        if not blocks or not all(isinstance(block, dict) for block in blocks):
+            raise BadAnswerError("expected content: what the model said")
+        texts = [one["text"] for one in blocks if one.get("type") == "text" and isinstance(one.get("text"), str)]
+        if not texts:
+            raise ToolFailure(f"the model answered with {blocks[0].get('type')} where a text was wanted")
+        return "\n".join(texts)
     roots = result.get("roots")
     if not isinstance(roots, list) or not all(isinstance(root, dict) and "uri" in root for root in roots):
         raise BadAnswerError("expected roots: a list of objects with a uri")
     return roots
-
-
-def _form_content(question: ForPerson, result: Mapping[str, Any]) -> Any:
-    action, content = result.get("action"), result.get("content")
-    if action in ("decline", "cancel"):
-        raise Declined(action)
-    if action != "accept":
-        raise BadAnswerError("expected action: accept, decline or cancel")
-    if not isinstance(content, dict):
-        raise BadAnswerError("expected content: an object")
-    from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
-
-    if problems := CompiledSchema(question.schema, closed=False).check(content):
-        raise BadAnswerError("; ".join(map(str, problems)))
-    return content
-
-
-def _sampled_text(content: Any) -> str:
-    blocks = content if isinstance(content, list) else [content]
-    if not blocks or not all(isinstance(block, dict) for block in blocks):
-        raise BadAnswerError("expected content: what the model said")
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
-    if not texts:
-        raise ToolFailure(f"the model answered with {blocks[0].get('type')} where a text was wanted")
-    return "\n".join(texts)
 
 
 # The client as a running call sees it

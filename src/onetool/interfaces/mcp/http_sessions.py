@@ -75,10 +75,6 @@ class EventStream:
         if self._events:
             self._sent = self._events[-1][0]
 
-    def detach(self, response: ResponseStream) -> None:
-        if self.response is response:
-            self.response = None
-
 
 class RequestStream(msgspec.Struct, eq=False):
     """What is sent to a client while one of its requests is answered: nothing, as a rule; else a stream that begins
@@ -337,5 +333,6 @@ async def serve_stream(session: HttpSession, head: Head, receive: Receive, send:
         else:
             await wait_for_disconnect(receive)
     finally:
-        found.detach(response)
+        if found.response is response:
+            found.response = None
         response.drop()

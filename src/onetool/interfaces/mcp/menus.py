@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
+# How a client reads on in a large result, by its handle and offset.
+READ_ON_BY_CALL = 'call(name="ot.result", args={{"handle": "{}", "offset": {}}})'
+READ_ON_BY_TOOL = 'the tool ot__result with {{"handle": "{}", "offset": {}}}'
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -204,10 +207,7 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
         is_whole = caller.wants_whole and caller.channel is not None  # the results of tasks are kept in memory
-        return await from_result(result, app.runtime, is_whole, read_on)
-
-    def read_on(handle: str, offset: int) -> str:
-        return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
+        return await from_result(result, app.runtime, is_whole, READ_ON_BY_CALL.format)
 
     return MenuEntry(listing=listing, call=call)
 
@@ -268,7 +268,7 @@ def _direct_entry(
         if isinstance(result, ServerResult) and (error := protocol_error(result)) is not None:
             raise error
         is_whole = caller.wants_whole and caller.channel is not None
-        return await from_result(result, app.runtime, is_whole, _read_on_by_tool, promise)
+        return await from_result(result, app.runtime, is_whole, READ_ON_BY_TOOL.format, promise)
 
     return MenuEntry(
         listing=listing,
@@ -277,10 +277,6 @@ def _direct_entry(
         needs_task=spec.task == "required",
         also=also,
     )
-
-
-def _read_on_by_tool(handle: str, offset: int) -> str:
-    return f'the tool ot__result with {{"handle": "{handle}", "offset": {offset}}}'
 
 
 _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]]] = {

@@ -128,7 +128,7 @@ async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
     notify("notifications/subscriptions/acknowledged", {"notifications": honoured})
     forget = service.changes.add(ChangeListener(notify, request.client, kinds, set(uris)))
     try:
-        await service.changes.until_closed()
+        await service.changes.closed.wait()
     finally:
         forget()
     return {"_meta": mark}

@@ -57,7 +57,7 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 class PendingCall:
     """One call that can pause. `caller` is that of the latest request; `asks` are questions without an answer yet."""
 
-    _work: "asyncio.Task[Result]"
+    work: "asyncio.Task[Result]"
 
     def __init__(self, caller: ClientCaller, binding: bytes, answers: Mapping[str, Any], replica: str = "") -> None:
         self.id = replica + token_hex(16)
@@ -71,20 +71,16 @@ class PendingCall:
         self.is_admitted = is_admitted.get()
         self._principal = caller.client.principal
         self._loop = asyncio.get_running_loop()
-        self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
+        self.answers = dict(answers)  # that came with the first request: a client may know what will be asked
         self._paused: asyncio.Future[None] | None = None
 
-    def on_end(self, call: Callable[[], None]) -> None:
-        """Call the function when the call is done."""
-        self._work.add_done_callback(lambda _: call())
-
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
-        self._work = self._loop.create_task(work)
-        self._work.add_done_callback(self._ended)
+        self.work = self._loop.create_task(work)
+        self.work.add_done_callback(self._ended)
 
     async def wait_for_pause(self, seconds: float | None = None) -> bool:
         """Wait until the call is done or asks something. Returns False after `seconds`."""
-        if self._work.done():
+        if self.work.done():
             return True
         self._paused = self._loop.create_future()
         self._settle_soon()
@@ -95,17 +91,17 @@ class PendingCall:
 
     @property
     def is_done(self) -> bool:
-        return self._work.done()
+        return self.work.done()
 
     def result(self) -> Result:
         """Return the result of the call. Raises JsonRpcError."""
         try:
-            return self._work.result()
+            return self.work.result()
         except asyncio.CancelledError:
             raise JsonRpcError(INTERNAL_ERROR, "the call was cancelled") from None
 
     def cancel(self) -> None:
-        self._work.cancel()
+        self.work.cancel()
 
     def renew(self, principal: Principal) -> bool:
         """Return whether the call may go on for a client that came back: another token needs the same rights."""
@@ -119,9 +115,9 @@ class PendingCall:
 
     async def ask(self, question: Question) -> Any:
         """Ask the client for the handler, and wait for the answer."""
-        if question.key in self._answers:
+        if question.key in self.answers:
             with suppress(BadAnswerError):
-                return read_answer(question, self._answers.pop(question.key))
+                return read_answer(question, self.answers.pop(question.key))
         if question.key in self.asks:
             raise ToolFailure(f"two questions at once are called {question.key!r}: give each a key of its own")
         asking = self.asks[question.key] = PendingQuestion(question, self._loop.create_future())
@@ -149,10 +145,6 @@ class PendingCall:
             del self.asks[key]
         self.updated = _now()
 
-    def forget_answers(self) -> None:
-        """Drop answers that came with the first request: they are only for questions of that round."""
-        self._answers.clear()
-
     def questions(self) -> dict[str, Any]:
         return {key: request_for(asking.question) for key, asking in self.asks.items()}
 
@@ -165,7 +157,7 @@ class PendingCall:
 
     def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.updated = _now()
-        self._answers.clear()
+        self.answers.clear()
         error = None if work.cancelled() else work.exception()  # reported when a client asks
         if error is not None and not isinstance(error, JsonRpcError):
             log.error("a call failed", exc_info=error)
@@ -185,28 +177,26 @@ class PendingCall:
         elif task["status"] == "completed":
             task["result"] = self.result()
         elif task["status"] == "failed":
-            error = self._work.exception()
+            error = self.work.exception()
             failed = error if isinstance(error, JsonRpcError) else JsonRpcError(INTERNAL_ERROR, "internal error")
             task["error"] = failed.error()
         return task
 
     def summary(self, ttl_ms: int) -> Result:
+        if not self.work.done():
+            status = "input_required" if self.asks else "working"
+        elif self.work.cancelled():
+            status = "cancelled"
+        else:
+            status = "completed" if self.work.exception() is None else "failed"
         return {
             "taskId": self.id,
-            "status": self._status(),
+            "status": status,
             "createdAt": self.created,
             "lastUpdatedAt": self.updated,
             "ttlMs": ttl_ms,
             "pollIntervalMs": POLL_MS,
         }
-
-    def _status(self) -> str:
-        work = self._work
-        if not work.done():
-            return "input_required" if self.asks else "working"
-        if work.cancelled():
-            return "cancelled"
-        return "completed" if work.exception() is None else "failed"
 
 
 class PendingCalls:
@@ -252,7 +242,7 @@ class PendingCalls:
 
     def keep(self, pending: PendingCall) -> str:
         """Keep the call until the client answers; returns the `requestState` for the client."""
-        pending.forget_answers()
+        pending.answers.clear()  # those of the first request are only for questions of that round
         if not self.has_room_for(pending.caller.client.principal) or (not self.has_room and not self._make_room()):
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
@@ -293,12 +283,12 @@ class PendingCalls:
             return
         owner = pending.caller.owner
 
-        def end() -> None:
+        def end(_: object) -> None:
             if not self._is_closed:  # else it ends with this replica, which the others see
                 shared.end(pending.id, owner, self._task_seconds, pending.task(self.ttl_ms))
 
         await shared.begin(pending.id, owner, self._task_seconds)
-        pending.on_end(end)
+        pending.work.add_done_callback(end)
 
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None

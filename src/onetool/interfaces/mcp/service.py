@@ -61,7 +61,7 @@ ListedStates = Mapping[tuple[str, ...] | None, ListedState]
 class ChangeListeners:
     def __init__(self) -> None:
         self._listeners: set[ChangeListener] = set()
-        self._closed = asyncio.Event()
+        self.closed = asyncio.Event()
 
     def add(self, listener: ChangeListener) -> Callable[[], None]:
         """Add a listener; returns a function that removes it."""
@@ -82,12 +82,6 @@ class ChangeListeners:
     def allow_lists(self) -> set[tuple[str, ...] | None]:
         """Return the allow-lists of the clients that listen."""
         return {listener.client.principal.tools for listener in self._listeners}
-
-    def close(self) -> None:
-        self._closed.set()
-
-    async def until_closed(self) -> None:
-        await self._closed.wait()
 
 
 # The service
@@ -168,4 +162,4 @@ class Service:
             self.stop_following()
             self.stop_following = None
         self.pending_calls.close()
-        self.changes.close()
+        self.changes.closed.set()

@@ -79,7 +79,7 @@ class StdioConnection:
                         await asyncio.sleep(0)
                 self._received(line)
             await self._writer.has_room()
-        self._service.changes.close()
+        self._service.changes.closed.set()
         self._conversation.expect_no_answers()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
