@@ -292,10 +292,11 @@ class Executor:
             log.debug("%s failed\n%s", spec.name, self._without_secrets("".join(format_exception(error)), passed))
         if isinstance(error, BadArguments):
             message = f"{wrong_arguments(spec.name)} {message_of(error)}"
-            hints = (*_texts(error.hints), signature(spec))
-            return CallRefused(
-                "invalid_args", message, reason=_text(error.reason), hints=hints, details=_details(error)
-            )
+            hints, details = (*_texts(error.hints), signature(spec)), ()
+            if error.argument is not None:
+                pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
+                details = (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
+            return CallRefused("invalid_args", message, reason=_text(error.reason), hints=hints, details=details)
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
             return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
@@ -419,13 +420,6 @@ def _text(value: Any) -> str | None:
         return repr(value)
     except Exception:  # noqa: BLE001 - a handler may give anything
         return type(value).__name__
-
-
-def _details(error: BadArguments) -> tuple[WrongArgument, ...]:
-    if error.argument is None:
-        return ()
-    pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
-    return (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -53,9 +53,8 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
         return Taken(args, problems, problems)
     found = {problem.path: problem for problem in problems if problem.got == UNKNOWN}
     wrong = [problem.path for problem in problems if problem.got != UNKNOWN]
-    unlisted = {
-        name: found[name] for name in args if name in found and not any(_is_inside(path, name) for path in wrong)
-    }
+    partly = {name for name in found for path in wrong if path == name or path.startswith((f"{name}.", f"{name}["))}
+    unlisted = {name: found[name] for name in args if name in found and name not in partly}
     near = {name: f" ({one.hint})" for name, one in unlisted.items() if (one.hint or "").startswith("did you mean")}
     passed = [] if is_closed(spec.input_schema) else [name for name in unlisted if name not in near]
     sent = {name: coerced(spec, name, value) for name, value in args.items()}
@@ -95,10 +94,6 @@ def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
 def is_closed(schema: Schema) -> bool:
     """Return whether a schema says itself that there are no other arguments."""
     return schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
-
-
-def _is_inside(path: str, name: str) -> bool:
-    return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
 def coerced(spec: ToolSpec, name: str, value: Any) -> Any:

@@ -158,23 +158,18 @@ FINAL_REASONS = frozenset(("cancelled", "denied", "not_found", "rate_limited", "
 
 def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
     """Return the seconds until the next try, which is counted; None if there is none."""
-    number = context.notes.get(TRIES, 1)
-    if number > context.retries or not may_succeed_later(outcome[1]):
+    number, error = context.notes.get(TRIES, 1), outcome[1]
+    if number > context.retries or not isinstance(error, Exception):
+        return None
+    if isinstance(error, BadArguments | RefusedArguments) or not getattr(error, "again", True):
+        return None
+    if isinstance(error, ToolFailure) and error.reason in FINAL_REASONS:
         return None
     pause = min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE) * random.uniform(0.5, 1)  # noqa: S311 - no secret
     if pause >= context.left():
         return None
     context.notes[TRIES] = number + 1
     return pause
-
-
-def may_succeed_later(error: BaseException | None) -> bool:
-    """Return whether another try may succeed. `again` is the error's own word for that, where it has one."""
-    if not isinstance(error, Exception) or isinstance(error, BadArguments | RefusedArguments):
-        return False
-    if isinstance(error, ToolFailure) and error.reason in FINAL_REASONS:
-        return False
-    return bool(getattr(error, "again", True))
 
 
 def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Outcome:
