@@ -96,7 +96,6 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside
 
     def left(self) -> float:
-        """Seconds until the deadline."""
         paused = 0.0 if self.pauses is None else self.pauses.waited()
         return self.deadline + paused - monotonic()
 

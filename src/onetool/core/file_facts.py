@@ -51,7 +51,6 @@ NO_FILE = "none"
 
 
 def is_unchanged(files: Mapping[str, str]) -> bool:
-    """Return whether all files still have these stamps."""
     return all(stamp_of(Path(file)) == stamp for file, stamp in files.items())
 
 

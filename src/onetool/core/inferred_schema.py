@@ -129,7 +129,6 @@ def _inside(shape: ValueShape) -> list[ValueShape]:
 
 
 def cut_to_depth(shape: ValueShape, levels: int) -> ValueShape:
-    """Return the shape without deeper levels."""
     if levels == 0:
         return ValueShape(shape.kinds)
     items, others = (None if one is None else cut_to_depth(one, levels - 1) for one in (shape.items, shape.others))

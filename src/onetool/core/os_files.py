@@ -195,7 +195,6 @@ class OpenFolder:
             os.replace(self._whole(name), self._whole(other))
 
     def link(self, name: Name, other: Name) -> None:
-        """Give a file a second name."""
         if self._fd is not None:
             os.link(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
         else:

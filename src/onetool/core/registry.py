@@ -67,7 +67,6 @@ def count_shown(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
 
 
 def shown_packs(packs: LazyPacks) -> list[str]:
-    """Return the packs that have tools to show."""
     return [pack for pack, tools in packs.items() if count_shown(tools)]
 
 
@@ -219,7 +218,6 @@ def as_spec(tool: ToolSpec | LazyTool) -> ToolSpec:
 
 
 def lazy_tool(packs: LazyPacks, name: str) -> LazyTool | None:
-    """Return the tool of that full name."""
     if not packs:
         return None
     pack, _, own = name.partition(".")

@@ -64,8 +64,6 @@ _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= 
 
 
 class HandlerRunner:
-    """Runs handlers for an Executor."""
-
     def __init__(self) -> None:
         self._threads = Threads()
         self._abandoned: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight

@@ -260,7 +260,6 @@ def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
 
 
 def _default(schema: Any) -> str:
-    """Return the default as a Python literal."""
     if not isinstance(schema, Mapping) or "default" not in schema:
         return "'...'"
     value: Any = cast(Mapping[str, Any], schema)["default"]

@@ -150,7 +150,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return pack if dot else "config"
 
     def summary(self) -> dict[str, Any]:
-        """Return what a list shows of the tool."""
         return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
 
 

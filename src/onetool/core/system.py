@@ -118,7 +118,6 @@ def empty_environment() -> dict[str, str]:
 
 
 def has_window() -> bool:
-    """Return whether a browser can open a window here."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 

@@ -142,7 +142,6 @@ def skeleton(name: str) -> str:
 
 
 def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the groups of names that look alike."""
     groups: dict[str, dict[str, None]] = {}
     for name in names:
         groups.setdefault(skeleton(name), {})[name] = None
@@ -208,7 +207,6 @@ def count_tokens(text: str) -> int:
 
 
 def cut_to_tokens(text: str, most: int) -> str:
-    """Cut a text to so many tokens."""
     if count_tokens(text) <= most:
         return text
     fits, too_long = 0, len(text)

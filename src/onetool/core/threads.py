@@ -347,7 +347,6 @@ class LoopThread:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Start the coroutine on the loop and return its future."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -387,7 +386,6 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel all running coroutines and end the loop."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:

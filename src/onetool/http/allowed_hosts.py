@@ -234,7 +234,6 @@ def binding_command(name: str, bindings: Iterable[str] = ()) -> str:
 
 
 def read_entry(text: str) -> _Pattern:
-    """Parse an entry of `allowedHosts`. Raises ValueError."""
     bare = f"[{text}]" if text.count(":") > 1 and "[" not in text else text  # an IPv6 address without its brackets
     found = _ENTRY.fullmatch(bare)
     if found is None or (found[2] is not None and not 1 <= int(found[2]) <= 65535):
@@ -264,12 +263,10 @@ def is_private(host: str) -> bool:
 
 
 def entry_for(url: Url) -> str:
-    """Return the entry of allowedHosts that would allow this URL."""
     return host_entry(url.authority, is_private(url.host))
 
 
 def allow_command(host: str, private: bool) -> str:
-    """Return the command that adds a host to allowedHosts."""
     return f"onetool hosts allow {'--private ' if private else ''}{host}"
 
 

@@ -170,9 +170,8 @@ def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Co
             texts = AuthTexts(auth, ("value",), arguments, in_header)
             return _ByHeader(texts, "Authorization", lambda filled: f"Bearer {filled['value']}", derived=False)
         case Basic():
-            return _ByHeader(
-                AuthTexts(auth, ("username", "password"), arguments), "Authorization", _basic, derived=True
-            )
+            texts = AuthTexts(auth, ("username", "password"), arguments)
+            return _ByHeader(texts, "Authorization", _basic, derived=True)
         case ApiKey():
             if auth.place == "query":
                 return _ByPair(auth, AuthTexts(auth, ("value",), arguments))

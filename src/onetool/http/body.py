@@ -139,7 +139,6 @@ class BodyStream:
             closed()
 
     async def read(self) -> bytes:
-        """Return all the rest."""
         return b"".join([piece async for piece in self])
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:

@@ -123,7 +123,6 @@ class HttpClient:
         return pool
 
     def close(self) -> None:
-        """End all connections, of every loop."""
         with self._lock:
             pools, self._pools = self._pools, {}
         for loop, pool in pools.items():
@@ -189,8 +188,6 @@ class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled:
 
 
 class TokenCache:
-    """The cache of access tokens of an app."""
-
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = Lock()

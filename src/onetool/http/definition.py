@@ -222,7 +222,6 @@ def is_idempotent(request: "Request | HttpRequest") -> bool:
 
 
 def max_tries(request: Request, limits: ToolLimits) -> int:
-    """Return how often a request is sent at most."""
     retries = request.retries if limits.max_retries is None else min(request.retries, limits.max_retries)
     return 1 + (retries if is_idempotent(request) else 0)
 
@@ -247,5 +246,4 @@ def all_sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
 
 
 def total_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """Return the seconds that a call may take in total."""
     return all_sending_seconds(impl, limits) + OVERHEAD

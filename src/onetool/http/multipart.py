@@ -29,8 +29,6 @@ _ESCAPES = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '"\\\r\n\0'})
 
 
 class BodyFile:
-    """A body that is a file."""
-
     def __init__(self, text: str, arguments: KnownNames) -> None:
         self._file = _file_argument(text, arguments, FILE_POINTER)
         self.placeholders = self.files = (self._file,)

@@ -77,7 +77,6 @@ class TemplateText:
 
     @property
     def literal(self) -> str:
-        """The text without its placeholders."""
         return "".join(piece for piece in self.pieces if isinstance(piece, str))
 
     @property

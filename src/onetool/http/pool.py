@@ -292,7 +292,6 @@ class ConnectionPool:
             self._sweeper = self._loop.call_later(self._idle_seconds / 2, self._sweep)
 
     def close(self) -> None:
-        """End all connections, also those in use."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -29,9 +29,8 @@ MAX_EXCERPT = 300
 LARGE = 256 * 1024  # bytes: more is decoded by a thread
 MAX_SELECTOR = 4_000  # characters
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
-_STRANGE = frozenset(
-    ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
-)  # slow, or no text
+# Encodings that are slow, or not of texts.
+_STRANGE = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
 _TAG = re.compile(r"<[^<>]*>")
 
 T = TypeVar("T")
@@ -81,14 +80,17 @@ class ResponseReader:
             if _mime(answer) not in ("text/event-stream", ""):
                 kind = in_short(_kind(answer, redact), 60)
                 raise ToolFailure(f"{url} gave no stream of events, but {kind}", reason="upstream_error")
-            events = _EventList(url, on_event, redact)
+            values, size = list[Any](), 0
             async for data in each_event(pieces):
-                events.take(data)
+                if len(values) == MAX_EVENTS:
+                    raise ToolFailure(f"{url} sends more than {MAX_EVENTS:,} events", reason="too_large")
+                values.append(event_value(data))
+                size += len(data)
+                if on_event is not None:
+                    on_event(len(values), None, StreamedText(redact(data)))
         finally:
             pieces.close()
-        if self._selector is None:
-            return events.values
-        return await self._selector.of(redact(events.values), events.size, redact)
+        return values if self._selector is None else await self._selector.of(redact(values), size, redact)
 
     def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
         """Return the value of a response that isn't a success, or raise the failure."""
@@ -111,25 +113,7 @@ class ResponseReader:
         return [f"it asks to be tried again in {seconds:.0f} s"] if seconds else []
 
 
-class _EventList:
-    """Collects events."""
-
-    def __init__(self, url: str, on_event: Tell | None, redact: Redact) -> None:
-        self._url, self._on_event, self._redact = url, on_event, redact
-        self.values: list[Any] = []
-        self.size = 0
-
-    def take(self, data: str) -> None:
-        if len(self.values) == MAX_EVENTS:
-            raise ToolFailure(f"{self._url} sends more than {MAX_EVENTS:,} events", reason="too_large")
-        self.values.append(event_value(data))
-        self.size += len(data)
-        if self._on_event is not None:
-            self._on_event(len(self.values), None, StreamedText(self._redact(data)))
-
-
 async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
-    """Decode a body, in a thread where it is large."""
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
 
 
@@ -241,7 +225,7 @@ def retry_after(answer: HttpResponse, now: float) -> float | None:
 
 
 class SelectorError(ValueError):
-    """An expression that is none."""
+    """An invalid JMESPath expression."""
 
 
 class Selector:

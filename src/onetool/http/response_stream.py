@@ -61,7 +61,6 @@ class ResponseStream:
             self._idle_timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
 
     def begin(self) -> None:
-        """Become a stream now."""
         if self._sender is None and not self._ended:
             self._cancel_timer()
             self._more = asyncio.Event()

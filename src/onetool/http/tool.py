@@ -78,11 +78,6 @@ def values_for(placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -
     return found
 
 
-def stand_ins(placeholders: Iterable[Placeholder]) -> dict[str, str]:
-    """Return something for each placeholder, to see whether all else of a request is there."""
-    return {placeholder.name: f"{STAND_IN}-{number}" for number, placeholder in enumerate(placeholders)}
-
-
 class CredentialMask:
     """Masks what steps gave and later ones log in with: a server may show what it got."""
 
@@ -227,7 +222,6 @@ class HttpTool:
 
     @property
     def authenticators(self) -> list[Authenticator]:
-        """What signs its requests."""
         return [step.request.auth for step in self._steps if step.request.auth is not None]
 
     async def __call__(self, **args: Any) -> Any:
@@ -289,7 +283,8 @@ class HttpTool:
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):
-                    request, _ = step.request.prepared({**args, **stand_ins(step.request.step_values)}, secret, context)
+                    stand_ins = {one.name: f"{STAND_IN}-{at}" for at, one in enumerate(step.request.step_values)}
+                    request, _ = step.request.prepared({**args, **stand_ins}, secret, context)
                     context.hosts.check(request.url)
 
 

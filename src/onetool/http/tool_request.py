@@ -54,7 +54,6 @@ class ToolRequest:
         steps: StepNames | None = None,
         bundle: str | None = None,
     ) -> None:
-        """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
         if not any(name.lower() == "accept" for name in request.headers):
             accept = ACCEPTS.get(response.encoding, "*/*")
@@ -83,7 +82,6 @@ class ToolRequest:
 
     @property
     def destinations(self) -> Iterator[Destination]:
-        """Where its secrets go."""
         yield self.template.secrets, self.fixed_url
         if self.auth is not None:
             yield from self.auth.destinations(self.fixed_url)

@@ -70,7 +70,6 @@ class RemoteClient(msgspec.Struct, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The owner of what is stored for it."""
         return self.principal.owner
 
     def can(self, what: str) -> bool:

@@ -190,7 +190,6 @@ def text_block(words: str) -> Block:
 
 
 def from_reply(reply: RunReply) -> Result:
-    """Return the result of `run`."""
     content = [text_block(reply.text)]
     if reply.stored is not None:
         content.append(stored_link(reply.stored))

@@ -160,7 +160,6 @@ class Conversation:
         self._forget = self._service.changes.add(self._news)
 
     def is_running(self, id: Id | None) -> bool:
-        """Return whether a request of this id is being answered."""
         return id in self._running
 
     def _cancel(self, id: Id) -> None:

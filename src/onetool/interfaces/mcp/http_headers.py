@@ -136,6 +136,5 @@ def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -190,7 +190,6 @@ class HttpSession:
         await self.conversation.respond(message, self.news.push)
 
     def announce_changes(self) -> None:
-        """Notify the client that any list may have changed."""
         for kind in KINDS:
             self.news.push(notification(f"notifications/{kind}/list_changed"))
 

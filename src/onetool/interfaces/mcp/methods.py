@@ -184,7 +184,6 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
 async def _call_entry(
     entry: MenuEntry, args: Mapping[str, Any], wants_whole: bool, caller: ClientCaller
 ) -> dict[str, Any]:
-    """Call an entry of a menu for this caller."""
     caller.wants_whole = wants_whole
     token = current_caller.set(caller)
     try:

@@ -43,7 +43,6 @@ class ListedState(msgspec.Struct, frozen=True):
     texts: Mapping[str, Any]  # of resources of our own, by their uri
 
     def changed(self, before: "ListedState", client: RemoteClient) -> list[str]:
-        """Return the lists that have changed for that client."""
         return [
             *(["tools"] if self._tools(client) != before._tools(client) else []),
             *(["prompts"] if self.prompts != before.prompts else []),
@@ -80,7 +79,6 @@ class ChangeListeners:
                     listener.notify("notifications/resources/updated", {"uri": uri})
 
     def allow_lists(self) -> set[tuple[str, ...] | None]:
-        """Return the allow-lists of the clients that listen."""
         return {listener.client.principal.tools for listener in self._listeners}
 
 
