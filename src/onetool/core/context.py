@@ -31,7 +31,6 @@ class CallWatch(Protocol):
     """Told of each call that the code of a run makes, in any thread: it must be quick and must not raise."""
 
     def began(self, call: ToolCall) -> None: ...
-
     def ended(self, call: ToolCall, result: ToolResult) -> None: ...
 
 
@@ -39,7 +38,6 @@ class ToolLookup(Protocol):
     """Where the executor finds tools: a registry, a snapshot of one, or a single tool."""
 
     def get(self, name: str) -> ToolSpec | None: ...
-
     def names(self) -> Collection[str]: ...
 
 
@@ -62,11 +60,8 @@ class Environment(Protocol):
     """What a running tool can use of the app: the settings and secrets of its pack, and other tools."""
 
     def settings(self, pack: str) -> Mapping[str, Any]: ...
-
     def secret(self, name: str) -> str | None: ...
-
     def redact(self, value: Any, sent: Any = None) -> Any: ...
-
     def snapshot(self) -> Snapshot: ...
 
     async def call_tool(self, call: ToolCall) -> ToolResult:

@@ -111,8 +111,17 @@ def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
     """Describe the process that holds the lock; None if there is none, or the system does not tell."""
-    if not HAS_FLOCK:
-        return _holder_apart(path)
+    if not HAS_FLOCK:  # nobody tells who it is; that there is one is seen by trying
+        try:
+            file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
+        except OSError:
+            return None
+        try:
+            return None if take(file) else UNKNOWN
+        except OSError:
+            return UNKNOWN
+        finally:
+            give_back(file)
     with suppress(OSError, IndexError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -121,20 +130,6 @@ def holder(path: Path, us: str = "another thread of this process") -> str | None
             if words[1] == "FLOCK" and words[5] == place:
                 return us if words[4] == str(os.getpid()) else _process(words[4])
     return None
-
-
-def _holder_apart(path: Path) -> str | None:
-    """Try the lock, where the system doesn't tell who holds it."""
-    try:
-        file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
-    except OSError:
-        return None
-    try:
-        return None if take(file) else UNKNOWN
-    except OSError:
-        return UNKNOWN
-    finally:
-        give_back(file)
 
 
 def _process(pid: str) -> str:

@@ -73,34 +73,33 @@ class HandlerRunner:
 
         In a thread without an event loop it awaits a ThreadJob.
         """
-        outcome = await self._try(context)
-        while context.retries and (pause := pause_before_retry(context, outcome)) is not None:
-            if asyncio._get_running_loop() is None:  # pyright: ignore[reportPrivateUsage]
-                time.sleep(pause)  # noqa: ASYNC251 - this thread has no loop to hold up
-            else:
-                await asyncio.sleep(pause)
-            outcome = await self._try(context)
-        return outcome
-
-    async def _try(self, context: CallContext) -> Outcome:
         handler, args = context.spec.handler, context.call.args
         if handler is None:
             return None, ToolFailure(f"{context.spec.name} has no handler: it can be described but not run")
         loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage] - the public one raises, which is slow
-        inside = copy_context()
-        inside.run(current_call.set, context)
-        start = partial(handler, **args)
-        if not context.spec.is_async:
-            job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
-            value, error = await (job if loop is None else self._threads.outcome(job))
-            if isinstance(error, TimeoutError) and context.left() <= 0:
-                return _too_late(context)
-            if error is not None or not isawaitable(value):
-                return value, error
-            returned: Awaitable[Any] = value
-            start = lambda: returned  # noqa: E731
-        awaited = self._in_task(start, context, inside)
-        return _on_the_loop(awaited, context) if loop is None else await awaited
+        while True:
+            inside = copy_context()
+            inside.run(current_call.set, context)
+            start: Callable[[], Awaitable[Any]] = partial(handler, **args)
+            outcome: Outcome | None = None
+            if not context.spec.is_async:
+                job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
+                value, error = await (job if loop is None else self._threads.outcome(job))
+                if isinstance(error, TimeoutError) and context.left() <= 0:
+                    outcome = _too_late(context)
+                elif error is not None or not isawaitable(value):
+                    outcome = value, error
+                else:
+                    start = lambda returned=value: returned  # noqa: E731
+            if outcome is None:
+                awaited = self._in_task(start, context, inside)
+                outcome = _on_the_loop(awaited, context) if loop is None else await awaited
+            if not context.retries or (pause := pause_before_retry(context, outcome)) is None:
+                return outcome
+            if loop is None:
+                time.sleep(pause)  # noqa: ASYNC251 - this thread has no loop to hold up
+            else:
+                await asyncio.sleep(pause)
 
     async def _in_task(self, start: Callable[[], Awaitable[Any]], context: CallContext, inside: Context) -> Outcome:
         """Await an async handler in a task of its own: its deadline ends that, and nothing else.

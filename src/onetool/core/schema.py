@@ -308,22 +308,17 @@ class CompiledSchema:
                     return problems
             if self._most is not None and larger_than(value, self._most):
                 return [WrongArgument(path="", expected=f"at most {self._most:,} values in all", got="more")]
-            if self._most_slow is not None and (most := self._exceeded(value)) is not None:
-                what = "values in all" if self._verdict.compares_items else "numbers in all"
-                return [WrongArgument(path="", expected=f"at most {most:,} {what}", got="more")]
+            by_depth = self._most_slow
+            if by_depth is not None and larger_than(value, SMALL, not self._verdict.compares_items):
+                depth, deepest = depth_of(value, MAX_LEVELS) if self._verdict.recursive else 0, len(by_depth) - 1
+                most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
+                if larger_than(value, most, not self._verdict.compares_items):
+                    what = "values in all" if self._verdict.compares_items else "numbers in all"
+                    return [WrongArgument(path="", expected=f"at most {most:,} {what}", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
             return [WrongArgument(path="", expected="JSON data", got=str(error)[:MAX_COMPILE_ERROR])]
-
-    def _exceeded(self, value: Any) -> int | None:
-        """Return how many slow parts the value may have, if it has more."""
-        by_depth, numbers_only = self._most_slow or (maxsize,), not self._verdict.compares_items
-        if not larger_than(value, SMALL, numbers_only):
-            return None
-        depth, deepest = depth_of(value, MAX_LEVELS) if self._verdict.recursive else 0, len(by_depth) - 1
-        most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
-        return most if larger_than(value, most, numbers_only) else None
 
     def _explain(self, value: Any) -> list[WrongArgument]:
         """Describe what is wrong. Listing all errors costs far more than finding one, so large values get few."""

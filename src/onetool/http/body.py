@@ -208,7 +208,6 @@ class Framing(Protocol):
     """How a stream is cut into what it says."""
 
     def feed(self, piece: bytes) -> list[str]: ...
-
     def end(self) -> list[str]: ...
 
 

@@ -167,14 +167,12 @@ class Connection(asyncio.Protocol):
         elif exc is None and self._has_head and self._answer.headers.keys().isdisjoint(_LENGTH_HEADERS):
             self._finish()  # nothing else marks the end of the body
         else:
-            self.end(self._broken(exc))
-
-    def _broken(self, error: Exception | None) -> WireError:
-        why = f" ({getattr(error, 'strerror', None) or error})" if error else ""
-        if self._begun:
-            return UnreachableError(f"{self._address} broke off its answer{why}")
-        message = f"{self._address} closed the connection before it answered{why}"
-        return StaleConnectionError(message, sent=True) if self.used else UnreachableError(message)
+            why = f" ({getattr(exc, 'strerror', None) or exc})" if exc else ""
+            message = f"{self._address} closed the connection before it answered{why}"
+            if self._begun:
+                self.end(UnreachableError(f"{self._address} broke off its answer{why}"))
+            else:
+                self.end(StaleConnectionError(message, sent=True) if self.used else UnreachableError(message))
 
     # The parser's side. What is raised here comes out of feed_data as another error: `_error` is what it was.
 

@@ -11,6 +11,7 @@ from base64 import b64encode
 from codecs import BOM_UTF8, lookup
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ MAX_SELECTOR = 4_000  # characters
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
 # Encodings that are slow, or not of texts.
 _STRANGE = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
+_PHRASES: dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _TAG = re.compile(r"<[^<>]*>")
 
 T = TypeVar("T")
@@ -98,19 +100,18 @@ class ResponseReader:
             return None
         if self._mode == "return":
             return {"status": answer.status, "body": _anything(answer)}
-        said = " ".join(part for part in (str(answer.status), _reason(answer, redact)) if part)
-        excerpt = excerpt_of(answer, redact)
-        message = f"{url} answered {said}" + (f": {excerpt}" if excerpt else "")
-        raise ToolFailure(message, reason="upstream_error", hints=self._hints(answer, redact))
-
-    def _hints(self, answer: HttpResponse, redact: Redact) -> list[str]:
-        if answer.status == 401:
-            return ["it does not accept the login: check the tool's auth, and the secrets that it names"]
-        if 300 <= answer.status < 400 and (location := answer.headers.get("location")):
+        status, hints = answer.status, list[str]()
+        if status == 401:
+            hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
+        elif 300 <= status < 400 and (location := answer.headers.get("location")):
             there = quoted(location, redact, 200)
-            return [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
-        seconds = retry_after(answer, self._now())
-        return [f"it asks to be tried again in {seconds:.0f} s"] if seconds else []
+            hints = [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
+        elif seconds := retry_after(answer, self._now()):
+            hints = [f"it asks to be tried again in {seconds:.0f} s"]
+        reason = quoted(answer.reason, redact, 60) if answer.reason.strip() else _PHRASES.get(status, "")
+        excerpt = excerpt_of(answer, redact)
+        message = f"{url} answered {f'{status} {reason}'.strip()}" + (f": {excerpt}" if excerpt else "")
+        raise ToolFailure(message, reason="upstream_error", hints=hints)
 
 
 async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
@@ -197,17 +198,6 @@ def _charset(answer: HttpResponse) -> str:
         return "utf-8"
     is_text = getattr(found, "_is_text_encoding", True)
     return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
-
-
-def _reason(answer: HttpResponse, redact: Redact) -> str:
-    if answer.reason.strip():
-        return quoted(answer.reason, redact, 60)
-    from http import HTTPStatus
-
-    try:
-        return HTTPStatus(answer.status).phrase
-    except ValueError:
-        return ""
 
 
 def retry_after(answer: HttpResponse, now: float) -> float | None:
