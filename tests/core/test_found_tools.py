@@ -2,7 +2,7 @@
 
 import ast
 
-from onetool.core.signature import MOST_TOKENS, NAME_TOKENS, FoundTool, found_lines, signature
+from onetool.core.signature import MAX_TOKENS, NAME_TOKENS, FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens
 
@@ -22,7 +22,7 @@ def test_a_line_is_a_signature_and_half_a_line_of_description():
 
 def test_many_are_cut_to_a_budget_the_best_first_and_the_rest_is_named():
     text = found_lines(found(50), "About. ")
-    assert sum(map(count_tokens, text)) < MOST_TOKENS + NAME_TOKENS + 50
+    assert sum(map(count_tokens, text)) < MAX_TOKENS + NAME_TOKENS + 50
     *lines, also, more = text
     assert [line.partition("(")[0] for line in lines] == [f"pack.tool_{n}" for n in range(len(lines))]
     assert len(lines) >= 5

@@ -18,8 +18,8 @@ from onetool.core.inferred_schema import (
     FIELDS,
     ITEMS,
     LEVELS,
-    LONGEST_NAME,
-    MOST_SHAPE_PARTS,
+    MAX_FIELD_NAME,
+    MAX_SHAPE_PARTS,
     STEADY,
     SeenValues,
     is_name,
@@ -145,7 +145,7 @@ def test_many_objects_of_one_form_are_a_map():
 
 DATA = [
     "ann@example.com", "2024-01-01", "12345", "7", "3f2a9c1d", "deadbeefcafe", str(UUID(int=2**127 + 5)),
-    "dQw4w9WgXcQ", "https://example.com/x", "/etc/passwd", "a b", "", "x" * (LONGEST_NAME + 1), "user_10293",
+    "dQw4w9WgXcQ", "https://example.com/x", "/etc/passwd", "a b", "", "x" * (MAX_FIELD_NAME + 1), "user_10293",
     "AKIAIOSFODNN7EXAMPLE", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
     "01ARZ3NDEKTSV4RRFFQ69G5FAV", "line\nbreak", "nul\0", "right‮left", "example.com", "10.0.0.1", "fy2024",
     "qwrtzpsdfghjklmn", "\ud800", "Ann Smith",
@@ -284,7 +284,7 @@ def test_what_was_kept_goes_on_where_it_was(before, after):
 def test_it_is_bounded_whatever_comes(values):
     found = seen(*values)
     told = found.schema()
-    assert told is None or parts(told) <= MOST_SHAPE_PARTS
+    assert told is None or parts(told) <= MAX_SHAPE_PARTS
     assert len(json.dumps(told)) < 50_000
     assert len(msgspec.json.encode(found.dump())) < 60_000
     assert SeenValues.load(found.dump()).schema() == told

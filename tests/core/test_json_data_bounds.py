@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.core import json_data
-from onetool.core.json_data import CHUNK, MOST_DIGITS, MOST_PARTS, JsonTooCostlyError, check_json
+from onetool.core.json_data import CHUNK, MAX_DIGITS, MAX_PARTS, JsonTooCostlyError, check_json
 
 SIZE = 4 * 1024 * 1024
-PARTS = f"has more than {MOST_PARTS:,} parts"
-DIGITS = f"has a number of more than {MOST_DIGITS:,} digits"
+PARTS = f"has more than {MAX_PARTS:,} parts"
+DIGITS = f"has a number of more than {MAX_DIGITS:,} digits"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", [b"[]", b"{}", b"0", b'""', b"[[[]]]", b'{"":[]}', b'{"a":0}', b'"a,b"', b"[ ]"])
 def test_too_many_parts(part):
     with pytest.raises(JsonTooCostlyError, match=PARTS):
-        check_json(b"[" + b",".join([part] * (MOST_PARTS + 1)) + b"]")
+        check_json(b"[" + b",".join([part] * (MAX_PARTS + 1)) + b"]")
 
 
 @pytest.mark.parametrize("number", [b"9" * 4000, b"-" + b"9" * 1001, b"0." + b"9" * 1001, b"1e" + b"0" * 1001])
@@ -36,8 +36,8 @@ def test_too_many_digits(number, before):
         b'["' + b"7" * SIZE + b'"]',
         b'["' + b'\\",' * (SIZE // 3) + b'"]',
         b'["' + b"\\\\" * (SIZE // 2) + b'",1,"' + b"," * SIZE + b'"]',
-        b"[" + b",".join([b"[]"] * MOST_PARTS) + b"]",
-        b"[" + b",".join([b"9" * MOST_DIGITS] * 1000) + b"]",
+        b"[" + b",".join([b"[]"] * MAX_PARTS) + b"]",
+        b"[" + b",".join([b"9" * MAX_DIGITS] * 1000) + b"]",
     ],
 )
 def test_what_is_large_and_harmless(data):

@@ -108,7 +108,7 @@ def test_a_failure_with_words_is_tried_again():
 
 def test_all_tries_have_one_deadline(monkeypatch):
     monkeypatch.setattr(running, "FIRST_PAUSE", 60.0)
-    monkeypatch.setattr(running, "LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr(running, "MAX_PAUSE", 60.0)
     handler = Flaky(9)
     result = driven(spec_of(handler, retries=5, timeout=5), "async")
     assert (handler.calls, result.error.message) == (1, "OSError: not yet")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetool.core.text import LONGEST_DISTINCT, distinct_name, wanted_name
+from onetool.core.text import MAX_DISTINCT, distinct_name, wanted_name
 
 
 def test_a_short_name_stays():
@@ -14,7 +14,7 @@ def test_others_are_distinct_and_found_by_both_forms(start):
     names = [f"{start}{end}" for end in "ab"]
     kept = [distinct_name(name) for name in names]
     assert kept[0] != kept[1]
-    assert all(one.isprintable() and len(one) <= LONGEST_DISTINCT + 33 for one in kept)
+    assert all(one.isprintable() and len(one) <= MAX_DISTINCT + 33 for one in kept)
     assert [wanted_name(name) for name in names] == [wanted_name(one) for one in kept] == kept
 
 

@@ -236,6 +236,26 @@ def test_a_connection_that_can_not_be_trusted_is_not_used_again(upstream, answer
     assert upstream.connections == 2
 
 
+@pytest.mark.parametrize(("is_read", "connections"), [(True, 1), (False, 2)])
+def test_a_streamed_answer_keeps_its_connection_if_it_is_read_to_the_end(upstream, is_read, connections):
+    rest = threading.Event()
+    upstream.say([OK + b"Content-Length: 2\r\n\r\na", rest, b"b"], Reply(body=b"c"))
+
+    async def main():
+        client, hosts = HttpClient(), allowed(upstream)
+        first = await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99, stream=True)
+        if is_read:
+            rest.set()
+            assert await first.stream.read() == b"ab"
+        else:
+            first.stream.close()
+        return (await client.send(get(f"{upstream.url}/"), hosts, timeout=5, max_bytes=99)).body
+
+    assert run(main()) == b"c"
+    rest.set()
+    assert upstream.connections == connections
+
+
 def test_an_answer_nobody_asked_for_ends_an_idle_connection(upstream):
     upstream.say([OK + b"Content-Length: 1\r\n\r\na", 0.05, OK + b"Content-Length: 6\r\n\r\nstolen"], Reply(body=b"b"))
 
@@ -264,7 +284,7 @@ def test_a_reused_connection_that_was_just_closed(upstream, method, works):
 
 def test_idle_connections_end(upstream, monkeypatch):
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.1)
-    monkeypatch.setattr(pool.ConnectionPool.__init__, "__defaults__", (pool.MOST, 0.1))
+    monkeypatch.setattr(pool.ConnectionPool.__init__, "__defaults__", (pool.MAX_PER_ORIGIN, 0.1))
 
     async def main():
         client = HttpClient()

@@ -157,7 +157,7 @@ def test_a_connection_is_never_given_back_deaf(upstream, zipped):
 def test_a_connection_is_not_deaf_either_when_its_stream_was_left(upstream, monkeypatch):
     from onetool.http import response
 
-    monkeypatch.setattr(response, "MOST_EVENTS", 10)
+    monkeypatch.setattr(response, "MAX_EVENTS", 10)
     body = gzip.compress((b"data: " + b"a" * 1_000 + b"\n\n") * 1_000)
     upstream.say(Reply(headers={**STREAM, "Content-Encoding": "gzip"}, body=body), Reply(headers=STREAM, body=b""))
     tool = harness(upstream, {"timeoutMs": 2_000}, {"encoding": "sse"})

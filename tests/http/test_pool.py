@@ -12,7 +12,7 @@ class Dialled:
 
     since = 0.0
 
-    def is_open(self):
+    def is_free(self):
         return True
 
     def end(self):

@@ -112,7 +112,7 @@ def test_a_page_instead_of_json(upstream):
 
 
 def test_json_with_too_many_parts(upstream, monkeypatch):
-    monkeypatch.setattr(json_data, "MOST_PARTS", 1000)
+    monkeypatch.setattr(json_data, "MAX_PARTS", 1000)
     error = failure(upstream, Reply(body=b"[" + b"[]," * 1000 + b"1]"))
     assert (str(error), error.reason) == (f"the answer of {upstream.netloc} has more than 1,000 parts", "too_large")
     assert len(value(upstream, Reply(body=b'["' + b"a," * 5000 + b'"]'))[0]) == 10_000

@@ -81,8 +81,8 @@ DOUBLE = "|".join(["[@,@]"] * 60)
     ],
 )  # fmt: skip
 def test_bombs_end_soon(text, monkeypatch):
-    monkeypatch.setattr(jmespath_bounds, "MOST_PARTS", 200_000)
-    monkeypatch.setattr(jmespath_bounds, "MOST_STEPS", 20_000)
+    monkeypatch.setattr(jmespath_bounds, "MAX_PARTS", 200_000)
+    monkeypatch.setattr(jmespath_bounds, "MAX_STEPS", 20_000)
     monkeypatch.setattr(jmespath_bounds, "SECONDS", 3600)
     data = ["x" * 100] * 40
     with calls(1_000_000), suppress(ToolFailure, SelectorError):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onetool.http import response_stream
-from onetool.http.response_stream import MOST_UNSENT, ResponseStream
+from onetool.http.response_stream import MAX_UNSENT, ResponseStream
 from onetool.interfaces.rest import ask_app
 
 
@@ -36,7 +36,7 @@ def test_what_is_told_by_the_way_is_dropped_and_counted():
 
     dropped, kept = asyncio.run(main())
     assert dropped > 1500
-    assert kept <= MOST_UNSENT + 1024
+    assert kept <= MAX_UNSENT + 1024
 
 
 def test_a_client_that_takes_nothing_gets_no_more(impatient):

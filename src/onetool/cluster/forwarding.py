@@ -223,10 +223,7 @@ class Forwarder:
             yield response
         finally:
             del self._open[connection]
-            if connection.is_done():
-                pool.release(connection)
-            else:
-                pool.drop(connection)
+            pool.release(connection)
 
     async def _ask(
         self, pool: ConnectionPool, replica: Replica, request: ForwardRequest, kind: str

@@ -42,16 +42,15 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether it can be a time limit. NaN is refused: it would break the timers of the event loop."""
+    """Return whether the value can be a time limit. NaN is refused: it would break the timers of the event loop."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-MOST_RETRIES = 10
+MAX_RETRIES = 10
 
 
 def is_retries(value: Any) -> bool:
-    """Whether it can be a number of further tries."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_RETRIES
 
 
 class WrongArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,13 +79,13 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: Annotated[tuple[WrongArgument, ...], Meta(description="Of `invalid_args`: each wrong argument.")] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
-        """A copy with secrets masked in every text."""
+        """Return a copy with secrets masked in every text."""
         texts = {"message": self.message, "reason": self.reason, "hints": self.hints, "details": self.details}
         return msgspec.convert({"code": self.code, **clean(msgspec.to_builtins(texts))}, ToolError)
 
 
 def wrong_arguments(tool: object) -> str:
-    """What the message of a call with wrong arguments begins with."""
+    """Return the beginning of the message for a call with wrong arguments."""
     return f"Invalid arguments for {tool}:"
 
 
@@ -99,11 +98,11 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
-        """A copy with secrets masked, for records."""
+        """Return a copy with secrets masked, for records."""
         return msgspec.structs.replace(self, data=clean(self.data), error=self.error and self.error.cleaned(clean))
 
     def value(self) -> Any:
-        """The data; ToolFailure where there is none, which is a ValueError too, where the arguments were wrong."""
+        """Return the data. Raises ToolFailure for an error: RefusedArguments where the arguments were wrong."""
         if self.error is not None:
             kind = RefusedArguments if self.error.code == "invalid_args" else ToolFailure
             raise kind(self.raised, reason=self.error.reason, hints=self.error.hints)
@@ -120,7 +119,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.error.message.removeprefix(f"{wrong_arguments(self.meta.get('tool'))} ")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON types, for printing and for the wire."""
+        """Return the result as JSON types, for printing and for the wire."""
         return msgspec.to_builtins(self)
 
 
@@ -169,7 +168,6 @@ class Page(TypedDict):
 
 # Ids, unique across processes
 
-
 _process = urandom(8).hex()
 _numbers = count(1)
 
@@ -179,7 +177,6 @@ def new_id() -> str:
 
 
 # Whoever is at the other end
-
 
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
@@ -229,7 +226,8 @@ class Pauses:
     """The total time that a call has waited for its caller. Updated on the event loop, read by any thread.
 
     A call that waits holds up those that called it, so that the clocks of all of these stand still; what runs beside it
-    goes on. Who holds something that others could use meanwhile is told when a pause begins (True) and ends (False).
+    goes on. Callbacks are for holders of things that others could use meanwhile: they get True when a pause begins, and
+    False when it ends.
     """
 
     __slots__ = ("_callbacks", "_depth", "_outer", "_since", "_total")
@@ -280,17 +278,17 @@ class Caller(Protocol):
     """What a running call can do with the one who made it."""
 
     def can(self, what: str) -> bool:
-        """Whether it has a capability: elicitation, sampling, roots, or an extension by its id."""
+        """Return whether the caller has a capability: elicitation, sampling, roots, or an extension by its id."""
         ...
 
     def lacks(self, error: CannotAsk) -> None:
-        """Records a capability that a tool wanted and the caller lacks, for the reply."""
+        """Record a capability that a tool wanted and the caller lacks, for the reply."""
         ...
 
     def log(self, level: Level, data: Any, logger: str | None) -> None: ...
 
     async def ask(self, question: Question) -> Any:
-        """The answer. Raises CannotAsk, Declined, or another ToolFailure."""
+        """Return the answer. Raises CannotAsk, Declined, or another ToolFailure."""
         ...
 
 
@@ -298,6 +296,6 @@ current_caller: ContextVar[Caller | None] = ContextVar("onetool_current_caller",
 
 
 def client_name() -> str:
-    """The client's own name; empty for people, Python code, and clients that did not give one."""
+    """Return the client's own name; empty for people, Python code, and clients that did not give one."""
     caller = current_caller.get()
     return "" if caller is None else getattr(caller, "client_name", "")

@@ -31,7 +31,6 @@ class CallWatch(Protocol):
     """Told of each call that the code of a run makes, in any thread: it must be quick and must not raise."""
 
     def began(self, call: ToolCall) -> None: ...
-
     def ended(self, call: ToolCall, result: ToolResult) -> None: ...
 
 
@@ -39,7 +38,6 @@ class ToolLookup(Protocol):
     """Where the executor finds tools: a registry, a snapshot of one, or a single tool."""
 
     def get(self, name: str) -> ToolSpec | None: ...
-
     def names(self) -> Collection[str]: ...
 
 
@@ -62,11 +60,8 @@ class Environment(Protocol):
     """What a running tool can use of the app: the settings and secrets of its pack, and other tools."""
 
     def settings(self, pack: str) -> Mapping[str, Any]: ...
-
     def secret(self, name: str) -> str | None: ...
-
     def redact(self, value: Any, sent: Any = None) -> Any: ...
-
     def snapshot(self) -> Snapshot: ...
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
@@ -96,7 +91,6 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside
 
     def left(self) -> float:
-        """Seconds until the deadline."""
         paused = 0.0 if self.pauses is None else self.pauses.waited()
         return self.deadline + paused - monotonic()
 
@@ -111,7 +105,7 @@ def note_call(key: str, value: Any) -> None:
 
 
 def paused_for_caller() -> AbstractContextManager[None]:
-    """A context in which the running call waits for its caller and its time does not count."""
+    """Return a context in which the running call waits for its caller and its time does not count."""
     context = current_call.get()
     return nullcontext() if context is None or context.pauses is None else context.pauses
 
@@ -152,17 +146,15 @@ class CallEvent(msgspec.Struct, frozen=True):
         """Measure the arguments and the value now: a pack may change them when the call is over."""
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
-        id, tool, source = call.id, call.name, call.source
-        return cls(
-            id, tool, source, spec, args, bytes_in, bytes_out, duration_ms, error, client, run, principal, address
-        )
+        who = (client, run, principal, address)
+        return cls(call.id, call.name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *who)
 
     @property
     def ok(self) -> bool:
         return self.error is None
 
     def shown_args(self) -> Mapping[str, Any]:
-        """The arguments as a record may show them. Computed when asked for: most calls are only counted."""
+        """Return the arguments as a record may show them. Computed when asked for: most calls are only counted."""
         try:
             args: Any = msgspec.json.decode(self.args or b"{}")
         except msgspec.DecodeError:  # half of a surrogate pair, which JSON can have
@@ -173,7 +165,7 @@ class CallEvent(msgspec.Struct, frozen=True):
 
 
 def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
-    """The arguments of a call as others may see them.
+    """Return the arguments of a call as others may see them.
 
     Of an unknown tool or argument nobody knows whether it is secret, so it is not shown.
     """
@@ -186,7 +178,7 @@ def shown_args(call: ToolCall, spec: ToolSpec | None) -> Mapping[str, Any]:
 
 
 def kept_value(value: Any, args: Any, spec: ToolSpec | None) -> Any:
-    """What a call gave, as it may be kept or shown to others: without the secrets among its arguments."""
+    """Return the value of a call as it may be kept or shown to others: without the secrets among its arguments."""
     return mask_values(value, secret_values(args, frozenset() if spec is None else spec.secrets))
 
 

@@ -104,14 +104,13 @@ class ConfigError(OneToolError):
 
 # Describing exceptions
 
-
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-MOST_IN_GROUP = 5
-LONGEST_MESSAGE = 2_000
+MAX_IN_GROUP = 5
+MAX_MESSAGE = 2_000
 
 
 def describe_error(error: BaseException, depth: int = 0) -> str:
-    """An exception as one line. Its own text may be missing, huge or broken, and it may hold others without end.
+    """Return an exception as one line. Its own text may be missing, huge or broken, and it may hold others without end.
 
     What OneTool itself raises speaks for itself: the name of its class tells a reader nothing.
     """
@@ -120,22 +119,22 @@ def describe_error(error: BaseException, depth: int = 0) -> str:
         return f"the tool tried to end the process (SystemExit: {text})"
     if isinstance(error, BaseExceptionGroup) and depth == 0:
         inner = cast(tuple[BaseException, ...], error.exceptions)  # pyright: ignore[reportUnknownMemberType]
-        text += ": " + "; ".join(describe_error(one, depth + 1) for one in inner[:MOST_IN_GROUP])
+        text += ": " + "; ".join(describe_error(one, depth + 1) for one in inner[:MAX_IN_GROUP])
     if isinstance(error, OneToolError) and text:
         return text
     return f"{name}: {text}" if text else name
 
 
 def message_of(error: BaseException) -> str:
-    """The message of the exception; str() of it may itself fail."""
+    """Return the message of the exception; empty if str() itself fails."""
     try:
-        return str(error)[:LONGEST_MESSAGE]
+        return str(error)[:MAX_MESSAGE]
     except BaseException:  # noqa: BLE001 - a broken __str__ must not hide the failure, nor end the process
         return ""
 
 
 def raised_at(error: BaseException) -> tuple[str, ...]:
-    """File and line of the last frame outside of OneTool."""
+    """Return file and line of the last frame outside of OneTool."""
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -146,5 +145,5 @@ def raised_at(error: BaseException) -> tuple[str, ...]:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters of a text; an ellipsis says that there were more."""
+    """Cut a text to at most so many characters, with an ellipsis where there were more."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -56,7 +56,7 @@ from onetool.core.principal import allowed_by_both, current_address, current_pri
 from onetool.core.redaction import mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.running import TRIES, HandlerRunner
-from onetool.core.schema import MOST_PROBLEMS
+from onetool.core.schema import MAX_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
@@ -218,7 +218,7 @@ class Executor:
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
-        """Have written down what has to be before the call. Raises CallRefused if that fails."""
+        """Write what has to be on record before the call. Raises CallRefused if that fails."""
         spec = ToolSpec(name=context.spec.name, description="", handler=first)
         _, raised = await self._runner.run(replace(context, spec=spec, call=replace(context.call, args={}), retries=0))
         if raised is not None:
@@ -292,10 +292,11 @@ class Executor:
             log.debug("%s failed\n%s", spec.name, self._without_secrets("".join(format_exception(error)), passed))
         if isinstance(error, BadArguments):
             message = f"{wrong_arguments(spec.name)} {message_of(error)}"
-            hints = (*_texts(error.hints), signature(spec))
-            return CallRefused(
-                "invalid_args", message, reason=_text(error.reason), hints=hints, details=_details(error)
-            )
+            hints, details = (*_texts(error.hints), signature(spec)), ()
+            if error.argument is not None:
+                pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
+                details = (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
+            return CallRefused("invalid_args", message, reason=_text(error.reason), hints=hints, details=details)
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
             return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
@@ -398,13 +399,13 @@ def _invalid(spec: ToolSpec, problems: list[WrongArgument]) -> CallRefused:
 
 def _finding(spec: ToolSpec, problems: list[WrongArgument]) -> tuple[str, ...]:
     """Return what is wrong with the arguments of a call, and the signature of the tool; nothing without problems."""
-    more = "; and more" if len(problems) >= MOST_PROBLEMS else ""
+    more = "; and more" if len(problems) >= MAX_PROBLEMS else ""
     listed = "; ".join(map(str, problems))
     return (f"{wrong_arguments(spec.name)} {listed}{more}", signature(spec)) if problems else ()
 
 
 async def _ask_gate(gate: Gate, context: CallContext) -> ToolFailure | None:
-    """The gate's answer. Waiting for it does not count; a gate that fails has refused."""
+    """Return the gate's answer. Waiting for it does not count; a gate that fails has refused."""
     try:
         with context.pauses or nullcontext():
             return await gate(context.call, context.spec)
@@ -421,14 +422,7 @@ def _text(value: Any) -> str | None:
         return type(value).__name__
 
 
-def _details(error: BadArguments) -> tuple[WrongArgument, ...]:
-    if error.argument is None:
-        return ()
-    pointer = "/" + error.argument.replace("~", "~0").replace("/", "~1")
-    return (WrongArgument(path=error.argument, expected="", got=message_of(error), pointer=pointer),)
-
-
 def _texts(values: Any) -> tuple[str, ...]:
-    """Hints as a handler gave them: it may have given anything."""
+    """Return hints as texts: a handler may have given anything."""
     listed = cast(list[Any], values) if isinstance(values, list | tuple) else [values]
     return tuple(text for value in listed if (text := _text(value)))

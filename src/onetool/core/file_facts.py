@@ -46,13 +46,11 @@ def _is_private_group(owner: int, group: int) -> bool:
 
 # Whether files have changed
 
-
 MAX_DIGEST_BYTES = 4 * 1024 * 1024  # bytes that a person could have written
 NO_FILE = "none"
 
 
 def is_unchanged(files: Mapping[str, str]) -> bool:
-    """Return whether all files still have these stamps."""
     return all(stamp_of(Path(file)) == stamp for file, stamp in files.items())
 
 

@@ -18,7 +18,7 @@ from onetool.core.os_files import OpenFolder, UnsafeFileError, private, read_pri
 from onetool.core.system import HAS_FLOCK, lock, stand_ins, unlock
 
 PAUSE = 0.001  # seconds between two attempts; each is a little longer than the one before
-LONGEST_PAUSE = 0.005
+MAX_PAUSE = 0.005
 UNKNOWN = "another process"
 
 Opened = int | OpenFolder
@@ -30,41 +30,39 @@ def take(file: Opened, *, shared: bool = False) -> bool:
     return lock(file, shared=shared)
 
 
-def pauses(patience: float, pause: float = PAUSE, longest: float = LONGEST_PAUSE) -> Iterator[float]:
-    """How long to sleep after each attempt that failed, until so many seconds have passed."""
+def pauses(seconds: float, pause: float = PAUSE, longest: float = MAX_PAUSE) -> Iterator[float]:
+    """Yield how long to sleep after each failed attempt, until so many seconds have passed."""
     from random import uniform
 
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield uniform(pause / 2, pause)  # noqa: S311 - so that those who wait do not march in step
         pause = min(pause * 1.1, longest)
 
 
-def wait(file: Opened, patience: float) -> bool:
-    """Whether the lock is held now. Others may hold it for so many seconds. Raises as `take` does."""
-    between = pauses(patience)
+def wait(file: Opened, seconds: float) -> bool:
+    """Take the lock, and wait for so many seconds at the most. Return whether it is held now. Raises OSError."""
+    between = pauses(seconds)
     while not (taken := take(file)) and (pause := next(between, None)):
         time.sleep(pause)
     return taken
 
 
-def take_path(path: Path, opener: Callable[[Path], T], patience: float, *, shared: bool = False) -> T | None:
+def take_path(path: Path, opener: Callable[[Path], T], seconds: float, *, shared: bool = False) -> T | None:
     """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises OSError."""
-    between = pauses(patience)
-    while (file := _try_path(path, opener, shared)) is None and (pause := next(between, None)):
+    between = pauses(seconds)
+    while True:
+        file, mine = opener(path), False
+        try:
+            mine = take(file, shared=shared) and leads_to(path, file)
+        finally:
+            if not mine:
+                give_back(file)
+        if mine:
+            return file
+        if not (pause := next(between, None)):
+            return None
         time.sleep(pause)
-    return file
-
-
-def _try_path(path: Path, opener: Callable[[Path], T], shared: bool) -> T | None:
-    file = opener(path)
-    mine = False
-    try:
-        mine = take(file, shared=shared) and leads_to(path, file)
-    finally:
-        if not mine:
-            give_back(file)
-    return file if mine else None
 
 
 def give_back(file: Opened) -> None:
@@ -86,7 +84,7 @@ def remove(path: Path, file: int) -> None:
 
 
 def lock_beside(file: Path) -> AbstractContextManager[None]:
-    """One writer of the file at a time, also among processes."""
+    """Hold the lock that lets one writer change the file at a time, also among processes."""
     return held(file.with_name(f".{file.name}.lock"))
 
 
@@ -102,22 +100,28 @@ def held(file: Path) -> Generator[None]:
             unlock(opened.fileno())
 
 
-def _status(file: Opened) -> os.stat_result:
-    return os.fstat(file) if isinstance(file, int) else file.status()
-
-
 def leads_to(path: Path, file: Opened, *, follow_symlinks: bool = True) -> bool:
-    """Whether the path still leads to the open file. Raises OSError."""
+    """Return whether the path still leads to the open file. Raises OSError."""
     try:
-        return os.path.samestat(_status(file), os.stat(path, follow_symlinks=follow_symlinks))
+        status = os.fstat(file) if isinstance(file, int) else file.status()
+        return os.path.samestat(status, os.stat(path, follow_symlinks=follow_symlinks))
     except FileNotFoundError:
         return False
 
 
 def holder(path: Path, us: str = "another thread of this process") -> str | None:
-    """The process that holds the lock, in words; None if there is none, or the system does not tell."""
-    if not HAS_FLOCK:
-        return _holder_apart(path)
+    """Describe the process that holds the lock; None if there is none, or the system does not tell."""
+    if not HAS_FLOCK:  # nobody tells who it is; that there is one is seen by trying
+        try:
+            file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
+        except OSError:
+            return None
+        try:
+            return None if take(file) else UNKNOWN
+        except OSError:
+            return UNKNOWN
+        finally:
+            give_back(file)
     with suppress(OSError, IndexError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -126,20 +130,6 @@ def holder(path: Path, us: str = "another thread of this process") -> str | None
             if words[1] == "FLOCK" and words[5] == place:
                 return us if words[4] == str(os.getpid()) else _process(words[4])
     return None
-
-
-def _holder_apart(path: Path) -> str | None:
-    """Nobody tells who it is; that there is one is seen by trying."""
-    try:
-        file = os.open(path, os.O_RDONLY) if not path.is_dir() else OpenFolder.at(path)
-    except OSError:
-        return None
-    try:
-        return None if take(file) else UNKNOWN
-    except OSError:
-        return UNKNOWN
-    finally:
-        give_back(file)
 
 
 def _process(pid: str) -> str:
@@ -155,12 +145,11 @@ def _process(pid: str) -> str:
 
 # A random key in a file: made when it is first needed, then shared by all processes of this person
 
-
 KEY_BYTES = 32
 
 
 def key_in(file: Path, make: bool = False) -> bytes:
-    """The key. With `make` there is one afterwards, else it may be empty. Raises OSError: UnsafeFileError for a file
+    """Return the key; empty if there is none and `make` is False. Raises OSError: UnsafeFileError for a file
     that others could have written, or that is damaged.
     """
     key = read_private(file, KEY_BYTES + 1)

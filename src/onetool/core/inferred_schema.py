@@ -19,8 +19,8 @@ from onetool.core.json_data import freeze
 LEVELS = 6  # of objects and arrays inside of each other
 FIELDS = 64  # of one object; with more keys than that it is a map
 ITEMS = 20  # of one array, from its beginning
-MOST_VALUE_PARTS = 1_000  # of one value
-LONGEST_NAME = 40
+MAX_VALUE_PARTS = 1_000  # of one value
+MAX_FIELD_NAME = 40
 
 Kind = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
 
@@ -56,41 +56,34 @@ _ARRAY: frozenset[Kind] = frozenset({"array"})
 _OBJECT: frozenset[Kind] = frozenset({"object"})
 
 
-def shape_of(value: Any, levels: int = LEVELS) -> ValueShape:
-    """The shape of one plain value, so deep."""
-    return _shape(value, levels, [MOST_VALUE_PARTS])
-
-
-def _shape(value: Any, levels: int, left: list[int]) -> ValueShape:
+def shape_of(value: Any, levels: int = LEVELS, left: list[int] | None = None) -> ValueShape:
+    """Return the shape of one plain value, down to so many levels. `left` counts the parts that are still looked at."""
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
         return scalar
+    left = [MAX_VALUE_PARTS] if left is None else left
     if left[0] <= 0:
         return NOTHING
-    if isinstance(value, dict):
-        return _object(cast(dict[str, Any], value), levels, left)
-    return _array(cast(list[Any], value), levels, left) if isinstance(value, list | tuple) else NOTHING
-
-
-def _array(values: list[Any] | tuple[Any, ...], levels: int, left: list[int]) -> ValueShape:
-    if levels == 0 or not values:
-        return ValueShape(_ARRAY)
-    left[0] -= min(len(values), ITEMS)
-    return ValueShape(_ARRAY, items=join_all_shapes(_shape(value, levels - 1, left) for value in values[:ITEMS]))
-
-
-def _object(values: dict[str, Any], levels: int, left: list[int]) -> ValueShape:
+    if isinstance(value, list | tuple):
+        values = cast(list[Any], value)[:ITEMS]
+        if levels == 0 or not values:
+            return ValueShape(_ARRAY)
+        left[0] -= len(values)
+        return ValueShape(_ARRAY, items=join_all_shapes(shape_of(one, levels - 1, left) for one in values))
+    if not isinstance(value, dict):
+        return NOTHING
+    members = cast(dict[str, Any], value)
     if levels == 0:
         return ValueShape(_OBJECT)
-    left[0] -= min(len(values), FIELDS)
-    fields = {key: _shape(value, levels - 1, left) for key, value in islice(values.items(), FIELDS)}
-    if len(values) <= FIELDS and _all_names(*fields):
+    left[0] -= min(len(members), FIELDS)
+    fields = {key: shape_of(one, levels - 1, left) for key, one in islice(members.items(), FIELDS)}
+    if len(members) <= FIELDS and _all_names(*fields):
         return ValueShape(_OBJECT, fields=fields, required=frozenset(fields))
     return ValueShape(_OBJECT, others=join_all_shapes(fields.values()))
 
 
 def join_shapes(one: ValueShape, other: ValueShape) -> ValueShape:
-    """The smallest shape that covers both."""
+    """Return the smallest shape that covers both."""
     if one is other or other is NOTHING or one == other:
         return one
     if one is NOTHING:
@@ -99,7 +92,9 @@ def join_shapes(one: ValueShape, other: ValueShape) -> ValueShape:
     items = _either(one.items, other.items)
     if "object" not in kinds:
         return ValueShape(kinds, items)
-    fields, others = _together(one.fields, other.fields), _either(one.others, other.others)
+    others, fields = _either(one.others, other.others), dict(one.fields)
+    for key, shape in other.fields.items():
+        fields[key] = join_shapes(fields[key], shape) if key in fields else shape
     if others is not None or len(fields) > FIELDS:
         return ValueShape(kinds, items, others=join_all_shapes(chain((others or NOTHING,), fields.values())))
     both = "object" in one.kinds and "object" in other.kinds
@@ -108,13 +103,6 @@ def join_shapes(one: ValueShape, other: ValueShape) -> ValueShape:
 
 def _either(one: ValueShape | None, other: ValueShape | None) -> ValueShape | None:
     return join_shapes(one, other) if one is not None and other is not None else one or other
-
-
-def _together(one: Mapping[str, ValueShape], other: Mapping[str, ValueShape]) -> dict[str, ValueShape]:
-    fields = dict(one)
-    for key, shape in other.items():
-        fields[key] = join_shapes(fields[key], shape) if key in fields else shape
-    return fields
 
 
 def join_all_shapes(shapes: Iterable[ValueShape]) -> ValueShape:
@@ -127,8 +115,8 @@ def _all_names(*keys: str) -> bool:
 
 
 def is_name(key: str) -> bool:
-    """Whether a key is what people call a field. A guess, where it is made of letters: names and tokens overlap."""
-    if len(key) > LONGEST_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
+    """Return whether a key is what people call a field: a guess, because names and tokens overlap."""
+    if len(key) > MAX_FIELD_NAME or not _NAME.fullmatch(key) or _DATA.search(key):
         return False
     # `dQw4w9WgXcQ`: what is made by chance changes its kind of character all the time.
     words = _WORD.findall(key)
@@ -136,23 +124,11 @@ def is_name(key: str) -> bool:
     return letters < 8 or letters >= (2.5 if letters < 16 else 3) * len(words)
 
 
-def levels_within(shape: ValueShape, most: int) -> int:
-    """How many levels of it can be kept, if there may be so many shapes in all."""
-    level, total = [shape], 1
-    for levels in range(LEVELS):
-        level = [inner for one in level for inner in _inside(one)]
-        total += len(level)
-        if total > most:
-            return levels
-    return LEVELS
-
-
 def _inside(shape: ValueShape) -> list[ValueShape]:
     return [*shape.fields.values(), *(one for one in (shape.items, shape.others) if one is not None)]
 
 
 def cut_to_depth(shape: ValueShape, levels: int) -> ValueShape:
-    """Without what is deeper than that."""
     if levels == 0:
         return ValueShape(shape.kinds)
     items, others = (None if one is None else cut_to_depth(one, levels - 1) for one in (shape.items, shape.others))
@@ -161,7 +137,7 @@ def cut_to_depth(shape: ValueShape, levels: int) -> ValueShape:
 
 
 def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
-    """Whether it is within all bounds, as one that was made here; one that was read from a file need not be."""
+    """Return whether a shape, which may come from a file, is within all bounds."""
     if len(shape.fields) > FIELDS or not _all_names(*shape.fields) or not shape.required <= shape.fields.keys():
         return False
     inside = _inside(shape)
@@ -170,10 +146,9 @@ def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
 
 # Learning from values; the result is shown as inferred, and never enforced
 
-
 STEADY = 20  # results in a row that brought nothing new: from then on
 EVERY = 16  # only so many-th result is looked at
-MOST_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
+MAX_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
 ARMS = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
 ALIKE = 8  # fields of one shape that make a map
 
@@ -201,7 +176,7 @@ class SeenValues:
         self._lock = Lock()
 
     def note(self, value: Any) -> bool:
-        """Learn from one result. Whether that changed the schema."""
+        """Learn from one result. Return whether the schema has changed."""
         if self._steady >= STEADY and self._skipped < EVERY - 1:
             self._skipped += 1
             return False
@@ -216,22 +191,27 @@ class SeenValues:
 
     def _learn(self, shape: ValueShape) -> bool:
         # Levels go for good: else what is known would come and go.
-        self._levels = min(self._levels, levels_within(shape, MOST_SHAPE_PARTS))
+        level, total = [shape], 1
+        for levels in range(self._levels):
+            level = [inner for one in level for inner in _inside(one)]
+            total += len(level)
+            if total > MAX_SHAPE_PARTS:
+                self._levels = levels
+                break
         self._known, self._steady = cut_to_depth(shape, self._levels), 0
         before, self._schema = self._schema, freeze(_schema(self._known)) or None
         return before != self._schema
 
     def schema(self) -> Mapping[str, Any] | None:
-        """JSON Schema (draft 2020-12) that every value looked at fits; None while there is nothing to say."""
+        """Return a JSON Schema (draft 2020-12) that every value looked at fits; None while there is nothing to say."""
         return self._schema
 
     def dump(self) -> dict[str, Any]:
-        """Everything as plain data."""
         return cast(dict[str, Any], msgspec.to_builtins(_StoredShape(self.results, self._levels, self._known)))
 
     @classmethod
     def load(cls, data: Any) -> Self:
-        """What was dumped; empty where that is anything else."""
+        """Return what was dumped; empty if the data is anything else."""
         seen = cls()
         try:
             kept = msgspec.convert(data, _StoredShape)
@@ -271,7 +251,7 @@ def _members(shape: ValueShape) -> dict[str, Any]:
 
 
 def _is_map(shape: ValueShape) -> bool:
-    """Whether the fields look like entries: many that are alike, and either they come and go, or each is an object."""
+    """Return whether the fields look like entries: many, alike, and either they come and go, or each is an object."""
     fields = [*shape.fields.values()]
     if len(fields) < ALIKE or any(one.kinds != fields[0].kinds for one in fields):
         return False

@@ -6,7 +6,7 @@ write: its decoder refuses what Python's takes and other programs refuse, or rea
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from inspect import iscoroutine
@@ -70,7 +70,7 @@ _MIME = lazy_pattern(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 
 def blob_record(kind: str, data: str, mime: str | None, keep: StoreBlob) -> dict[str, Any]:
-    """The record for stored bytes, which are kept as a data: URL. `data` is base64."""
+    """Return the record for stored bytes, which are kept as a data: URL. `data` is base64."""
     mime = mime if mime and _MIME.fullmatch(mime) else "application/octet-stream"
     kept = keep(f"data:{mime};base64,{data}")
     size = len(data) * 3 // 4 - data[-2:].count("=")
@@ -116,7 +116,7 @@ _LEAVES = frozenset((str, bool, int, float, type(None), FrozenDict, FrozenList))
 
 
 def freeze(value: Any) -> Any:
-    """The same data, all the way down, in containers that refuse to change. What is frozen is not walked again."""
+    """Return the same data in containers that refuse to change. What is frozen already is not walked again."""
     kind = cast(type[Any], type(value))
     if kind in _LEAVES:  # most of a schema, and quicker to tell than a mapping
         return value
@@ -135,16 +135,15 @@ def freeze(value: Any) -> Any:
 
 # Bounds for JSON from outside
 
-
-MOST_PARTS = 500_000  # of one text: items of lists, and members of objects
-MOST_DIGITS = 1_000  # of one number
+MAX_PARTS = 500_000  # of one text: items of lists, and members of objects
+MAX_DIGITS = 1_000  # of one number
 CHUNK = 64 * 1024  # bytes that are looked at in one go: others have their turn in between
 
 _SIGNS = (b",", b"[", b"{")  # one of them stands before each part
-_STRIDE = MOST_DIGITS // 2
+_STRIDE = MAX_DIGITS // 2
 _DIGITS_IN_A_ROW = lazy_pattern(rb"[0-9]{2}")
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_TOO_LONG = b"0" * (MOST_DIGITS + 1)
+_TOO_LONG = b"0" * (MAX_DIGITS + 1)
 _ESCAPED = lazy_pattern(rb"\\*+.?", re.DOTALL)
 
 
@@ -153,21 +152,21 @@ class JsonTooCostlyError(ValueError):
 
 
 def check_json(data: bytes) -> None:
-    """JsonTooCostlyError says what a text has too much of. Whether it is JSON at all is for its reader to find out."""
-    if len(data) <= MOST_DIGITS:
+    """Raise JsonTooCostlyError for JSON with too many parts or digits. Whether it is JSON at all isn't checked."""
+    if len(data) <= MAX_DIGITS:
         return
-    many = len(data) > MOST_PARTS and _parts(data) > MOST_PARTS
+    many = len(data) > MAX_PARTS and _parts(data) > MAX_PARTS
     if not many and not _long_number(data):
         return
     bare = b"".join(_without_texts(data))
-    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MOST_PARTS:  # in those stands nothing
-        raise JsonTooCostlyError(f"has more than {MOST_PARTS:,} parts")
+    if _parts(bare) - bare.count(b"[]") - bare.count(b"{}") > MAX_PARTS:  # in those stands nothing
+        raise JsonTooCostlyError(f"has more than {MAX_PARTS:,} parts")
     if _long_number(bare):
-        raise JsonTooCostlyError(f"has a number of more than {MOST_DIGITS:,} digits")
+        raise JsonTooCostlyError(f"has a number of more than {MAX_DIGITS:,} digits")
 
 
 def data_in(text: str) -> Any:
-    """What a text says in JSON, if it is an object or a list. A number stays text: it may as well be a zip code."""
+    """Return the object or list that a text holds in JSON, else the text. A number stays text: it may be a zip code."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -182,14 +181,12 @@ def _parts(data: bytes) -> int:
 
 
 def _long_number(data: bytes) -> bool:
-    """Whether more digits follow each other: then two neighbours among every so many bytes are digits, too."""
-    if _DIGITS_IN_A_ROW.search(data[::_STRIDE]) is None:
-        return False
-    return _TOO_LONG in data.translate(_ZEROS)
+    """Return whether a number has too many digits: then two neighbours among every 500th byte are digits, too."""
+    return _DIGITS_IN_A_ROW.search(data[::_STRIDE]) is not None and _TOO_LONG in data.translate(_ZEROS)
 
 
 def _without_texts(data: bytes) -> Iterator[bytes]:
-    """The pieces of the JSON outside of string literals."""
+    """Yield the pieces of the JSON outside of string literals."""
     start, in_text = 0, False
     while start < len(data):
         end = start + CHUNK
@@ -203,19 +200,18 @@ def _without_texts(data: bytes) -> Iterator[bytes]:
 
 # Converting to plain data
 
-
-MOST_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
+MAX_PLAIN_PARTS = 5_000_000  # forty times `x = [x, x]` is small, and has more than any memory when it is copied
 
 _HOLDERS = frozenset((list, tuple, dict))
 _PLAIN: tuple[Any, ...] = (str, int, float, list, dict)
 
 
 def plain(value: Any) -> Any:
-    """The value as plain JSON data; of a server's answer, the value in it. Raises ToolFailure if that can't be done."""
+    """Return the value as plain JSON data; of a server's answer, the value in it. Raises ToolFailure."""
     if type(value) is AnsweredValue:
         return AnsweredValue(plain(value.value), value.sent)
     if type(value) in _HOLDERS and _is_endless(value):
-        raise ToolFailure(f"returned more than {MOST_PLAIN_PARTS:,} parts", reason="output_invalid")
+        raise ToolFailure(f"returned more than {MAX_PLAIN_PARTS:,} parts", reason="output_invalid")
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_convert_unknown)
     except RecursionError:
@@ -227,7 +223,7 @@ def plain(value: Any) -> Any:
 
 
 def _convert_unknown(value: Any) -> Any:
-    """What the encoder does not know: subclasses of plain types, paths, and models that can dump themselves."""
+    """Convert what the encoder does not know: subclasses of plain types, paths, and models that can dump themselves."""
     if iscoroutine(value):
         value.close()
         raise TypeError("something that was not awaited: write `await` before the call")
@@ -242,7 +238,7 @@ def _convert_unknown(value: Any) -> Any:
 
 
 def _is_endless(value: Any) -> bool:
-    """Whether it has more parts than that when written out: what stands in several places counts each time.
+    """Return whether a value has too many parts when written out: what stands in several places counts each time.
 
     Each list and dict is weighed once, so that this takes as long as what there is, and not as what it would become.
     """
@@ -250,25 +246,20 @@ def _is_endless(value: Any) -> bool:
     waiting: list[Any] = [value]
     while waiting:
         one: Any = waiting[-1]
-        inside = _holders_in(one)
+        parts = cast(Iterable[Any], one.values() if hasattr(one, "values") else one)
+        inside = [part for part in parts if type(part) in _HOLDERS]
         if inside and id(one) not in weights:
             weights[id(one)] = 0  # until what is inside has been weighed, and for ever where it contains itself
             waiting += [part for part in inside if id(part) not in weights]
             continue
         waiting.pop()
         weights[id(one)] = len(one) + sum(weights[id(part)] for part in inside)
-        if weights[id(one)] > MOST_PLAIN_PARTS:
+        if weights[id(one)] > MAX_PLAIN_PARTS:
             return True
     return False
 
 
-def _holders_in(holder: Any) -> list[Any]:
-    parts = cast(Iterable[Any], holder.values() if hasattr(holder, "values") else holder)
-    return [part for part in parts if type(part) in _HOLDERS]
-
-
 # Strict JSON
-
 
 _WORDS = {
     "duplicate": "has {!r} twice; only one of them could be meant",
@@ -287,7 +278,7 @@ class StrictJsonError(ValueError):
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An `object_pairs_hook`: each key stands once in an object."""
+    """Make an object whose keys are unique: an `object_pairs_hook`."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
@@ -296,14 +287,14 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite(text: str) -> float:
-    """A `parse_float`: 1e999 would become infinity, which JSON does not have."""
+    """Refuse 1e999, which would become infinity: a `parse_float`."""
     if not isfinite(value := float(text)):
         raise StrictJsonError("range", text)
     return value
 
 
 def no_constant(text: str) -> NoReturn:
-    """A `parse_constant`: NaN, Infinity and -Infinity."""
+    """Refuse NaN, Infinity and -Infinity: a `parse_constant`."""
     raise StrictJsonError("constant", text)
 
 
@@ -315,13 +306,12 @@ def strict_decoder(parse_float: Callable[[str], float] = finite) -> "JSONDecoder
 
 # Sizes, and JSON to compare
 
-
 _NO_DATA = 4  # bytes of `null`: for what has no form in JSON
 _DIGITS_PER_BIT = 0.30103
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a text in UTF-8, or of the JSON of anything else."""
+    """Return the bytes of a text in UTF-8, or of the JSON of anything else."""
     if type(value) is str:
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
     try:
@@ -348,34 +338,26 @@ _encode_sorted = msgspec.json.Encoder(enc_hook=_plain_mapping, order="determinis
 
 
 def _sum_of_parts(value: Any) -> int:
-    """The same for what the encoder refuses: each part of it on its own. What contains itself ends."""
+    """Return the same for what the encoder refuses, from each part on its own. What contains itself ends."""
+    with suppress(Exception):
+        value = msgspec.to_builtins(value)  # an error of ours is a struct
     try:
-        total, met, left = 0, dict[int, Any](), [_bare(value)]
+        total, met, left = 0, dict[int, Any](), [value]
         while left:
             one: Any = left.pop()
-            parts = _parts_within(one)
-            if parts is None or id(one) in met:
+            if not isinstance(one, Mapping | list | tuple | set | frozenset) or id(cast(object, one)) in met:
                 total += _leaf(one)
                 continue
-            met[id(one)] = one  # held, so that nothing else gets its id
-            total += 2 + max(0, len(one) - 1) + (len(one) if isinstance(one, Mapping) else 0)  # pyright: ignore[reportUnknownArgumentType] - brackets and commas
+            parts = cast(Collection[Any], one)
+            met[id(parts)] = parts  # held, so that nothing else gets its id
+            total += 2 + max(0, len(parts) - 1)  # brackets and commas
             left.extend(parts)
+            if isinstance(one, Mapping):
+                total += len(parts)  # colons
+                left.extend(cast(Mapping[Any, Any], one).values())
     except Exception:  # noqa: BLE001 - it may even change while it is looked at
         return _NO_DATA
     return total
-
-
-def _bare(value: Any) -> Any:
-    try:
-        return msgspec.to_builtins(value)  # an error of ours is a struct
-    except Exception:  # noqa: BLE001 - then as it is
-        return value
-
-
-def _parts_within(value: Any) -> Iterable[Any] | None:
-    if isinstance(value, Mapping):
-        return [part for pair in value.items() for part in pair]  # pyright: ignore[reportUnknownVariableType]
-    return value if isinstance(value, list | tuple | set | frozenset) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def _leaf(value: Any) -> int:
@@ -405,4 +387,4 @@ def sorted_json(value: Any) -> tuple[bytes, int]:
 
 
 def _named_type(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return dict(cast(Mapping[Any, Any], value)) if isinstance(value, Mapping) else f"<{type(value).__name__}>"

@@ -7,7 +7,7 @@ strict check refuses is looked at, so that a call which is right costs nothing m
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from itertools import islice
 from math import isfinite
@@ -25,7 +25,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
 
 LEVELS = 8  # of a schema that are followed
-LONGEST_NUMBER = 300  # characters
+MAX_NUMBER = 300  # characters
 MAX_RECORDED = 1000  # parts of an argument that is recorded of a call with wrong names
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(_INTEGER.pattern + r"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
@@ -51,14 +51,18 @@ def taken(spec: ToolSpec, args: Mapping[str, Any], problems: list[WrongArgument]
     problems = spec.arguments.check(args) if problems is None else problems
     if not problems or not spec.lenient or not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
         return Taken(args, problems, problems)
-    unlisted = _unlisted(spec, args, problems)
-    passed = [] if is_closed(spec.input_schema) else [name for name in unlisted if not _is_near(unlisted[name])]
+    found = {problem.path: problem for problem in problems if problem.got == UNKNOWN}
+    wrong = [problem.path for problem in problems if problem.got != UNKNOWN]
+    partly = {name for name in found for path in wrong if path == name or path.startswith((f"{name}.", f"{name}["))}
+    unlisted = {name: found[name] for name in args if name in found and name not in partly}
+    near = {name: f" ({one.hint})" for name, one in unlisted.items() if (one.hint or "").startswith("did you mean")}
+    passed = [] if is_closed(spec.input_schema) else [name for name in unlisted if name not in near]
     sent = {name: coerced(spec, name, value) for name, value in args.items()}
     left = spec.arguments.check({name: value for name, value in sent.items() if name not in passed})
     findings = [*(unlisted[name] for name in passed), *left]
     warnings = (
-        f"{name}: {spec.name} does not list this argument{_nearest(wrong)}; it was sent on to the server"
-        for name, wrong in unlisted.items()
+        f"{name}: {spec.name} does not list this argument{near.get(name, '')}; it was sent on to the server"
+        for name in unlisted
     )
     return Taken(sent, findings if left else [], findings, tuple(warnings))
 
@@ -71,8 +75,13 @@ def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     args = call.args
     if not isinstance(args, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - from outside
         return call
-    if spec is not None and not wrong_names(spec, args):
-        return call
+    if spec is not None:
+        try:  # values are not read
+            wrong = spec.arguments.wrong_members(args) if spec.prepare is None else spec.arguments.long_names(args)
+        except SchemaError:  # which the check of the arguments reports
+            return call
+        if not wrong:
+            return call
     known = () if spec is None else spec.order
     others = islice((name for name in args if name not in known), MAX_UNKNOWN)
     kept = {
@@ -82,41 +91,13 @@ def recorded_call(call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     return replace(call, name=call.name if spec else cut(call.name, MAX_NAME), args=kept)
 
 
-def wrong_names(spec: ToolSpec, args: Mapping[str, Any]) -> list[WrongArgument]:
-    """Return the names that are too long, or the first unknown ones if there are far too many. Values are not read."""
-    try:
-        check = spec.arguments
-        return check.wrong_members(args) if spec.prepare is None else check.long_names(args)
-    except SchemaError:  # which the check of the arguments reports
-        return []
-
-
 def is_closed(schema: Schema) -> bool:
-    """Whether it says itself that there are no other arguments."""
+    """Return whether a schema says itself that there are no other arguments."""
     return schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
 
 
-def _unlisted(spec: ToolSpec, args: Mapping[str, Any], problems: Iterable[WrongArgument]) -> dict[str, WrongArgument]:
-    """Return the arguments that the schema does not list, each with its problem."""
-    found = {problem.path: problem for problem in problems if problem.got == UNKNOWN}
-    wrong = [problem.path for problem in problems if problem.got != UNKNOWN]
-    return {name: found[name] for name in args if name in found and not any(_is_inside(path, name) for path in wrong)}
-
-
-def _nearest(problem: WrongArgument) -> str:
-    return f" ({problem.hint})" if _is_near(problem) else ""
-
-
-def _is_near(problem: WrongArgument) -> bool:
-    return bool(problem.hint and problem.hint.startswith("did you mean"))
-
-
-def _is_inside(path: str, name: str) -> bool:
-    return path == name or path.startswith((f"{name}.", f"{name}["))
-
-
 def coerced(spec: ToolSpec, name: str, value: Any) -> Any:
-    """One argument, with texts taken for what they say."""
+    """Return one argument, with texts taken for what they say."""
     schema = spec.input_schema
     if name not in properties_of(schema):
         return value
@@ -152,10 +133,10 @@ def _wants_texts(schema: Schema, root: Schema) -> bool:
 
 
 def _read(text: str, kinds: set[str]) -> Any:
-    """What a text says, where that is wanted, and a text is not. The text itself where something would be lost."""
+    """Return what a text says, where data is wanted and text isn't; the text itself where something would be lost."""
     if "string" in kinds:
         return text
-    if kinds & {"integer", "number"} and len(text) <= LONGEST_NUMBER:
+    if kinds & {"integer", "number"} and len(text) <= MAX_NUMBER:
         if _INTEGER.fullmatch(text):
             return int(text)
         if "number" in kinds and _NUMBER.fullmatch(text):

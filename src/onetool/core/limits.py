@@ -52,7 +52,7 @@ class RateWindow:
         return max(self.next_free(now), self._part_s / PARTS) if self._count >= most else None
 
     def next_free(self, now: float) -> float:
-        """Seconds until the oldest part has left; 0 if there is none."""
+        """Return the seconds until the oldest part has left; 0 if there is none."""
         return (self._parts[0][0] + PARTS + 1) * self._part_s - now if self._parts else 0.0
 
 
@@ -69,7 +69,7 @@ class WorkerShare(msgspec.Struct, frozen=True):
         return self.number == 1
 
     def of(self, total: int) -> int:
-        """This worker's part of a total, at least 1."""
+        """Return this worker's part of a total, at least 1."""
         return max(1, total // self.workers + (self.number <= total % self.workers))
 
 
@@ -81,6 +81,6 @@ def worker_share() -> WorkerShare:
 
 
 def set_worker_share(share: WorkerShare) -> None:
-    """Called once, when the process starts."""
+    """Set the share of this process, once, when it starts."""
     global _own
     _own = share

@@ -11,7 +11,7 @@ from typing import Any, Literal, Required, TypedDict, cast
 
 import msgspec
 
-from onetool.core.json_data import MOST_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
+from onetool.core.json_data import MAX_DIGITS, JsonTooCostlyError, check_json, finite, no_constant
 
 STATELESS_REVISIONS = ("2026-07-28",)
 SESSION_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
@@ -31,12 +31,11 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 def negotiated_revision(wanted: str) -> str:
-    """The revision for `initialize`: the one the client wants if we have it, else our newest."""
+    """Return the revision for `initialize`: the one the client wants if we have it, else our newest."""
     return wanted if wanted in SESSION_REVISIONS else SESSION_REVISIONS[0]
 
 
 # JSON-RPC 2.0
-
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -89,7 +88,7 @@ def unsupported_version(requested: str, supported: Sequence[str]) -> JsonRpcErro
 def decode_message(data: bytes) -> tuple[Any, JsonRpcError | None]:
     """Decode a message and check it in one go. Return it, or a batch of unchecked ones; and what is wrong with it."""
     try:
-        if len(data) > MOST_DIGITS:
+        if len(data) > MAX_DIGITS:
             check_json(data)
         found = cast(Message, _message_decoder.decode(data))
         if "method" in found or ("id" in found and ("result" in found or "error" in found)):
@@ -140,7 +139,6 @@ def check_message(message: Any) -> Message:
 
 
 def is_message(message: Any) -> bool:
-    """Whether it is one JSON-RPC message."""
     try:
         check_message(message)
     except JsonRpcError:
@@ -153,7 +151,7 @@ def is_id(value: Any) -> bool:
 
 
 def id_of(message: Any) -> Id | None:
-    """The id to answer with, of a message that may be anything."""
+    """Return the id to answer with, of a message that may be anything."""
     found = cast(Message, message).get("id") if isinstance(message, dict) else None
     return found if is_id(found) else None
 

@@ -30,7 +30,7 @@ StrOrBytesPath = str | bytes | os.PathLike[str]
 
 
 def open_no_link(path: StrOrBytesPath, flags: int, mode: int = 0o600, dir_fd: int | None = None) -> int:
-    """Open a file that is no link itself. Raises OSError: ELOOP for a link."""
+    """Open a file that isn't a link itself. Raises OSError: ELOOP for a link."""
     if NO_LINK:
         return os.open(path, flags | PLAIN | NO_LINK, mode, dir_fd=dir_fd)
     at: dict[str, Any] = {} if dir_fd is None else {"dir_fd": dir_fd}
@@ -52,7 +52,7 @@ def open_no_link(path: StrOrBytesPath, flags: int, mode: int = 0o600, dir_fd: in
 
 
 def is_link(status: os.stat_result) -> bool:
-    """Whether it is a link, or what Windows calls a junction."""
+    """Return whether it is a link, or what Windows calls a junction."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     return stat.S_ISLNK(status.st_mode) or (junction is not None and getattr(status, "st_reparse_tag", 0) == junction)
 
@@ -66,7 +66,7 @@ def read_at(file: int, size: int, at: int) -> bytes:
 
 
 def read_marked(file: StrOrBytesPath, head: bytes, most: int) -> bytes | None:
-    """What stands behind `head` in a regular file of at most that size; None if it is something else, or not there."""
+    """Return what follows `head` in a regular file of at most that size; None if the file is another or missing."""
     try:
         with os.fdopen(open_no_link(file, os.O_RDONLY | NO_WAIT), "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -79,18 +79,13 @@ def read_marked(file: StrOrBytesPath, head: bytes, most: int) -> bytes | None:
 
 def sync_folder(folder: StrOrBytesPath) -> None:
     """Make new names in a folder safe. Windows can't open one, and needs no such step. Raises OSError."""
-    if not DIRECTORY:
-        return
-    handle = os.open(folder, os.O_RDONLY | DIRECTORY | PLAIN)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    if DIRECTORY:
+        sync_file(folder, os.O_RDONLY | DIRECTORY)
 
 
-def sync_file(path: StrOrBytesPath) -> None:
-    """Make what was written to it safe. Raises OSError."""
-    handle = os.open(path, os.O_RDWR | PLAIN)
+def sync_file(path: StrOrBytesPath, flags: int = os.O_RDWR) -> None:
+    """Make what was written to a file safe. Raises OSError."""
+    handle = os.open(path, flags | PLAIN)
     try:
         os.fsync(handle)
     finally:
@@ -108,7 +103,6 @@ def _link_error() -> OSError:
 
 # Folders
 
-
 HAS_DIR_FD = bool(DIRECTORY and NO_LINK and os.open in os.supports_dir_fd)
 LIST = os.O_RDONLY | DIRECTORY | PLAIN
 # O_PATH passes through folders that may be entered but not listed, as the kernel's own lookup does.
@@ -121,9 +115,8 @@ class OpenFolder:
     """Raises OSError, as the functions of `os` with these names do. Nothing follows a link."""
 
     def __init__(self, fd: int | None, path: str = "") -> None:
-        """With a descriptor the path is not used."""
         self._fd = fd
-        self.path = path
+        self.path = path  # not used with a descriptor
         self._at_first = None if fd is not None else os.stat(path, follow_symlinks=False)
 
     @classmethod
@@ -195,21 +188,20 @@ class OpenFolder:
         self._do(os.rmdir, name)
 
     def rename(self, name: Name, other: Name) -> None:
-        """What has the other name is replaced."""
+        """Rename a file, and replace what has the other name."""
         if self._fd is not None:
             os.rename(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         else:
             os.replace(self._whole(name), self._whole(other))
 
     def link(self, name: Name, other: Name) -> None:
-        """A second name for a file."""
         if self._fd is not None:
             os.link(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
         else:
             os.link(self._whole(name), self._whole(other))
 
     def sync(self) -> None:
-        """Make new names in it safe. Windows needs no such step."""
+        """Make new names in the folder safe. Windows needs no such step."""
         if self._fd is not None:
             os.fsync(self._fd)
 
@@ -223,7 +215,7 @@ class OpenFolder:
         return os.path.join(self.path, os.fsdecode(name))
 
     def _check(self) -> None:
-        """Whether the path still leads to the folder that was opened, and through no link."""
+        """Raise OSError if the path no longer leads to the folder that was opened, or leads through a link."""
         if self._at_first is None:
             return
         if os.path.realpath(self.path) != self.path or not os.path.samestat(os.lstat(self.path), self._at_first):
@@ -232,14 +224,13 @@ class OpenFolder:
 
 # Files that are ours
 
-
 MODE = 0o600
 SQLITE_ENDS = ("-journal", "-wal", "-shm")
 HAS_OWNERS = hasattr(os, "geteuid")  # and modes that say who can read and write
 
 
 def private(path: str | Path, flags: int) -> int:
-    """An `opener` for `open` that refuses links: a link would make us write to another place. Raises OSError."""
+    """Open a file unless it is a link, which would lead to another place: an `opener` for `open`. Raises OSError."""
     return open_no_link(path, flags, MODE)
 
 
@@ -252,7 +243,7 @@ class UnsafeFileError(OSError):
 
 
 def read_private(file: Path, most: int) -> bytes | None:
-    """So many bytes at the most of a file that is ours alone; None if there is none. Raises UnsafeFileError."""
+    """Read at most so many bytes of a file that is ours alone; None if it is missing. Raises UnsafeFileError."""
     try:
         handle = open_no_link(file, os.O_RDONLY | NO_WAIT)
     except (FileNotFoundError, NotADirectoryError):
@@ -292,20 +283,15 @@ def make_private(file: Path) -> None:
         os.close(open_no_link(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE))
     except FileExistsError:
         for one in (file, *(file.with_name(file.name + end) for end in SQLITE_ENDS)):
-            _close_to_others(one)
-
-
-def _close_to_others(file: Path) -> None:
-    """Files of former versions may be open to others. What is somebody else's, or a link, stays as it is."""
-    with suppress(OSError):
-        status = os.lstat(file)
-        if HAS_OWNERS and stat.S_ISREG(status.st_mode) and status.st_mode & 0o077 and status.st_uid == os.geteuid():
-            file.chmod(MODE)
+            with suppress(OSError):  # files of former versions may be open to others
+                mode, owner = (status := os.lstat(one)).st_mode, status.st_uid
+                if HAS_OWNERS and stat.S_ISREG(mode) and mode & 0o077 and owner == os.geteuid():
+                    one.chmod(MODE)
 
 
 @contextmanager
 def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) -> Generator[Path]:
-    """A file beside it with this content, to be moved to its place. If it is not, leaving removes it."""
+    """Write a file beside it with this content, to be moved to its place. If it is not, leaving removes it."""
     draft = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     handle = open_no_link(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -321,6 +307,6 @@ def draft_of(file: Path, data: bytes, mode: int = MODE, *, sync: bool = True) ->
 
 
 def replace_file(file: Path, data: bytes, *, sync: bool = True) -> None:
-    """Readers see the old content or the new one. After OSError it is the old one."""
+    """Replace a file: readers see the old content or the new one. After OSError it is the old one."""
     with draft_of(file, data, sync=sync) as draft:
         draft.replace(file)

@@ -46,7 +46,6 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.shares_local_state else self.owner
 
     def may(self, role: Role) -> bool:
-        """Whether it may what this role may."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -61,17 +60,17 @@ current_address: ContextVar[str] = ContextVar("onetool_current_address", default
 
 
 def owner() -> str:
-    """The owner of what is stored now, and is forgotten after a while: results, tasks, questions."""
+    """Return the owner of what is stored now, and is forgotten after a while: results, tasks, questions."""
     return current_principal.get().owner
 
 
 def lasting_owner() -> str:
-    """The owner of what is stored now, and stays."""
+    """Return the owner of what is stored now, and stays."""
     return current_principal.get().lasting_owner
 
 
 def stats_caller(wanted: str | None = None) -> str | None:
-    """The caller whose calls the stats may tell of: an admin's `wanted`, None for all; for others their own owner.
+    """Return the caller whose calls the stats may show: an admin's `wanted` (None for all), else the own owner.
 
     Their own has the form that it is kept in: one that looks like the kept form of another is not taken for it.
     """
@@ -93,7 +92,7 @@ class AllowList(Collection[str]):
     def __init__(
         self, patterns: Collection[str], there: Collection[str], within: Collection[str] | None = None
     ) -> None:
-        """`there` are the tools that there are. With `within`, what is allowed has to be in there, too."""
+        """Allow tools of `there`, and with `within` only those that it has, too."""
         self._fits = _matcher(tuple(patterns))
         self._within = within
         # A name may be that of a tool that is in no list, too.
@@ -118,7 +117,7 @@ def is_pattern(name: str) -> bool:
 
 @lru_cache(256)
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """A function that gives a match for a name that is one of these, or fits one."""
+    """Return a function that matches the names that are one of these, or fit one."""
     from fnmatch import translate
 
     whole = "|".join(translate(one) if is_pattern(one) else re.escape(one) + r"\Z" for one in patterns)
@@ -126,7 +125,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]
 
 
 def allowed_by_both(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
-    """The intersection of two allow-lists; None allows everything."""
+    """Return the intersection of two allow-lists; None allows everything."""
     for names in (one, other):
         if isinstance(names, str):  # else `in` would look for parts of it
             raise TypeError(f"an allow-list is a list of names: [{names!r}]")

@@ -19,7 +19,7 @@ _NAME = lazy_pattern(
     re.IGNORECASE,
 )
 _NAME_END = 64  # characters at the end of a name that are read: every word of `_NAME` is shorter
-_DEEPEST, _WIDEST = 4, 20
+_MAX_DEPTH, _MAX_WIDTH = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -29,13 +29,13 @@ _TELLING = (str, *_WITH_NAMES)  # what may be, or hold, a text
 
 
 def secret_names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The parameters whose values are secret: said by the schema, or plain from the name."""
+    """Return the parameters whose values are secret, by their schemas or their names."""
     found = _properties(schema, schema, 0)
     return frozenset(name for name, part in found if sounds_secret(name) or _marked(part, schema, 0))
 
 
 def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
-    """The properties of a schema, also those that it borrows."""
+    """Yield the properties of a schema, also those that it borrows."""
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
         yield from cast(Mapping[str, Any], properties).items()
@@ -44,22 +44,20 @@ def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) 
 
 
 def _marked(part: Any, root: Mapping[str, Any], depth: int) -> bool:
-    """Whether the schema says that the value is secret, in itself or in one of its alternatives."""
+    """Return whether the schema says that the value is secret, in itself or in one of its alternatives."""
     if not isinstance(part, Mapping):
         return False
     marks = cast(Mapping[str, Any], part)
-    if marks.get("writeOnly") is True or marks.get("format") == "password":
-        return True
-    return any(_marked(other, root, depth + 1) for other in _borrowed(marks, root, depth))
+    return _is_marked(marks) or any(_marked(other, root, depth + 1) for other in _borrowed(marks, root, depth))
 
 
 def _borrowed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-    """What a schema refers to or combines, a few steps far: people do not hide their marks deeper than that."""
-    if depth >= _DEEPEST:
+    """Yield what a schema refers to or combines, a few steps far: people do not hide their marks deeper than that."""
+    if depth >= _MAX_DEPTH:
         return
     for word in ("allOf", "anyOf", "oneOf"):
         if isinstance(found := schema.get(word), list | tuple):
-            yield from (one for one in cast(list[Any], found)[:_WIDEST] if isinstance(one, Mapping))
+            yield from (one for one in cast(list[Any], found)[:_MAX_WIDTH] if isinstance(one, Mapping))
     ref = schema.get("$ref")
     if isinstance(ref, str) and ref.startswith(("#/$defs/", "#/definitions/")):
         _, place, name = ref.split("/", 2)
@@ -74,7 +72,7 @@ def sounds_secret(name: str) -> bool:
 
 
 def secret_values(args: Any, secret: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The texts that stand under secret names, however deep: what must be taken out of messages."""
+    """Yield the texts under secret names, however deep: what must be taken out of messages."""
     if isinstance(args, Mapping):
         for name, value in cast(Mapping[Any, Any], args).items():
             if type(value) not in _LEAVES and isinstance(value, _TELLING):
@@ -98,7 +96,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def mask_values(value: Any, secrets: Iterable[str]) -> Any:
-    """Text or data in which these texts are masked. There may be half a million of them, and few are in there."""
+    """Mask these texts in text or data. There may be half a million of them, and few are in there."""
     text = "\n".join(_texts_in(value))
     for secret in dict.fromkeys(secrets):
         if secret in text:
@@ -124,7 +122,7 @@ def _mask_value(value: Any, secret: str) -> Any:
 
 
 def mask_arguments(args: Any, secret: frozenset[str] = frozenset()) -> Any:
-    """The arguments as they may be shown: nothing whose name is, or sounds, secret, however deep it stands."""
+    """Mask the arguments whose names are, or sound, secret, however deep they stand."""
     if isinstance(args, Mapping):
         items = cast(Mapping[Any, Any], args).items()
         return {
@@ -137,8 +135,7 @@ def mask_arguments(args: Any, secret: frozenset[str] = frozenset()) -> Any:
 
 # Where a value has what its schema marks
 
-
-MOST_STEPS = 100_000
+MAX_STEPS = 100_000
 
 _SAME = ("allOf", "anyOf", "oneOf")  # lists of schemas of the same value
 _ALSO = ("if", "then", "else")  # schemas of the same value
@@ -157,13 +154,13 @@ class SecretPlaces:
         self._seen = set[tuple[int, str]]()
 
     def first(self, value: Any) -> str | None:
-        """The pointer to the first value that is marked; None if there is none. Of what is too large it is ""."""
+        """Return the pointer to the first marked value; None if there is none, "" if the value is too large."""
         waiting: list[tuple[Any, Any, str]] = [(self._root, value, "")]
         while waiting:
             schema, part, pointer = waiting.pop()
             if not isinstance(schema, Mapping) or (id(cast(Schema, schema)), pointer) in self._seen:
                 continue
-            if len(self._seen) >= MOST_STEPS:
+            if len(self._seen) >= MAX_STEPS:
                 return ""
             known = cast(Schema, schema)
             self._seen.add((id(known), pointer))
@@ -174,7 +171,7 @@ class SecretPlaces:
         return None
 
     def _same(self, schema: Schema) -> Iterator[Any]:
-        """The schemas that apply to the same value."""
+        """Yield the schemas that apply to the same value."""
         for word in ("$ref", "$dynamicRef", "$recursiveRef"):
             if isinstance(ref := schema.get(word), str):
                 yield self._resolved(ref)
@@ -208,34 +205,29 @@ def _is_marked(schema: Schema) -> bool:
 
 
 def _below(schema: Schema, value: Any, pointer: str) -> Iterator[tuple[Any, Any, str]]:
-    """The parts of a value, each with the schemas that may apply to it."""
+    """Yield the parts of a value, each with the schemas that may apply to it."""
     if isinstance(value, Mapping):
+        named, patterns = schema.get("properties"), schema.get("patternProperties")
+        others = [schema.get(word) for word in _MEMBERS]
+        if isinstance(patterns, Mapping):  # whichever fits: a stranger's pattern is not run for this
+            others = [*cast(Schema, patterns).values(), *others]
         for name, part in cast(Mapping[str, Any], value).items():
             place = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
-            yield from ((one, part, place) for one in _of_member(schema, name))
+            if isinstance(named, Mapping):
+                yield cast(Schema, named).get(name), part, place
+            yield from ((one, part, place) for one in others)
     elif isinstance(value, list | tuple):
-        items = cast(list[Any], value)
-        for number, part in enumerate(items):
-            yield from ((one, part, f"{pointer}/{number}") for one in _of_item(schema, number))
-
-
-def _of_member(schema: Schema, name: str) -> Iterator[Any]:
-    if isinstance(named := schema.get("properties"), Mapping):
-        yield cast(Schema, named).get(name)
-    if isinstance(patterns := schema.get("patternProperties"), Mapping):
-        yield from cast(Schema, patterns).values()  # whichever fits: a stranger's pattern is not run for this
-    yield from (schema.get(word) for word in _MEMBERS)
-
-
-def _of_item(schema: Schema, number: int) -> Iterator[Any]:
-    for word in ("prefixItems", "items"):  # a list of `items` is that of older drafts
-        if isinstance(found := schema.get(word), list | tuple) and number < len(cast(list[Any], found)):
-            yield cast(list[Any], found)[number]
-    yield from (schema.get(word) for word in _ITEMS)
+        lists = [schema.get(word) for word in ("prefixItems", "items")]  # a list of `items` is that of older drafts
+        others = [schema.get(word) for word in _ITEMS]
+        for number, part in enumerate(cast(list[Any], value)):
+            for found in lists:
+                if isinstance(found, list | tuple) and number < len(cast(list[Any], found)):
+                    yield cast(list[Any], found)[number], part, f"{pointer}/{number}"
+            yield from ((one, part, f"{pointer}/{number}") for one in others)
 
 
 def _named(root: Schema) -> Iterator[tuple[str, Schema]]:
-    """All schemas that have a name: `#anchor`, or an `$id`."""
+    """Yield all schemas that have a name: `#anchor`, or an `$id`."""
     waiting: list[Any] = [root]
     while waiting:
         part = waiting.pop()

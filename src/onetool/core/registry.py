@@ -45,7 +45,7 @@ class LazyTool(Protocol):
         ...
 
     def spec(self) -> ToolSpec:
-        """The same object as long as somebody has it."""
+        """Return the same object as long as somebody has it."""
         ...
 
 
@@ -56,7 +56,7 @@ NO_PACKS: LazyPacks = {}
 
 
 def is_shown(tool: "ToolSpec | LazyTool") -> bool:
-    """Whether lists show it."""
+    """Return whether lists show the tool."""
     return tool.enabled and not (isinstance(tool, ToolSpec) and tool.hidden)
 
 
@@ -66,7 +66,6 @@ def count_shown(tools: "Mapping[str, ToolSpec | LazyTool]") -> int:
 
 
 def shown_packs(packs: LazyPacks) -> list[str]:
-    """Those that have tools to show."""
     return [pack for pack, tools in packs.items() if any(map(is_shown, tools.values()))]
 
 
@@ -130,18 +129,18 @@ class Snapshot:
         self._packs: dict[str, ToolMap] | None = None
 
     def get(self, name: str) -> ToolSpec | None:
-        """The tool of that name, or None: the caller handles a missing tool."""
+        """Return the tool of that name, or None: the caller handles a missing tool."""
         found = self._tools.get(name)
         if found is None and (lazy := lazy_tool(self.lazy, name)) is not None:
             return lazy.spec()
         return found if found is not None or self._further is None else self._further(name)
 
     def list(self, allowed: Iterable[str] | None = None) -> list[ToolSpec]:
-        """All tools in the order of registration; with an allow-list exactly those that it names."""
+        """Return all tools in the order of registration; with an allow-list exactly those that it names."""
         return [*self.listed(allowed)]
 
     def listed(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """The same, and lazy tools stay what they are until somebody needs them."""
+        """Return the same, and lazy tools stay lazy until somebody needs them."""
         if allowed is None:
             return ToolList([*self.each()])
         if isinstance(allowed, str):
@@ -155,7 +154,7 @@ class Snapshot:
         return ToolList([*listed, *others, *(spec for spec in further if spec is not None)])
 
     def each(self) -> "Iterator[ToolSpec | LazyTool]":
-        """All tools in that order. A pack of lazy ones is looked into when it is their turn."""
+        """Yield all tools in that order. A lazy pack is loaded when its turn comes."""
         yield from self._tools.values()
         for tools in self.lazy.values():
             yield from tools.values()
@@ -166,11 +165,11 @@ class Snapshot:
         return {**self._tools, **{f"{pack}.{own}": None for pack, tools in self.lazy.items() for own in tools}}.keys()
 
     def own(self) -> Collection[ToolSpec]:
-        """All but the lazy ones."""
+        """Return all tools but the lazy ones."""
         return self._tools.values()
 
     def packs(self) -> Mapping[str, ToolMap]:
-        """Each pack's tools by their names inside of it. Computed once."""
+        """Return each pack's tools by their names inside of it. Computed once."""
         if self._packs is None:
             packs: dict[str, dict[str, ToolSpec | LazyTool]] = {}
             for spec in self._tools.values():
@@ -181,7 +180,7 @@ class Snapshot:
         return self._packs
 
     def allowing(self, patterns: Collection[str] | None) -> Collection[str] | None:
-        """The allow-list that names and patterns (`web.*`) are for the tools that there are now."""
+        """Return the allow-list that names and patterns (`web.*`) make of the current tools."""
         if isinstance(patterns, str):
             raise TypeError(f"an allow-list is a list of names and patterns: [{patterns!r}]")
         if patterns is None or isinstance(patterns, AllowList) or not any(map(is_pattern, patterns)):
@@ -189,13 +188,13 @@ class Snapshot:
         return AllowList(patterns, self.names())
 
     def unmatched(self, names: Iterable[str]) -> "list[str]":
-        """The names that no tool has, and the patterns that none fits: typos in an allow-list."""
+        """Return the names that no tool has, and the patterns that none fits: typos in an allow-list."""
         names = [*names]
         there = self.names() if any(map(is_pattern, names)) else ()  # a server asks at its start, mostly about none
         return [name for name in names if not (AllowList((name,), there) if is_pattern(name) else name in self)]
 
     def has(self, name: str) -> bool:
-        """Whether lists have a tool of that name. None is made."""
+        """Return whether lists have a tool of that name. No lazy tool is loaded."""
         return name in self._tools or lazy_tool(self.lazy, name) is not None
 
     def __len__(self) -> int:
@@ -218,7 +217,6 @@ def as_spec(tool: ToolSpec | LazyTool) -> ToolSpec:
 
 
 def lazy_tool(packs: LazyPacks, name: str) -> LazyTool | None:
-    """The tool of that whole name."""
     if not packs:
         return None
     pack, _, own = name.partition(".")
@@ -258,7 +256,7 @@ class ToolRegistry(Snapshot):
         return spec
 
     def snapshot(self) -> Snapshot:
-        """A snapshot of the tools. Copied after a change, else shared."""
+        """Return a snapshot of the tools. Copied after a change, else shared."""
         if (frozen := self._frozen) is not None:
             return frozen
         with self._lock:
@@ -283,9 +281,6 @@ class ToolRegistry(Snapshot):
     def packs(self) -> Mapping[str, ToolMap]:
         return self.snapshot().packs()
 
-    def __iter__(self) -> Iterator[ToolSpec]:
-        return iter(self.snapshot())
-
     def replace(self, specs: Iterable[ToolSpec], further: Further | None = None, lazy: LazyPacks = NO_PACKS) -> None:
         """Swap all tools at once, as a reload does: a reader sees the old set or the new one, never a mixture."""
         tools: dict[str, ToolSpec] = {}
@@ -299,7 +294,7 @@ class ToolRegistry(Snapshot):
 
 
 def duplicate(first: ToolSpec, second: ToolSpec, what: str | None = None) -> str:
-    """The error for two tools, or other things, with one name."""
+    """Return the error for two tools, or other things, with one name."""
     return (
         f"duplicate {what or f'tool name {first.name!r}'}: the first one stays ({_shown(first)}), "
         f"the second is refused ({_shown(second)}); rename one of them"
@@ -313,7 +308,6 @@ def _shown(spec: ToolSpec) -> str:
 
 
 # Prompts and resources
-
 
 _PLACE = lazy_pattern(r"\{(\w+)\}")
 
@@ -357,7 +351,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(_PLACE.findall(self.uri))
 
     def match(self, uri: str) -> Mapping[str, Any] | None:
-        """The values of the template's variables in this URI; None if it does not match. Each is one segment."""
+        """Return the values of the template's variables in this URI; None if it does not match. Each is one segment."""
         if not self.variables:
             return {} if uri == self.uri else None
         found = self._pattern.fullmatch(uri)
@@ -366,7 +360,9 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         from urllib.parse import unquote  # listing tools does not need it
 
         values = {name: unquote(text) for name, text in found.groupdict().items()}
-        return values if all(map(_is_one_name, values.values())) else None
+        # No slash that hides behind its code, nor a way up: a variable stands for a name, and some make a path of it.
+        texts = values.values()
+        return values if all(one.isprintable() and "/" not in one and one not in (".", "..") for one in texts) else None
 
     @cached_property
     def _pattern(self) -> "re.Pattern[str]":
@@ -378,11 +374,6 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             end = "" if number == last or "/" in text else re.escape(text[:1])
             pattern += f"(?P<{name}>[^/{end}]+){re.escape(text)}"
         return re.compile(pattern)
-
-
-def _is_one_name(text: str) -> bool:
-    """No slash that hides behind its code, nor a way up: a place stands for a name, and some make a path of it."""
-    return text.isprintable() and "/" not in text and text not in (".", "..")
 
 
 # Sources

@@ -46,7 +46,7 @@ class Deadline:
 
 @asynccontextmanager
 async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGenerator[None]:
-    """A context manager that raises TimeoutError when the time of the call is up."""
+    """Raise TimeoutError inside of this context when the time of the call is up."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         deadline = Deadline(loop, context, lambda: limit.reschedule(loop.time()), grace)
@@ -58,15 +58,12 @@ async def within_deadline(context: CallContext, grace: float = 0.0) -> AsyncGene
 
 # Running handlers
 
-
 GRACE = 0.5  # seconds beyond its deadline that a loop gets to tell that it is over
 # Options of a task that runs a handler: whether it can begin before the next turn of the loop.
 _TASK_OPTIONS: Mapping[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
 class HandlerRunner:
-    """Runs handlers for an Executor."""
-
     def __init__(self) -> None:
         self._threads = Threads()
         self._abandoned: set[asyncio.Task[Any]] = set()  # a task that nobody holds may vanish in mid-flight
@@ -76,34 +73,33 @@ class HandlerRunner:
 
         In a thread without an event loop it awaits a ThreadJob.
         """
-        outcome = await self._try(context)
-        while context.retries and (pause := pause_before_retry(context, outcome)) is not None:
-            if asyncio._get_running_loop() is None:  # pyright: ignore[reportPrivateUsage]
-                time.sleep(pause)  # noqa: ASYNC251 - this thread has no loop to hold up
-            else:
-                await asyncio.sleep(pause)
-            outcome = await self._try(context)
-        return outcome
-
-    async def _try(self, context: CallContext) -> Outcome:
         handler, args = context.spec.handler, context.call.args
         if handler is None:
             return None, ToolFailure(f"{context.spec.name} has no handler: it can be described but not run")
         loop = asyncio._get_running_loop()  # pyright: ignore[reportPrivateUsage] - the public one raises, which is slow
-        inside = copy_context()
-        inside.run(current_call.set, context)
-        start = partial(handler, **args)
-        if not context.spec.is_async:
-            job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
-            value, error = await (job if loop is None else self._threads.outcome(job))
-            if isinstance(error, TimeoutError) and context.left() <= 0:
-                return _too_late(context)
-            if error is not None or not isawaitable(value):
-                return value, error
-            returned: Awaitable[Any] = value
-            start = lambda: returned  # noqa: E731
-        awaited = self._in_task(start, context, inside)
-        return _on_the_loop(awaited, context) if loop is None else await awaited
+        while True:
+            inside = copy_context()
+            inside.run(current_call.set, context)
+            start: Callable[[], Awaitable[Any]] = partial(handler, **args)
+            outcome: Outcome | None = None
+            if not context.spec.is_async:
+                job = ThreadJob(self._threads, inside, plain_value, {"handler": handler, "args": args}, context.left)
+                value, error = await (job if loop is None else self._threads.outcome(job))
+                if isinstance(error, TimeoutError) and context.left() <= 0:
+                    outcome = _too_late(context)
+                elif error is not None or not isawaitable(value):
+                    outcome = value, error
+                else:
+                    start = lambda returned=value: returned  # noqa: E731
+            if outcome is None:
+                awaited = self._in_task(start, context, inside)
+                outcome = _on_the_loop(awaited, context) if loop is None else await awaited
+            if not context.retries or (pause := pause_before_retry(context, outcome)) is None:
+                return outcome
+            if loop is None:
+                time.sleep(pause)  # noqa: ASYNC251 - this thread has no loop to hold up
+            else:
+                await asyncio.sleep(pause)
 
     async def _in_task(self, start: Callable[[], Awaitable[Any]], context: CallContext, inside: Context) -> Outcome:
         """Await an async handler in a task of its own: its deadline ends that, and nothing else.
@@ -123,15 +119,12 @@ class HandlerRunner:
         finally:
             deadline.timer.cancel()
             if not task.done():
-                self._abandon(task)
-
-    def _abandon(self, task: "asyncio.Task[Any]") -> None:
-        """Cancel the task and detach it, so that asyncio.run does not wait for it at its end."""
-        self._abandoned.add(task)
-        task.add_done_callback(self._abandoned.discard)
-        task.cancel()
-        asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
-        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue] - told as a time-out already
+                self._abandoned.add(task)
+                task.add_done_callback(self._abandoned.discard)
+                task.cancel()
+                # Detached, so that asyncio.run does not wait for it at its end. It was reported as a time-out already.
+                asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
+                task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def plain_value(handler: Callable[..., Any], args: Mapping[str, Any]) -> Any:
@@ -154,32 +147,26 @@ async def _report(start: Callable[[], Awaitable[Any]], ended: "asyncio.Future[Ou
 
 # Further tries of a handler that may be repeated, within the deadline of its call.
 
-
 FIRST_PAUSE = 0.1  # seconds at most before the second try; twice as many before the next one …
-LONGEST_PAUSE = 2.0  # … up to this
+MAX_PAUSE = 2.0  # … up to this
 TRIES = "tries"  # in the meta of a result, where there was more than one
 FINAL_REASONS = frozenset(("cancelled", "denied", "not_found", "rate_limited", "recursion", "too_large"))
 
 
 def pause_before_retry(context: CallContext, outcome: Outcome) -> float | None:
-    """Seconds until the next try, which is counted; None if there is none."""
-    number = context.notes.get(TRIES, 1)
-    if number > context.retries or not may_succeed_later(outcome[1]):
+    """Return the seconds until the next try, which is counted; None if there is none."""
+    number, error = context.notes.get(TRIES, 1), outcome[1]
+    if number > context.retries or not isinstance(error, Exception):
         return None
-    pause = min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311 - no secret
+    if isinstance(error, BadArguments | RefusedArguments) or not getattr(error, "again", True):
+        return None
+    if isinstance(error, ToolFailure) and error.reason in FINAL_REASONS:
+        return None
+    pause = min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE) * random.uniform(0.5, 1)  # noqa: S311 - no secret
     if pause >= context.left():
         return None
     context.notes[TRIES] = number + 1
     return pause
-
-
-def may_succeed_later(error: BaseException | None) -> bool:
-    """Whether another try may mend it. `again` is the error's own word for that, where it has one."""
-    if not isinstance(error, Exception) or isinstance(error, BadArguments | RefusedArguments):
-        return False
-    if isinstance(error, ToolFailure) and error.reason in FINAL_REASONS:
-        return False
-    return bool(getattr(error, "again", True))
 
 
 def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Outcome:
@@ -200,7 +187,7 @@ def _on_the_loop(work: Coroutine[Any, Any, Outcome], context: CallContext) -> Ou
 
 
 def _contained_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-    """A task factory that contains SystemExit, which would otherwise end the loop and the process."""
+    """Make a task that contains SystemExit, which would otherwise end the loop and the process: a task factory."""
     if current_call.get() is not None and asyncio.iscoroutine(work):
         work = _contained(work)
     return asyncio.Task(work, loop=loop, **options)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from onetool.core.call import WrongArgument
 from onetool.core.errors import SchemaError, cut
 from onetool.core.redaction import MASK, secret_names, sounds_secret
-from onetool.core.schema_guard import Verdict, check_size, guard
+from onetool.core.schema_guard import check_size, guard
 from onetool.core.schema_keywords import upgrade
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN, did_you_mean
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, RegexOptions, ValidationError
 
 EXACT = 2**53  # from here on a float may stand for several integers
-MOST_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
+MAX_COMPARED_PARTS = 50_000  # of items that are compared by texts which have to be made first: a tenth of a second
 
 
 class UniqueItems:
@@ -36,37 +36,16 @@ class UniqueItems:
         if not self._is_on or not isinstance(instance, list | tuple):
             return
         items = cast(Sequence[Any], instance)
-        if _text_function(items) is _canonical_text and _has_more_parts(items):
-            raise ValueError(f"it has more than {MOST_COMPARED_PARTS:,} parts to compare")
-        if not are_unique(items):
+        kinds = set(map(type, items))  # texts alone, and whole numbers alone, are quick
+        text_of = str if kinds == {str} else hex if kinds == {int} else _canonical_text
+        if text_of is _canonical_text and larger_than(items, MAX_COMPARED_PARTS + 1):
+            raise ValueError(f"it has more than {MAX_COMPARED_PARTS:,} parts to compare")
+        if len(set(map(text_of, items))) < len(items):
             raise ValueError("it has equal items")
 
 
-def are_unique(items: Sequence[Any]) -> bool:
-    if len(items) < 2:
-        return True
-    return len(set(map(_text_function(items), items))) == len(items)
-
-
-def _text_function(items: Sequence[Any]) -> Callable[[Any], str]:
-    """How the text of an item is made. Texts alone, and whole numbers alone, are quick."""
-    kinds = set(map(type, items))
-    return str if kinds == {str} else hex if kinds == {int} else _canonical_text
-
-
-def _has_more_parts(items: Sequence[Any]) -> bool:
-    left = MOST_COMPARED_PARTS
-    waiting: list[Any] = [items]
-    while waiting and left >= 0:
-        one: Any = waiting.pop()
-        left -= len(one)
-        inside: Any = one.values() if isinstance(one, Mapping) else one  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        waiting += [part for part in inside if isinstance(part, list | tuple | dict)]
-    return left < 0
-
-
 def _canonical_text(value: Any) -> str:
-    """The same for what JSON Schema calls equal: 1 and 1.0, and objects in whatever order; not for true and 1."""
+    """Return one text for what JSON Schema calls equal: 1 and 1.0, and objects in any order; not true and 1."""
     if isinstance(value, str):
         return f'"{len(value)}:{value}'
     if value is None or isinstance(value, bool):
@@ -84,7 +63,7 @@ def _canonical_text(value: Any) -> str:
 
 
 def _whole(value: float) -> int:
-    """The integer that it is when written down: 1e30 is 10**30 in JSON, and something near that in Python."""
+    """Return the integer that it is when written down: 1e30 is 10**30 in JSON, and something near that in Python."""
     if abs(value) < EXACT:
         return int(value)
     digits, _, exponent = repr(value).partition("e")
@@ -94,11 +73,12 @@ def _whole(value: float) -> int:
 
 # Describing violations
 
-
 UNKNOWN = "unknown argument"
 _SHOWN = 60  # characters of a wrong value that are worth showing
-_LONGEST_PATH = 200
+_MAX_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing
+
+_TYPE_NAMES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 
 ValuePath = tuple[str | int, ...]
 
@@ -131,7 +111,7 @@ _EXPECTED: dict[str, Callable[[Any], str]] = {
 def describe_violation(
     error: "ValidationError", secret: frozenset[str], known: Iterable[str] = (), max_unknown: int = MAX_UNKNOWN
 ) -> list[WrongArgument]:
-    """One error as problems. `known` are the tool's parameters, for near misses; values of `secret` ones are masked."""
+    """Return one error as problems. `known` parameters are for near misses; values of `secret` ones are masked."""
     kind: Any = error.kind
     path: ValuePath = tuple(error.instance_path)
     name = type(kind).__name__
@@ -142,7 +122,7 @@ def describe_violation(
     if name in ("AnyOf", "OneOfNotValid"):
         return _no_alternative(error, kind.context, secret, known)
     if name == "PropertyNames":
-        return [_problem(path, "other property names", cut(str(kind.error.message), _LONGEST_PATH))]
+        return [_problem(path, "other property names", cut(str(kind.error.message), _MAX_PATH))]
     expected = _EXPECTED.get(name, lambda _: f"a value that fits `{kind.name}`")(kind)
     return [_problem(path, expected, _shown(error, path, secret))]
 
@@ -150,29 +130,28 @@ def describe_violation(
 def _no_alternative(
     error: "ValidationError", branches: "list[list[ValidationError]]", secret: frozenset[str], known: Iterable[str]
 ) -> list[WrongArgument]:
-    """Nothing fits. If one alternative has the right type, its own complaints help most; else say what would fit."""
+    """Describe a value that fits no alternative.
+
+    If one alternative has the right type, its own problems help most; else say what would fit.
+    """
     path: ValuePath = tuple(error.instance_path)
-    near = [errors for errors in branches if not any(_wrong_type_at(one, path) for one in errors)]
+    kinds = [
+        [cast(Any, one.kind) for one in errors if tuple(one.instance_path) == path] for errors in branches
+    ]  # of the errors about the value itself, and not about a part of it
+    near = [
+        number
+        for number, found in enumerate(kinds)
+        if not any(type(kind).__name__ in ("Type", "Constant", "Enum") for kind in found)
+    ]
     if len(near) == 1:
-        return [problem for one in near[0] for problem in describe_violation(one, secret, known)]
-    alternatives = [_alternative(errors, path) for errors in (near or branches)]
-    expected = " or ".join(dict.fromkeys(text for text in alternatives if text)) or "one of its alternatives"
-    return [_problem(path, expected, _shown(error, path, secret))]
-
-
-def _wrong_type_at(error: "ValidationError", path: ValuePath) -> bool:
-    return type(error.kind).__name__ in ("Type", "Constant", "Enum") and tuple(error.instance_path) == path
-
-
-def _alternative(errors: "list[ValidationError]", path: ValuePath) -> str:
-    here = [one for one in errors if tuple(one.instance_path) == path]
-    if not here:
-        return ""
-    kind: Any = here[0].kind
-    if type(kind).__name__ == "Required":
-        return f"an object with {kind.property}"
-    expected = _EXPECTED.get(type(kind).__name__)
-    return expected(kind) if expected else ""
+        return [problem for one in branches[near[0]] for problem in describe_violation(one, secret, known)]
+    expected: dict[str, None] = {}
+    for kind in (found[0] for number, found in enumerate(kinds) if found and (number in near or not near)):
+        if type(kind).__name__ == "Required":
+            expected[f"an object with {kind.property}"] = None
+        elif describe := _EXPECTED.get(type(kind).__name__):
+            expected[describe(kind)] = None
+    return [_problem(path, " or ".join(expected) or "one of its alternatives", _shown(error, path, secret))]
 
 
 def _unknown(
@@ -210,13 +189,8 @@ def _shown(error: "ValidationError", path: ValuePath, secret: frozenset[str]) ->
         return f"object with {', '.join(names) or 'nothing'}"[:_SHOWN]
     if isinstance(value, list):
         return f"array of {len(cast(list[Any], value))}"
-    return f"{_type_name(value)} {_json(value)}" if value is not None else "null"
-
-
-def _type_name(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    return {"int": "integer", "float": "number", "str": "string"}.get(name := type(value).__name__, name)
+    name = type(value).__name__
+    return f"{_TYPE_NAMES.get(name, name)} {_json(value)}" if value is not None else "null"
 
 
 def _one_of(options: list[Any]) -> str:
@@ -233,29 +207,28 @@ def _json(value: Any) -> str:
 
 
 def _dotted(path: ValuePath) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step[: _LONGEST_PATH + 1]}" for step in path)
-    return cut("".join(steps).removeprefix("."), _LONGEST_PATH)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step[: _MAX_PATH + 1]}" for step in path)
+    return cut("".join(steps).removeprefix("."), _MAX_PATH)
 
 
 def _pointer(path: ValuePath) -> str:
-    steps = (str(step)[:_LONGEST_PATH].replace("~", "~0").replace("/", "~1") for step in path)
-    return "".join(f"/{step}" for step in steps)[:_LONGEST_PATH]
+    steps = (str(step)[:_MAX_PATH].replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join(f"/{step}" for step in steps)[:_MAX_PATH]
 
 
 # Compiled schemas
 
-
 META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"  # comes with the validator, is never fetched
-MOST_PROBLEMS = 20
-MOST_ERRORS = 10_000  # that a validator may have to make at once: about half a second
-MOST_CHECKS = 2_000_000
+MAX_PROBLEMS = 20
+MAX_ERRORS = 10_000  # that a validator may have to make at once: about half a second
+MAX_CHECKS = 2_000_000
 CHEAP = 100  # checks for one part of a value that are not worth counting
-MOST_SLOW = 1_000_000  # slow ones: about a second
+MAX_SLOW = 1_000_000  # slow ones: about a second
 FEW_SLOW = 2  # for one part that are not worth counting: the doors let half a million parts in
 SMALL = 200  # parts that every schema takes
-DEEPEST_VALUE = 1_000  # levels that are counted
+MAX_LEVELS = 1_000  # levels that are counted
 BEGINNING = 20  # items of a list that are worth explaining, where the whole is too large
-LONGEST_COMPILE_ERROR = 300
+MAX_COMPILE_ERROR = 300
 # Keywords that may bring in properties from elsewhere: closing such a schema needs `unevaluatedProperties`.
 _BORROWING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
 # A regular expression in a schema is a stranger's: small programs only, and a bounded search.
@@ -294,11 +267,13 @@ class CompiledSchema:
         self._validator = _compile(schema)
         self._only_known = schema.get("additionalProperties") is False and "patternProperties" not in schema
         self._is_lenient = lenient
-        self._max_unknown = MOST_PROBLEMS if lenient else MAX_UNKNOWN
+        self._max_unknown = MAX_PROBLEMS if lenient else MAX_UNKNOWN
         self.is_valid = self._validator.is_valid
         # A costly schema takes small values only; for the usual ones nothing is counted.
-        self._most = MOST_CHECKS // self.cost if self.cost > CHEAP else None
-        self._most_slow = _most_slow(self._verdict)
+        self._most = MAX_CHECKS // self.cost if self.cost > CHEAP else None
+        # The slow parts that a value may have, by its depth where the schema is recursive.
+        by_depth = tuple(MAX_SLOW // slow if slow > FEW_SLOW else maxsize for slow in self._verdict.slow)
+        self._most_slow = None if min(by_depth) == maxsize else by_depth
 
     @property
     def cost(self) -> int:
@@ -320,7 +295,7 @@ class CompiledSchema:
         if problems := self.long_names(value):
             return problems
         count = len(value) - sum(name in value for name in self._known) if self._only_known else 0
-        if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MOST_ERRORS))):
+        if not count or (count <= self._max_unknown and (self._is_lenient or not larger_than(value, MAX_ERRORS))):
             return []
         unknown = (name for name in value if name not in self._names)
         return _unknown((), unknown, count, self._known, self._max_unknown)
@@ -333,25 +308,20 @@ class CompiledSchema:
                     return problems
             if self._most is not None and larger_than(value, self._most):
                 return [WrongArgument(path="", expected=f"at most {self._most:,} values in all", got="more")]
-            if self._most_slow is not None and (most := self._exceeded(value)) is not None:
-                what = "values in all" if self._verdict.compares_items else "numbers in all"
-                return [WrongArgument(path="", expected=f"at most {most:,} {what}", got="more")]
+            by_depth = self._most_slow
+            if by_depth is not None and larger_than(value, SMALL, not self._verdict.compares_items):
+                depth, deepest = depth_of(value, MAX_LEVELS) if self._verdict.recursive else 0, len(by_depth) - 1
+                most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
+                if larger_than(value, most, not self._verdict.compares_items):
+                    what = "values in all" if self._verdict.compares_items else "numbers in all"
+                    return [WrongArgument(path="", expected=f"at most {most:,} {what}", got="more")]
             return [] if self.is_valid(value) else self._explain(value)
         except (ValueError, RecursionError, OverflowError) as error:
             # Not JSON data at all: an object, a set, a number as a key, half of a surrogate pair.
-            return [WrongArgument(path="", expected="JSON data", got=str(error)[:LONGEST_COMPILE_ERROR])]
-
-    def _exceeded(self, value: Any) -> int | None:
-        """How many parts that are slow to check it may have, where it has more."""
-        by_depth, numbers_only = self._most_slow or (maxsize,), not self._verdict.compares_items
-        if not larger_than(value, SMALL, numbers_only):
-            return None
-        depth, deepest = depth_of(value, DEEPEST_VALUE) if self._verdict.recursive else 0, len(by_depth) - 1
-        most = by_depth[depth] if depth <= deepest else by_depth[-1] * (deepest + 1) // (depth + 1)
-        return most if larger_than(value, most, numbers_only) else None
+            return [WrongArgument(path="", expected="JSON data", got=str(error)[:MAX_COMPILE_ERROR])]
 
     def _explain(self, value: Any) -> list[WrongArgument]:
-        """What is wrong with a value. Listing all errors costs far more than finding one, so large values get fewer."""
+        """Describe what is wrong. Listing all errors costs far more than finding one, so large values get few."""
         if not self._explainable(value):
             value = beginning(value, BEGINNING)  # what is wrong in its beginning stands in the same place there
             if not self._explainable(value) or self.is_valid(value):
@@ -363,18 +333,12 @@ class CompiledSchema:
             for error in errors
             for problem in describe_violation(error, self._secret, self._known, self._max_unknown)
         )
-        return list(islice(problems, MOST_PROBLEMS))
+        return list(islice(problems, MAX_PROBLEMS))
 
     def _explainable(self, value: Any) -> bool:
         costs = self._verdict.costs
         depth = depth_of(value, len(costs)) if self._verdict.recursive else 0
-        return depth < len(costs) and not larger_than(value, MOST_ERRORS // costs[depth])
-
-
-def _most_slow(verdict: Verdict) -> tuple[int, ...] | None:
-    """How many slow parts a value may have, by its depth where the schema is recursive. None: nothing is counted."""
-    by_depth = tuple(MOST_SLOW // slow if slow > FEW_SLOW else maxsize for slow in verdict.slow)
-    return None if min(by_depth) == maxsize else by_depth
+        return depth < len(costs) and not larger_than(value, MAX_ERRORS // costs[depth])
 
 
 @cache
@@ -386,8 +350,11 @@ def _engines() -> "tuple[RegexOptions, FancyRegexOptions]":
 
 
 def _compile(schema: Mapping[str, Any]) -> "Draft202012Validator":
-    """Patterns run on the engine that is linear in time; what it can't do (look-around) gets few steps on the other."""
-    from jsonschema_rs import Draft202012Validator  # 4 MB, which a server takes with its first call
+    """Compile a schema. Raises SchemaError with everything that is wrong.
+
+    Patterns run on the engine that is linear in time; what it can't do (look-around) gets few steps on the other.
+    """
+    from jsonschema_rs import Draft202012Validator, ValidationError  # 4 MB, which a server takes with its first call
 
     thawed = deepcopy(dict(schema))  # the validator takes plain lists only
     refused = ValueError()
@@ -396,26 +363,18 @@ def _compile(schema: Mapping[str, Any]) -> "Draft202012Validator":
             return Draft202012Validator(thawed, offline=True, pattern_options=patterns, keywords=_KEYWORDS)
         except ValueError as error:
             refused = error
-    raise SchemaError(_compile_errors(refused, schema)) from None
-
-
-def _compile_errors(error: ValueError, schema: Mapping[str, Any]) -> str:
-    """Everything that is wrong with a schema: the compiler stops at the first fault, the meta-schema finds them all."""
-    from jsonschema_rs import Draft202012Validator, ValidationError
-
-    if not isinstance(error, ValidationError):
-        return str(error)[:LONGEST_COMPILE_ERROR]
+    if not isinstance(refused, ValidationError):
+        raise SchemaError(str(refused)[:MAX_COMPILE_ERROR]) from None
+    # The compiler stops at the first fault, the meta-schema finds them all.
     meta = Draft202012Validator({"$ref": META_SCHEMA}, offline=True)
-    errors = [*islice(meta.iter_errors(deepcopy(dict(schema))), MOST_PROBLEMS)] or [error]
-    return "; ".join(str(problem) for one in errors for problem in describe_violation(one, frozenset()))
+    errors = [*islice(meta.iter_errors(thawed), MAX_PROBLEMS)] or [refused]
+    problems = (str(problem) for one in errors for problem in describe_violation(one, frozenset()))
+    raise SchemaError("; ".join(problems)) from None
 
 
 def close_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Most schemas say nothing of further properties; for a tool's arguments nothing means none."""
-    schema = {
-        "properties": {},
-        **schema,
-    }  # without this key the validator does not say which properties were unexpected
+    """Forbid further properties where a schema says nothing of them: a tool takes no other arguments."""
+    schema = {"properties": {}, **schema}  # without it the validator doesn't say which properties were unexpected
     if "additionalProperties" in schema or "unevaluatedProperties" in schema:
         return schema
     keyword = "unevaluatedProperties" if any(name in schema for name in _BORROWING) else "additionalProperties"
@@ -428,7 +387,7 @@ def properties_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def depth_of(value: Any, most: int) -> int:
-    """How deep it is nested; stops counting there."""
+    """Return how deep a value is nested, `most` at the most."""
     level: list[Any] = [value]
     for depth in range(most):
         level = [child for item in level for child in _children(item)]
@@ -438,7 +397,7 @@ def depth_of(value: Any, most: int) -> int:
 
 
 def larger_than(value: Any, most: int, numbers_only: bool = False) -> bool:
-    """Whether it has more parts, or numbers, than that; stops counting there. A long number is as much as several."""
+    """Return whether a value has more parts, or numbers, than `most`. A long number counts as several."""
     waiting: list[Any] = [value]
     while waiting:
         part = waiting.pop()
@@ -454,7 +413,7 @@ def larger_than(value: Any, most: int, numbers_only: bool = False) -> bool:
 
 
 def beginning(value: Any, most: int) -> Any:
-    """The value with every list cut to its first items."""
+    """Return the value with every list cut to its first items."""
     if type(value) in _LEAVES:
         return value
     if isinstance(value, Mapping):

@@ -6,6 +6,7 @@ bounded before it is ever used: `guard` counts how often, in the worst case, one
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from math import frexp
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ MAX_NODES = 5_000
 MAX_PATTERNS = 200
 MAX_COST = 4_000
 MAX_VALUE_DEPTH = 64
-MOST_WORK = 100_000  # steps of ours to find the cost of a recursive schema
+MAX_WORK = 100_000  # steps of ours to find the cost of a recursive schema
 
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -50,14 +51,14 @@ def guard(schema: Schema) -> Verdict:
     graph = _Graph(schema)
     costs = _Costs([node.weight for node in graph.nodes], graph)
     if not costs.recursive:
-        cost = costs.of_root(MAX_DEPTH + 1)
+        cost = costs.of(0, MAX_DEPTH + 1)
         if cost > MAX_COST:
             raise SchemaError("its alternatives multiply: checking one value could take too long; use fewer anyOf/$ref")
         return Verdict((cost,), _slow_costs(graph, [MAX_DEPTH + 1]), graph.compares_items)
     by_depth: list[int] = []
     for depth in range(MAX_VALUE_DEPTH + 1):
-        cost = costs.of_root(depth)
-        if cost > MAX_COST or costs.work > MOST_WORK:
+        cost = costs.of(0, depth)
+        if cost > MAX_COST or costs.work > MAX_WORK:
             break
         by_depth.append(cost)
     if not by_depth:
@@ -66,14 +67,14 @@ def guard(schema: Schema) -> Verdict:
 
 
 def _slow_costs(graph: "_Graph", depths: Iterable[int]) -> tuple[int, ...]:
-    """The costs by depth, for as many depths as can be computed quickly, at least one."""
+    """Return the costs by depth, for as many depths as can be computed quickly, at least one."""
     weights = [node.slow for node in graph.nodes]
     if not any(weights):
         return (0,)
     costs, found = _Costs(weights, graph), list[int]()
     for depth in depths:
-        found.append(costs.of_root(depth))
-        if costs.work > MOST_WORK // 10:
+        found.append(costs.of(0, depth))
+        if costs.work > MAX_WORK // 10:
             break
     return tuple(found)
 
@@ -90,7 +91,7 @@ def check_size(schema: Any) -> None:
 
 
 def _count(value: Any, seen: dict[int, int], depth: int) -> int:
-    """How many values it holds when written out: one that stands in two places counts twice, and is walked once."""
+    """Count the values in it when written out: one that stands in two places counts twice, and is walked once."""
     if not isinstance(value, Mapping | list | tuple):
         return 1
     if depth > 2 * MAX_DEPTH:
@@ -142,28 +143,21 @@ class _Graph:
         if not isinstance(node, Mapping):
             return
         schema = cast(Schema, node)
-        self._refuse_foreign(schema, depth)
-        self._count_patterns(schema)
-        for name in ("$anchor", "$dynamicAnchor"):
-            if isinstance(anchor := schema.get(name), str):
-                self._anchors[anchor] = schema
-        for child in subschemas(schema):
-            self._collect(child, depth + 1)
-
-    def _refuse_foreign(self, schema: Schema, depth: int) -> None:
         for name in _REFERENCES:
             ref = schema.get(name)
             if isinstance(ref, str) and not ref.startswith("#"):
                 raise SchemaError(f"refers to {ref[:100]!r}: only references inside the schema (#/…) are followed")
         if depth and "$id" in schema:
             raise SchemaError("an inner $id is not supported: use #/$defs/…")
-
-    def _count_patterns(self, schema: Schema) -> None:
-        """Compiling a pattern costs up to a millisecond."""
         found = schema.get("patternProperties")
         self._patterns += ("pattern" in schema) + (len(cast(Schema, found)) if isinstance(found, Mapping) else 0)
-        if self._patterns > MAX_PATTERNS:
+        if self._patterns > MAX_PATTERNS:  # compiling one takes up to a millisecond
             raise SchemaError(f"more than {MAX_PATTERNS} patterns")
+        for name in ("$anchor", "$dynamicAnchor"):
+            if isinstance(anchor := schema.get(name), str):
+                self._anchors[anchor] = schema
+        for child in subschemas(schema):
+            self._collect(child, depth + 1)
 
     def _node(self, node: Any) -> _Node:
         if not isinstance(node, Mapping):
@@ -179,12 +173,14 @@ class _Graph:
         return _Node(_weight(schema), _slow(schema), again, places)
 
     def _number(self, node: Any) -> int:
-        """Its number; a reference may lead to something that no keyword does."""
+        """Return the number of a node. Raises SchemaError: a reference may lead to something that no keyword does."""
         if id(node) not in self._numbers:
             raise SchemaError("a reference leads to a place where no schema stands; put it under #/$defs/…")
         return self._numbers[id(node)]
 
     def _resolve(self, ref: str) -> Any:
+        from urllib.parse import unquote  # only where a schema has references
+
         pointer = ref[1:]
         if pointer and not pointer.startswith("/"):
             if pointer not in self._anchors:
@@ -192,7 +188,14 @@ class _Graph:
             return self._anchors[pointer]
         node: Any = self._root
         for step in pointer.split("/")[1:]:
-            node = _step(node, step, ref)
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            is_index = name.isascii() and name.isdigit()
+            if isinstance(node, Mapping) and name in cast(Schema, node):
+                node = cast(Schema, node)[name]
+            elif isinstance(node, list | tuple) and is_index and int(name) < len(cast(list[Any], node)):
+                node = cast(list[Any], node)[int(name)]
+            else:
+                raise SchemaError(f"{ref[:100]!r} points to nothing in the schema")
         return node
 
 
@@ -205,16 +208,15 @@ class _Costs:
         self._known: dict[tuple[int, int, str], int] = {}
         self.work = 0
         try:
-            self._refuse_endless()
-            self.recursive = self._has_cycle()
+            if _cyclic([node.again for node in self._nodes]):
+                raise SchemaError("refers to itself without looking at a part of the value: that would never end")
+            parts = ((one for places in node.parts.values() for one in chain(*places.values())) for node in self._nodes)
+            self.recursive = _cyclic([[*node.again, *inner] for node, inner in zip(self._nodes, parts, strict=True)])
         except RecursionError:
             raise SchemaError("its references make too long a chain") from None
 
-    def of_root(self, depth: int) -> int:
-        return self._of(0, depth)
-
-    def _of(self, number: int, depth: int) -> int:
-        """The cost for an object or an array, whichever is higher."""
+    def of(self, number: int, depth: int) -> int:
+        """Return the cost of a node for an object or an array, whichever is higher. The root is number 0."""
         return max(self._of_kind(number, depth, kind) for kind in CONTAINER_KINDS)
 
     def _of_kind(self, number: int, depth: int, kind: str) -> int:
@@ -226,23 +228,10 @@ class _Costs:
         total = self._weights[number] + sum(self._of_kind(child, depth, kind) for child in node.again)
         if depth > 0 and total <= MAX_COST and kind in node.parts:
             # Different properties are different values: the costliest counts, with what looks at every one of them.
-            sums = {place: sum(self._of(one, depth - 1) for one in ones) for place, ones in node.parts[kind].items()}
+            sums = {place: sum(self.of(one, depth - 1) for one in ones) for place, ones in node.parts[kind].items()}
             total += sums.pop("", 0) + max(sums.values(), default=0)
         self._known[key] = min(total, MAX_COST + 1)
         return self._known[key]
-
-    def _refuse_endless(self) -> None:
-        """A reference to itself that looks at the same value again would never end."""
-        if _cyclic([node.again for node in self._nodes]):
-            raise SchemaError("refers to itself without looking at a part of the value: that would never end")
-
-    def _has_cycle(self) -> bool:
-        return _cyclic(
-            [
-                [*node.again, *(one for places in node.parts.values() for ones in places.values() for one in ones)]
-                for node in self._nodes
-            ]
-        )
 
 
 def _cyclic(edges: list[list[int]]) -> bool:
@@ -260,7 +249,7 @@ def _cyclic(edges: list[list[int]]) -> bool:
 
 
 def _weight(schema: Schema) -> int:
-    """What a sub-schema costs by itself: one, and one for each error it could make, or value it compares with."""
+    """Return what a sub-schema costs itself: one, and one for each error it could make, or value it compares with."""
     required, enum = schema.get("required"), schema.get("enum")
     names = len(cast(list[Any], required)) if isinstance(required, list | tuple) else 0
     options = cast(list[Any], enum) if isinstance(enum, list | tuple) else []
@@ -278,9 +267,7 @@ def _slow(schema: Schema) -> int:
 
 
 def _option_cost(option: Any) -> int:
-    """The cost of a comparison with this option: 0 if it contains no number, because an unequal one ends the
-    comparison.
-    """
+    """Return the cost of a comparison with this option: 0 without a number in it, because an unequal one ends it."""
     if isinstance(option, Mapping | list | tuple):
         children = cast(Schema, option).values() if isinstance(option, Mapping) else cast(list[Any], option)
         return max(map(_option_cost, children), default=0)
@@ -288,20 +275,9 @@ def _option_cost(option: Any) -> int:
 
 
 def _number_cost(number: Any) -> int:
-    """Small integers are quick, unless they meet others; the more digits a number has when written out, the slower."""
+    """Return the cost of a comparison with a number: the more digits it has when written out, the higher."""
     if isinstance(number, bool) or not isinstance(number, int | float):
         return 0
     if isinstance(number, int):
         return 1 + number.bit_length() // 256
     return 2 + abs(frexp(number)[1]) // 64
-
-
-def _step(node: Any, step: str, ref: str) -> Any:
-    from urllib.parse import unquote  # only where a schema has references
-
-    name = unquote(step).replace("~1", "/").replace("~0", "~")
-    if isinstance(node, Mapping) and name in cast(Schema, node):
-        return cast(Schema, node)[name]
-    if isinstance(node, list | tuple) and name.isascii() and name.isdigit() and int(name) < len(cast(list[Any], node)):
-        return cast(list[Any], node)[int(name)]
-    raise SchemaError(f"{ref[:100]!r} points to nothing in the schema")

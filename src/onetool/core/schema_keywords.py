@@ -26,7 +26,7 @@ _ANCHORED = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recu
 
 
 def in_place_subschemas(schema: Schema) -> Iterator[Any]:
-    """Sub-schemas that apply to the same value (allOf, anyOf, if …)."""
+    """Yield sub-schemas that apply to the same value (allOf, anyOf, if …)."""
     for name in _HERE_LIST:
         if isinstance(found := schema.get(name), list | tuple):
             yield from cast(list[Any], found)
@@ -37,7 +37,7 @@ def in_place_subschemas(schema: Schema) -> Iterator[Any]:
 
 
 def child_subschemas(schema: Schema, kind: str) -> Iterator[tuple[str, Any]]:
-    """Sub-schemas for the parts of an object or an array, each with its place: a name or index, "" for any."""
+    """Yield sub-schemas for the parts of an object or an array, each with its place: a name or index, "" for any."""
     named, pattern, any_part = _PARTS[kind]
     found = schema.get(named)
     if isinstance(found, Mapping):
@@ -56,14 +56,14 @@ def definitions(schema: Schema) -> Iterator[Any]:
 
 
 def subschemas(schema: Schema) -> Iterator[Any]:
-    """Every sub-schema that stands directly in a schema, definitions included."""
+    """Yield every sub-schema that stands directly in a schema, definitions included."""
     yield from in_place_subschemas(schema)
     yield from definitions(schema)
     yield from (part for kind in CONTAINER_KINDS for _, part in child_subschemas(schema, kind))
 
 
 def stands_alone(schema: Any) -> bool:
-    """Whether a part of it means the same elsewhere, where the definitions are: it refers to nothing but these."""
+    """Return whether a schema refers to nothing but its definitions: then a part means the same elsewhere."""
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()
@@ -78,7 +78,7 @@ def stands_alone(schema: Any) -> bool:
 
 
 def map_subschemas(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """A copy of the schema with every direct sub-schema changed."""
+    """Return a copy of the schema with every direct sub-schema changed."""
     new = dict(schema)
     lists = (*_HERE_LIST, "prefixItems")
     maps = ("properties", "patternProperties", *_HERE_MAP, *_DEFINITIONS)
@@ -98,39 +98,24 @@ def map_subschemas(schema: Schema, change: Callable[[Any], Any]) -> dict[str, An
 
 
 def upgrade(schema: Any) -> Any:
-    """The schema rewritten to draft 2020-12."""
+    """Rewrite a schema to draft 2020-12."""
     if not isinstance(schema, Mapping):
         return schema
     new = map_subschemas(cast(Mapping[str, Any], schema), upgrade)
-    _tuple_items(new)
-    _boolean_bounds(new)
-    _dependencies(new)
-    return new
-
-
-def _tuple_items(schema: dict[str, Any]) -> None:
-    """`items: [a, b]` with `additionalItems` (to draft 2019-09) is `prefixItems` with `items`."""
-    if isinstance(schema.get("items"), list | tuple):
-        schema["prefixItems"] = [upgrade(item) for item in schema.pop("items")]
-        if "additionalItems" in schema:
-            schema["items"] = upgrade(schema.pop("additionalItems"))
-
-
-def _boolean_bounds(schema: dict[str, Any]) -> None:
-    """`minimum: 0, exclusiveMinimum: true` (draft 4) is `exclusiveMinimum: 0`."""
+    # `items: [a, b]` with `additionalItems` (to draft 2019-09) is `prefixItems` with `items`.
+    if isinstance(new.get("items"), list | tuple):
+        new["prefixItems"] = [upgrade(item) for item in new.pop("items")]
+        if "additionalItems" in new:
+            new["items"] = upgrade(new.pop("additionalItems"))
+    # `minimum: 0, exclusiveMinimum: true` (draft 4) is `exclusiveMinimum: 0`.
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
-            schema[exclusive] = schema.pop(bound)
-
-
-def _dependencies(schema: dict[str, Any]) -> None:
-    """`dependencies` (to draft 7) became two keywords: one for names, one for schemas."""
-    found = schema.get("dependencies")
-    if not isinstance(found, Mapping):
-        return
-    del schema["dependencies"]
-    for name, needs in cast(Mapping[str, Any], found).items():
-        keyword = "dependentRequired" if isinstance(needs, list | tuple) else "dependentSchemas"
-        before = schema.get(keyword)
-        if before is None or isinstance(before, Mapping):  # else it is wrong, and the compiler says so
-            schema[keyword] = {**cast(Mapping[str, Any], before or {}), name: upgrade(needs)}
+        if isinstance(new.get(exclusive), bool) and new.pop(exclusive) and bound in new:
+            new[exclusive] = new.pop(bound)
+    # `dependencies` (to draft 7) became two keywords: one for names, one for schemas.
+    if isinstance(new.get("dependencies"), Mapping):
+        for name, needs in cast(Mapping[str, Any], new.pop("dependencies")).items():
+            keyword = "dependentRequired" if isinstance(needs, list | tuple) else "dependentSchemas"
+            before = new.get(keyword)
+            if before is None or isinstance(before, Mapping):  # else it is wrong, and the compiler says so
+                new[keyword] = {**cast(Mapping[str, Any], before or {}), name: upgrade(needs)}
+    return new

@@ -6,7 +6,7 @@ Arguments that somebody typed as texts are JSON where the tool's schema wants da
 search found take a line each, the best first, within a budget of tokens.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from keyword import iskeyword
 from typing import Any, cast
@@ -20,7 +20,7 @@ from onetool.core.text import MAX_NAME, count_tokens, cut_to_tokens
 
 
 def call_text(name: str, args: Mapping[str, Any]) -> str:
-    """A call as code writes it; by `ot.call` where Python can't say the name of the tool or of an argument."""
+    """Return a call as code writes it; by `ot.call` where Python can't say the name of the tool or of an argument."""
     if any(sign in name for sign in "@/") or any(as_identifier(arg) != arg for arg in args):
         return f"ot.call({name!r}, {dict(args)!r})"
     word = ".".join(map(as_identifier, name.split(".")))
@@ -29,7 +29,7 @@ def call_text(name: str, args: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=4096)
 def as_identifier(name: str) -> str:
-    """The identifier closest to a name. Python reads identifiers in NFKC, and so is this."""
+    """Return the identifier closest to a name, in NFKC, as Python reads identifiers."""
     if name.isascii() and name.isidentifier() and not iskeyword(name):
         return name
     letters = "".join(char if f"a{char}".isidentifier() else "_" for char in normalize("NFKC", name))
@@ -40,7 +40,7 @@ def as_identifier(name: str) -> str:
 
 
 def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """Every name by its spelling, in whatever order they come. Names that are their own spelling keep it.
+    """Return every name by its spelling, in whatever order they come. Names that are their own spelling keep it.
 
     `taken` are words that mean something else already.
     """
@@ -56,24 +56,20 @@ def as_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str,
             found[spelling] = spelling if spelling in same else same[0]
         others += [(name, spelling) for name in same if found.get(spelling) != name]
     for name, spelling in sorted(others):
-        word = _made_unique(name, spelling, used)
+        from hashlib import sha256  # slow to load, and hardly a name needs it
+
+        digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
+        word = next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)
         used.add(word)
         found[word] = name
     return found
-
-
-def _made_unique(name: str, spelling: str, used: Collection[str]) -> str:
-    from hashlib import sha256  # slow to load, and hardly a name needs it
-
-    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()
-    return next(word for end in range(4, 65) if (word := f"{spelling}_{digest[:end]}") not in used)
 
 
 # Arguments by name
 
 
 def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by parameter name. Raises TypeError for too many, or for two values of one parameter.
+    """Return the arguments by parameter name. Raises TypeError for too many, or for two values of one parameter.
 
     A parameter whose name Python can't say may be given by its spelling: `from_` for `from`.
     """
@@ -90,7 +86,7 @@ def arguments_by_name(spec: ToolSpec, args: Sequence[Any], named: Mapping[str, A
 
 
 def parameter_named(spec: ToolSpec, word: str) -> str:
-    """The parameter with this name or identifier; the word itself if there is none."""
+    """Return the parameter with this name or identifier; the word itself if there is none."""
     return _parameters_by_word(spec.order).get(word, word)
 
 
@@ -102,12 +98,11 @@ def _parameters_by_word(order: tuple[str, ...]) -> dict[str, str]:
 
 # Types
 
-
-MOST_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
-MOST_TYPE_PARTS = 500  # of a schema that are looked at
-DEEPEST_FIELDS = 3  # objects inside of each other whose fields are told
-LONGEST_FIELDS = 400  # characters that fields may take
-MOST_VALUES, LONGEST_VALUES = 8, 200  # of an enumeration
+MAX_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
+MAX_TYPE_PARTS = 500  # of a schema that are looked at
+MAX_FIELD_LEVELS = 3  # objects inside of each other whose fields are told
+MAX_FIELDS = 400  # characters that fields may take
+MAX_VALUES, MAX_VALUES_TEXT = 8, 200  # of an enumeration
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
@@ -115,25 +110,25 @@ _REFERENCES = 4  # from one to the next
 
 
 def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
-    """The type hint. `root` has the definitions that the schema may refer to."""
-    return _Namer(root or {}).name(schema, MOST_TYPE_LEVELS, 0)
+    """Return the type hint of a schema. `root` has the definitions that the schema may refer to."""
+    return _Namer(root or {}).name(schema, MAX_TYPE_LEVELS, 0)
 
 
 def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
-    """The same with the fields of its objects, as deep as there is room; nothing where there are none to tell."""
+    """Return the same with the fields of its objects, as deep as there is room; empty if no fields are known."""
     text = ""
-    for objects in range(DEEPEST_FIELDS, 0, -1):
+    for objects in range(MAX_FIELD_LEVELS, 0, -1):
         namer = _Namer(root)
-        text = namer.name(schema, MOST_TYPE_LEVELS, objects)
+        text = namer.name(schema, MAX_TYPE_LEVELS, objects)
         if not namer.has_fields:
             return ""
-        if len(text) <= LONGEST_FIELDS:
+        if len(text) <= MAX_FIELDS:
             break
-    return cut(text, LONGEST_FIELDS)
+    return cut(text, MAX_FIELDS)
 
 
 def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
-    """What a reference to a definition means, with what is said beside it."""
+    """Return what a reference to a definition means, with what is said beside it."""
     for _ in range(_REFERENCES):
         ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(ref, str) or not ref.startswith(("#/$defs/", "#/definitions/")):
@@ -148,8 +143,8 @@ def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
     return cast(Any, schema)
 
 
-def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MOST_TYPE_LEVELS) -> set[str]:
-    """The types that a schema takes, alternatives included; none for one that does not say."""
+def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> set[str]:
+    """Return the types that a schema takes, alternatives included; none if it doesn't say."""
     part = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
         return set()
@@ -169,7 +164,7 @@ class _Namer:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = MOST_TYPE_PARTS
+        self._left = MAX_TYPE_PARTS
         self.has_fields = False
 
     def name(self, schema: Any, levels: int, objects: int) -> str:
@@ -190,7 +185,7 @@ class _Namer:
         return self._kind(kinds, parts, levels, objects)
 
     def _arms(self, arms: list[Any], levels: int, objects: int) -> str:
-        """Constants among the alternatives are the values of an enumeration."""
+        """Name alternatives. Constants among them are the values of an enumeration."""
         constants: list[Any] = []
         names: list[str] = []
         for arm in arms:
@@ -215,7 +210,9 @@ class _Namer:
         if objects == 0 or not (properties or values):
             return "dict"
         if not isinstance(properties, Mapping) or not properties:
-            return self._map(values, levels, objects)
+            name = self.name(values, levels - 1, objects)
+            self.has_fields = self.has_fields or name != "Any"
+            return "dict" if name == "Any" else f"dict[str, {name}]"
         self.has_fields = True
         required = cast(Any, schema.get("required") or ())
         parts = (
@@ -224,17 +221,10 @@ class _Namer:
         )
         return f"{{{', '.join(parts)}}}"
 
-    def _map(self, values: Any, levels: int, objects: int) -> str:
-        name = self.name(values, levels - 1, objects)
-        if name == "Any":
-            return "dict"
-        self.has_fields = True
-        return f"dict[str, {name}]"
-
 
 def _literal(values: list[Any]) -> str:
-    text = ", ".join(map(repr, values[:MOST_VALUES]))
-    if len(values) <= MOST_VALUES and len(text) <= LONGEST_VALUES:
+    text = ", ".join(map(repr, values[:MAX_VALUES]))
+    if len(values) <= MAX_VALUES and len(text) <= MAX_VALUES_TEXT:
         return f"Literal[{text}]"
     return _union(_VALUES.get(type(value), "Any") for value in values)
 
@@ -246,12 +236,11 @@ def _union(names: Iterable[str]) -> str:
 
 # A tool's signature in one line, for people and models: `fs.read_file(path: str, maxBytes: int = 204800)`.
 
-
 MAX_DEFAULT = 1_000  # characters; of a longer default the beginning is shown
 
 
 def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
-    """Required parameters come first and without a default; optional ones show theirs, or '...' where none is known.
+    """Write a signature. Optional parameters come last, with their defaults, or '...' where none is known.
 
     `name` is what code calls the tool, where that is not its own name. With `exact`, parameters have their own names,
     for those who write JSON, and not those that code gives them.
@@ -259,21 +248,18 @@ def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
     schema = spec.input_schema
     properties = cast(Mapping[str, Any], schema.get("properties") or {})
     required = cast(list[str], schema.get("required") or [])
-    words = {one: one if exact else as_identifier(one) for one in spec.order}
-    parts = [_parameter(words[one], properties[one], schema, one in required) for one in spec.order]
+    parts: list[str] = []
+    for one in spec.order:
+        text = f"{one if exact else as_identifier(one)}: {type_name(properties[one], schema)}"
+        default = "" if one in required else f" = {_default(resolve_definition(properties[one], schema))}"
+        parts.append(f"{text}{default}")
     if schema.get("additionalProperties"):
         parts.append("**more")
     returns = f" -> {type_name(spec.output_schema, spec.output_schema)}" if spec.output_schema else ""
     return f"{name or spec.name}({', '.join(parts)}){returns}"
 
 
-def _parameter(word: str, schema: Any, root: Mapping[str, Any], required: bool) -> str:
-    text = f"{word}: {type_name(schema, root)}"
-    return text if required else f"{text} = {_default(resolve_definition(schema, root))}"
-
-
 def _default(schema: Any) -> str:
-    """Return the default as a Python literal."""
     if not isinstance(schema, Mapping) or "default" not in schema:
         return "'...'"
     value: Any = cast(Mapping[str, Any], schema)["default"]
@@ -285,7 +271,7 @@ def _default(schema: Any) -> str:
 
 
 def returned_type(spec: ToolSpec) -> str | None:
-    """None where nothing is known."""
+    """Return the type of a tool's values; None if nothing is known."""
     if spec.output_schema is None:
         return inferred_type(spec)
     schema = spec.output_schema
@@ -293,7 +279,7 @@ def returned_type(spec: ToolSpec) -> str | None:
 
 
 def inferred_type(spec: ToolSpec) -> str | None:
-    """What its values have looked like so far, marked as that: `{id: str, title?: str} (inferred from 12 results)`."""
+    """Return the type of its values so far, marked: `{id: str, title?: str} (inferred from 12 results)`."""
     schema = None if spec.seen is None else spec.seen.schema()
     if spec.seen is None or schema is None:
         return None
@@ -304,14 +290,13 @@ def inferred_type(spec: ToolSpec) -> str | None:
 
 # Arguments that somebody typed
 
-
-DEEPEST = 10  # references in a schema that are followed
+MAX_REFERENCES = 10  # references in a schema that are followed
 
 
 def is_text(key: str, spec: ToolSpec) -> bool | None:
-    """Whether an argument is a text; None where it may be one or something else, and both are tried."""
+    """Return whether an argument is a text; None if it may be something else as well, and both are tried."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
-    kinds = _kinds(properties.get(key), spec.input_schema, DEEPEST)
+    kinds = _kinds(properties.get(key), spec.input_schema, MAX_REFERENCES)
     if kinds is None:
         return None
     kinds -= {"null"}
@@ -319,7 +304,7 @@ def is_text(key: str, spec: ToolSpec) -> bool | None:
 
 
 def takes_others(spec: ToolSpec) -> bool:
-    """Whether it may have arguments that its schema does not name."""
+    """Return whether a tool may take arguments that its schema does not name."""
     schema = spec.input_schema
     further = schema.get("additionalProperties", spec.source != "local")  # a server says itself what it does not take
     if further or spec.prepare is not None:  # code of its own may make others of them
@@ -328,7 +313,7 @@ def takes_others(spec: ToolSpec) -> bool:
 
 
 def named_values(key: str, spec: ToolSpec) -> list[str]:
-    """The values that the schema lists for an argument, as they are typed."""
+    """Return the values that the schema lists for an argument, as they are typed."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     field = properties.get(key)
     if not isinstance(field, Mapping):
@@ -342,7 +327,7 @@ def named_values(key: str, spec: ToolSpec) -> list[str]:
 
 
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
-    """The types that a schema names; None where it names none."""
+    """Return the types that a schema names; None if it names none."""
     if not isinstance(schema, Mapping) or not depth:
         return None
     fields = cast(Mapping[str, Any], schema)
@@ -350,7 +335,10 @@ def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
     if named is not None:
         return {named} if isinstance(named, str) else set(named)
     if isinstance(target := fields.get("$ref"), str):
-        return _kinds(_pointed(target, root), root, depth - 1)
+        found: Any = root
+        for step in target.removeprefix("#/").split("/"):
+            found = cast(Mapping[str, Any], found).get(step) if isinstance(found, Mapping) else None
+        return _kinds(found, root, depth - 1)
     if "const" in fields or "enum" in fields:
         values = fields["enum"] if "enum" in fields else [fields["const"]]
         return {"string" if isinstance(value, str) else "null" if value is None else "other" for value in values}
@@ -358,19 +346,10 @@ def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str] | None:
     return None if not parts or None in parts else set[str]().union(*(part for part in parts if part))
 
 
-def _pointed(target: str, root: Mapping[str, Any]) -> Any:
-    """Where a reference into the same schema leads."""
-    found: Any = root
-    for step in target.removeprefix("#/").split("/"):
-        found = cast(Mapping[str, Any], found).get(step) if isinstance(found, Mapping) else None
-    return found
-
-
 # Tools that a search found: `fs.read_file(path: str, encoding: str = 'utf-8') -> str: The text of a file`
 
-
 SIGNATURE_TOKENS, GIST_TOKENS = 60, 20  # of one line: more is known from the tool's help
-MOST_TOKENS = 400  # of all lines
+MAX_TOKENS = 400  # of all lines
 NAME_TOKENS = 100  # of the names of those that had no room for a line
 
 
@@ -381,8 +360,8 @@ class FoundTool(msgspec.Struct, frozen=True):
 
 
 def found_lines(found: Sequence[FoundTool], about: str) -> list[str]:
-    """The last line says how to see more of each, which is `about`, and more of them."""
-    lines = list(_within(MOST_TOKENS, (_line(tool) for tool in found)))
+    """Return a line for each tool. The last line says how to see more of each (`about`), and more tools."""
+    lines = list(_within(MAX_TOKENS, (_line(tool) for tool in found)))
     rest = [tool.name for tool in found[len(lines) :]]
     named = list(_within(NAME_TOKENS, iter(rest)))
     also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]
@@ -397,12 +376,12 @@ def _line(tool: FoundTool) -> str:
 
 
 def _on_a_line(text: str) -> str:
-    """A stranger's text must not look like another line of ours."""
+    """Join the lines of a stranger's text, which must not look like another line of ours."""
     return " ".join(text.split())
 
 
 def _within(tokens: int, texts: Iterator[str]) -> Iterator[str]:
-    """As many as so many tokens hold, and one in any case."""
+    """Yield as many texts as so many tokens hold, and one in any case."""
     for count, text in enumerate(texts):
         tokens -= count_tokens(text) + 1
         if tokens < 0 and count:

@@ -8,13 +8,13 @@ _MAC_BYTES = 16
 
 
 def sign(key: bytes, data: bytes, bound: bytes = b"") -> str:
-    """The data with its signature, as text. It is valid only together with the same `bound`, which is not in it."""
+    """Return the data with its signature, as text. It is valid only with the same `bound`, which is not in it."""
     mac = hmac.digest(key, bound + data, sha256)[:_MAC_BYTES]
     return urlsafe_b64encode(mac + data).decode().rstrip("=")
 
 
 def verify(key: bytes, text: str, bound: bytes = b"") -> bytes | None:
-    """The data of a signed text; None if it is not ours."""
+    """Return the data of a signed text; None if it is not ours."""
     try:
         data = urlsafe_b64decode(text + "=" * (-len(text) % 4))[_MAC_BYTES:]
         # Compared as a whole: Base64 can spell the same bytes in several ways, and only ours counts.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
+from onetool.core.call import MAX_RETRIES, is_retries, is_seconds
 from onetool.core.errors import DefinitionError, SchemaError, describe_error
 from onetool.core.json_data import freeze
 from onetool.core.redaction import secret_names
@@ -33,7 +33,7 @@ NO_PARAMETERS: Mapping[str, Any] = freeze({"type": "object", "properties": {}})
 
 
 def is_address(url: Any) -> bool:
-    """Whether it can be shown as the address of a page: on one line, and nothing else."""
+    """Return whether a text can be shown as the address of a page: on one line, and nothing else."""
     return isinstance(url, str) and re.fullmatch(r"https?://[^\s/][^\s]*", url) is not None and url.isprintable()
 
 
@@ -47,7 +47,6 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     install: str | None = None  # what a person can do when it is missing
 
     def to_dict(self) -> dict[str, str]:
-        """The requirement as plain data."""
         facts = {"kind": self.kind, "name": self.name, "minimum": self.minimum, "install": self.install}
         return {key: value for key, value in facts.items() if value is not None}
 
@@ -105,7 +104,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return _compiled(self.input_schema, closed=True, lenient=self.lenient)
 
     def argument(self, name: str) -> "CompiledSchema":
-        """The schema of one argument alone, compiled when first needed."""
+        """Return the schema of one argument alone, compiled when first needed."""
         if name not in self._alone:
             schema: Any = self.input_schema["properties"][name]
             shared = {word: self.input_schema[word] for word in ("$defs", "definitions") if word in self.input_schema}
@@ -121,7 +120,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return None if self.output_schema is None else _compiled(self.output_schema, closed=False)
 
     def compile(self) -> None:
-        """Compile both schemas now, which may take a second. Who uses a bad one gets the SchemaError."""
+        """Compile both schemas now, which may take a second. Using a bad one raises SchemaError."""
         with suppress(SchemaError):
             _ = self.arguments, self.output
 
@@ -151,7 +150,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return pack if dot else "config"
 
     def summary(self) -> dict[str, Any]:
-        """What a list shows of it."""
         return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
 
 
@@ -162,7 +160,6 @@ def _compiled(schema: Mapping[str, Any], *, closed: bool, lenient: bool = False)
 
 
 # Handlers of declared tools
-
 
 Handlers = Mapping[str, Handler]
 
@@ -188,16 +185,8 @@ class _Mock:
         return deepcopy(self.response)  # a caller that changes what it got must not change the next answer
 
 
-def check_mock(spec: ToolSpec) -> None:
-    """A mock's only answer should be one that the tool may give."""
-    if isinstance(spec.handler, _Mock) and spec.output is not None:
-        problems = spec.output.check(spec.handler.response)
-        if problems:
-            raise DefinitionError(f"implementation.mock_response: {'; '.join(map(str, problems))}", tool=spec.name)
-
-
 def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> list[str]:
-    """Where the declared parameters and the function's own do not go together: such a call could only fail."""
+    """Return where the declared parameters and the function's own differ: such a call could only fail."""
     if isinstance(handler, _Mock):
         return []
     try:
@@ -224,7 +213,6 @@ def signature_mismatches(handler: Handler, parameters: Mapping[str, Any]) -> lis
 
 # Definitions
 
-
 HTTP_NOT_YET = "HTTP tools not yet supported (coming in v2)"  # a document fixes this text
 
 _REQUIRED = ("name", "description", "type", "handler", "parameters", "implementation")
@@ -234,14 +222,16 @@ _IMPLEMENTATION = {"mock": "mock_response", "builtin": "handler", "internal": "h
 
 
 def accept(definition: Mapping[str, Any] | ToolSpec, builtins: Handlers, internals: Handlers) -> ToolSpec:
-    """A ToolSpec from a definition or a ToolSpec. Raises DefinitionError with everything that is wrong."""
+    """Make a ToolSpec of a definition, or check one. Raises DefinitionError with everything that is wrong."""
     tool = definition.name if isinstance(definition, ToolSpec) else None
     try:
         spec = definition if isinstance(definition, ToolSpec) else from_definition(definition, builtins, internals)
         tool = spec.name
         _check_spec(spec)
         _ = spec.arguments, spec.output  # compiled now, so that a bad schema is refused here
-        check_mock(spec)
+        mock, output = spec.handler, spec.output
+        if isinstance(mock, _Mock) and output is not None and (problems := output.check(mock.response)):
+            raise DefinitionError(f"implementation.mock_response: {'; '.join(map(str, problems))}", tool=tool)
     except SchemaError as error:
         raise SchemaError(f"its JSON Schema is refused: {error}", tool=tool) from None
     except DefinitionError:
@@ -280,43 +270,36 @@ def from_definition(definition: Any, builtins: Handlers, internals: Handlers) ->
     implementation = fields.get("implementation")
     if isinstance(implementation, Mapping) and cast(Mapping[str, Any], implementation).get("type") == "http":
         raise DefinitionError(HTTP_NOT_YET, tool=name, hint="HTTP tools live in bundles, not in the config")
-    errors = _definition_errors(fields)
+    known = (*_REQUIRED, *_OPTIONAL)
+    errors = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
+    errors += [_unknown(key, known) for key in fields if key not in known]
+    if "type" in fields and fields["type"] != "function":
+        errors.append(f'type: expected "function", got {_kind(fields["type"])}')
+    errors += [*_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
     if "implementation" in fields:
         errors += _implementation_errors(implementation)
     if errors:
         raise DefinitionError("; ".join([*errors, *_nested_schema_errors(fields)]), tool=name)
-    handler = handler_for(cast(Mapping[str, Any], implementation), {"builtin": builtins, "internal": internals}, name)
+    chosen = cast(Mapping[str, Any], implementation)
+    handler = handler_for(chosen, {"builtin": builtins, "internal": internals}, name)
     for key in ("parameters", "output_schema"):
         check_size(fields.get(key))  # before it is copied
     if wrong := signature_mismatches(handler, fields["parameters"]):
         raise DefinitionError("; ".join(wrong), tool=name)
+    kind, (pack, dot, _) = chosen["type"], str(chosen.get("handler", "")).partition(".")
     return ToolSpec(
         name=fields["name"],
         description=fields["description"],
         input_schema=upgrade(fields["parameters"]),
         output_schema=upgrade(fields.get("output_schema")),
         handler=handler,
-        settings_of=_pack_of(cast(Mapping[str, Any], implementation)),
+        settings_of=pack if dot and kind == "builtin" else None,  # such as allowed folders
         timeout=fields.get("timeout"),
         retries=fields.get("retries"),
         tags=tuple(fields.get("tags", ())),
         examples=tuple(fields.get("examples", ())),
         **{flag: fields[flag] for flag in _FLAGS if flag in fields},
     )
-
-
-def _pack_of(implementation: Mapping[str, Any]) -> str | None:
-    """The pack of the builtin function, whose settings (such as allowed folders) the tool gets."""
-    pack, dot, _ = str(implementation.get("handler", "")).partition(".")
-    return pack if dot and implementation["type"] == "builtin" else None
-
-
-def _definition_errors(fields: Mapping[str, Any]) -> list[str]:
-    errors = [f"{key}: required, but missing" for key in _REQUIRED if key not in fields]
-    errors += [_unknown(key, (*_REQUIRED, *_OPTIONAL)) for key in fields if key not in (*_REQUIRED, *_OPTIONAL)]
-    if "type" in fields and fields["type"] != "function":
-        errors.append(f'type: expected "function", got {_kind(fields["type"])}')
-    return [*errors, *_text_errors(fields), *_schema_errors(fields), *_option_errors(fields)]
 
 
 def _text_errors(fields: Mapping[str, Any]) -> list[str]:
@@ -360,7 +343,7 @@ def _option_errors(fields: Mapping[str, Any]) -> list[str]:
         errors.append(f"timeout: expected a number of seconds above 0, got {_kind(timeout)}")
     retries = fields.get("retries", 0)
     if not is_retries(retries):
-        errors.append(f"retries: expected a number from 0 to {MOST_RETRIES}, got {_kind(retries)}")
+        errors.append(f"retries: expected a number from 0 to {MAX_RETRIES}, got {_kind(retries)}")
     return errors
 
 
@@ -382,9 +365,7 @@ def _implementation_errors(implementation: Any) -> list[str]:
 
 
 def _nested_schema_errors(fields: Mapping[str, Any]) -> list[str]:
-    """What is wrong inside the schemas of a definition that is refused anyway, so that all errors are reported
-    together.
-    """
+    """Return what is wrong inside the schemas of a definition that is refused anyway: all errors are told together."""
     from onetool.core.schema import CompiledSchema
 
     errors: list[str] = []

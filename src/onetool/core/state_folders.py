@@ -67,7 +67,10 @@ def make_home(home: Path) -> None:
     It gets no .gitignore, and its mode stays as it is: users may put a config there later.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not is_marked(home) and _holds_only_state(home):
+    if is_marked(home):
+        return
+    folders, files = {"bundles", IGNORE, *STATE_FOLDERS}, (*STATE_FILES, "secrets.yaml")
+    if all(name in folders or is_name_of(name, files) for name in os.listdir(home)):
         with OpenFolder.at(home) as opened:
             _write_new(opened, MARKER, MARKER_TEXT)
 
@@ -80,12 +83,6 @@ def mark_home(home: Path) -> None:
         for folder in (home / name for name in STATE_FOLDERS):
             if (folder / IGNORE).exists():  # else it may be the project's own
                 make_state_folder(folder)
-
-
-def _holds_only_state(home: Path) -> bool:
-    names = {"bundles", IGNORE, *STATE_FOLDERS}
-    with os.scandir(home) as entries:
-        return all(entry.name in names or is_name_of(entry.name, (*STATE_FILES, "secrets.yaml")) for entry in entries)
 
 
 def is_marked(folder: str | Path) -> bool:

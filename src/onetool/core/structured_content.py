@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.schema_keywords import stands_alone
-from onetool.core.signature import MOST_TYPE_LEVELS, kinds_of, resolve_definition
+from onetool.core.signature import MAX_TYPE_LEVELS, kinds_of, resolve_definition
 
 RESULT = "result"
 HANDLE = "handle"  # stands in a wrapper of ours in place of a value that is too large
@@ -24,7 +24,7 @@ Schema = Mapping[str, Any]
 
 
 def is_wrapper(schema: Any) -> bool:
-    """Whether an output schema says that the object is a wrapper, and nothing that the tool is about."""
+    """Return whether an output schema says that the object is a wrapper, and nothing that the tool is about."""
     if not isinstance(schema, Mapping):
         return False
     parts = cast(Schema, schema)
@@ -34,7 +34,7 @@ def is_wrapper(schema: Any) -> bool:
 
 
 def inner_schema(schema: Schema) -> Schema | None:
-    """The schema of the value in a wrapper, as code gets it. None where it means nothing outside of the wrapper."""
+    """Return the schema of the value in a wrapper, as code gets it; None if it means nothing outside."""
     properties: Any = schema.get("properties") or {}
     inner: Any = properties.get(RESULT, {})
     if not isinstance(inner, Mapping) or not stands_alone(schema) or any(word in inner for word in DEFINITIONS):
@@ -46,7 +46,7 @@ def inner_schema(schema: Schema) -> Schema | None:
 
 
 def wrapped_schema(schema: Any) -> dict[str, Any] | None:
-    """The schema of the wrapper around a value of ours. None for plain text, and for values of unknown type."""
+    """Return the schema of the wrapper around a value of ours; None for plain text, and for values of unknown type."""
     if not isinstance(schema, Mapping) or not stands_alone(schema):
         return None
     inner = {word: part for word, part in cast(Schema, schema).items() if word not in DEFINITIONS}
@@ -59,7 +59,7 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is no data
 
 
-def may_be_content(schema: Any, root: Schema | None = None, levels: int = MOST_TYPE_LEVELS) -> bool:
+def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_TYPE_LEVELS) -> bool:
     """Return whether the schema allows a content block, alone or in a list: objects without named members do."""
     root = cast(Schema, schema) if root is None and isinstance(schema, Mapping) else root or {}
     part = resolve_definition(schema, root)

@@ -55,7 +55,7 @@ def unlock(file: "int | OpenFolder") -> None:
 
 
 def _lock_by_sqlite(file: "int | OpenFolder", seconds: float) -> bool:
-    """A transaction that writes nothing is a lock, which ends with its process."""
+    """Hold a transaction that writes nothing: a lock, which ends with its process."""
     import sqlite3
     from tempfile import gettempdir
 
@@ -118,7 +118,6 @@ def empty_environment() -> dict[str, str]:
 
 
 def has_window() -> bool:
-    """Return whether a browser can open a window here."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 

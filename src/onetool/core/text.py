@@ -27,12 +27,12 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, but compiled at its first use: compiling all of ours took 6 % of a short command."""
+    """Return a pattern that is compiled at its first use: compiling all of ours took 6 % of a short command."""
     return cast(re.Pattern[AnyStr], _LazyPattern(pattern, flags))
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate. Surrogate pairs become their character."""
+    """Replace each lone surrogate by U+FFFD. Surrogate pairs become their character."""
     if text.isascii():
         return text
     try:
@@ -43,7 +43,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_all_surrogates(value: Any) -> Any:
-    """The same data with all of its texts mended, keys too; lists and objects in it become plain ones."""
+    """Do the same in all texts of some data, keys too; lists and objects in it become plain ones."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -57,7 +57,6 @@ def replace_all_surrogates(value: Any) -> Any:
 
 
 # Invisible characters and lookalikes
-
 
 # Of those that count as printable: blank ones, and such as only change the sign before them.
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef"
@@ -82,23 +81,17 @@ _LIKE = {ord(pair[0]): pair[1] for pair in _PAIRS.split()}
 
 
 def escape_invisible(text: str) -> str:
-    """The text with invisible characters and terminal controls escaped, such as \u202e."""
+    """Escape invisible characters and terminal controls, such as \u202e."""
     return text if text.isascii() and text.isprintable() else _MAYBE.sub(_escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:
-    sign = found[0]
-    if sign.isprintable() and not _HIDDEN.match(sign) and not _is_stray(found):
-        return sign
-    return _code(sign)
-
-
-def _is_stray(found: re.Match[str]) -> bool:
-    """A mark that belongs on a letter, and stands on none: it is drawn over whatever is before it."""
-    if category(found[0]) not in ("Mn", "Me"):
-        return False
-    before = found.string[found.start() - 1 : found.start()]
-    return not before or category(before)[0] not in "LMN"
+    sign, before = found[0], found.string[found.start() - 1 : found.start()]
+    if not sign.isprintable() or _HIDDEN.match(sign):
+        return _code(sign)
+    # A mark that belongs on a letter, and stands on none, is drawn over whatever is before it.
+    is_stray = category(sign) in ("Mn", "Me") and (not before or category(before)[0] not in "LMN")
+    return _code(sign) if is_stray else sign
 
 
 def _code(sign: str) -> str:
@@ -107,17 +100,17 @@ def _code(sign: str) -> str:
 
 
 def mixed_script_words(text: str) -> Iterator[str]:
-    """The words in which letters of several scripts stand that can pass for one another, with the odd ones escaped."""
+    """Yield the words that mix letters of scripts that look alike, with the odd ones escaped."""
     if text.isascii():
         return
     for found in _WORD.finditer(text):
         word = found[0]
-        if not word.isascii() and len({_script(sign) for sign in word} & {*_ALIKE}) > 1:
+        if not word.isascii() and len({name_of(sign, "").partition(" ")[0] for sign in word} & {*_ALIKE}) > 1:
             yield _spelt(word)
 
 
 def disguised(text: str) -> Iterator[str]:
-    """Those, and the words that look like one of Latin letters altogether, with the odd ones escaped."""
+    """Yield those, and the words that look like Latin ones altogether, with the odd letters escaped."""
     if text.isascii():
         return
     yield from mixed_script_words(text)
@@ -127,34 +120,28 @@ def disguised(text: str) -> Iterator[str]:
 
 
 def hosts_in_ascii(text: str) -> Iterator[str]:
-    """The host names in a text that are not ASCII, as DNS writes them."""
+    """Yield the host names in a text that are not ASCII, as DNS writes them."""
     if text.isascii():
         return
     for found in _NAME.finditer(text):
         if not found[0].isascii() and len(labels := _DOT.split(found[0])) > 1:
-            yield ".".join(label if label.isascii() else _a_label(label) for label in labels)
-
-
-def _a_label(label: str) -> str:
-    return f"xn--{label.lower().encode('punycode').decode()}"
+            codes = (
+                label if label.isascii() else f"xn--{label.lower().encode('punycode').decode()}" for label in labels
+            )
+            yield ".".join(codes)
 
 
 def _spelt(word: str) -> str:
     return "".join(sign if sign.isascii() else _code(sign) for sign in word)
 
 
-def _script(sign: str) -> str:
-    return name_of(sign, "").partition(" ")[0]
-
-
 def skeleton(name: str) -> str:
-    """The same for names that look the same."""
+    """Return a text that is the same for names that look the same."""
     seen = normalize("NFKC", "".join(sign for sign in name if sign.isprintable() and not _HIDDEN.match(sign)))
     return seen.translate(_LIKE).translate(_LIKE)  # what looks like an I looks like an l
 
 
 def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Those of several names that look alike."""
     groups: dict[str, dict[str, None]] = {}
     for name in names:
         groups.setdefault(skeleton(name), {})[name] = None
@@ -163,21 +150,20 @@ def lookalikes(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 # Similar names
 
-
 MAX_NAME = 256  # characters of a name in a call, unless a longer one is registered
 MAX_UNKNOWN = 10  # unknown arguments of a call that are described; the others are counted
-MOST_NEAREST = 3
-LONGEST_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
+MAX_NEAREST = 3
+MAX_COMPARED = 200  # nobody mistypes more than that, and comparing it would take long
 CLEARLY_BETTER = 15.0  # with one name so much closer, the others are not worth offering
 CLOSE = 60.0  # of 100: `pth` is 86 from `path`, `lst` 86 from `list`, `weather` 31 from `time.now`
 
 
-def nearest(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> list[str]:
-    """The known names closest to a wrong one, best first; none when nothing is close.
+def nearest(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> list[str]:
+    """Return the known names closest to a wrong one, best first; none when nothing is close.
 
     A dotted name is also found by its last part: `read_fil` means `fs.read_file`.
     """
-    if len(name) > LONGEST_COMPARED:
+    if len(name) > MAX_COMPARED:
         return []
     from rapidfuzz import fuzz, process, utils  # on the way of an error, never of a start
 
@@ -193,27 +179,24 @@ def nearest(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> list[s
     return sorted((one for one in best if best[one] > floor), key=best.__getitem__, reverse=True)[:most]
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = MOST_NEAREST) -> str | None:
-    """ "Did you mean …?" with the nearest names, or an empty text."""
+def did_you_mean(name: str, known: Iterable[str], most: int = MAX_NEAREST) -> str | None:
+    """Return the question "did you mean …?" with the nearest names; None without any."""
     names = nearest(name, known, most)
-    if not names:
-        return None
-    return f"did you mean {' or '.join(names)}?"
+    return f"did you mean {' or '.join(names)}?" if names else None
 
 
 def or_rather(name: str, known: Iterable[str]) -> str:
-    """The same question as the end of a sentence: `; did you mean …?`, or nothing."""
+    """Return the same question as the end of a sentence: `; did you mean …?`, or nothing."""
     question = did_you_mean(name, known)
     return f"; {question}" if question else ""
 
 
 def line_of(error: UnicodeDecodeError) -> int:
-    """The line of the byte that can't be read. Lines begin at 1."""
+    """Return the line of the byte that can't be read. Lines begin at 1."""
     return error.object.count(b"\n", 0, error.start) + 1
 
 
 # Counting tokens, roughly
-
 
 _TOKEN_PIECE = lazy_pattern(r"[A-Za-z]{1,7}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n")
 
@@ -224,7 +207,6 @@ def count_tokens(text: str) -> int:
 
 
 def cut_to_tokens(text: str, most: int) -> str:
-    """The text, or as much of it as so many tokens hold."""
     if count_tokens(text) <= most:
         return text
     fits, too_long = 0, len(text)
@@ -237,41 +219,35 @@ def cut_to_tokens(text: str, most: int) -> str:
     return f"{text[:fits].rstrip()}…"
 
 
-LONGEST_DISTINCT = 200  # characters, and those of the hash
+MAX_DISTINCT = 200  # characters, and those of the hash
 _DISTINCT = lazy_pattern(r".*#[0-9a-f]{32}", re.DOTALL)
 
 
 def distinct_name(name: str) -> str:
-    """A name to be kept: printable and not too long. What has to be changed for it gets a hash, so that no two names
-    become one.
-    """
-    if len(name) <= LONGEST_DISTINCT and name.isprintable():
+    """Make a name to be kept: printable and not too long. A changed one gets a hash, so that no two become one."""
+    if len(name) <= MAX_DISTINCT and name.isprintable():
         return name
     from hashlib import blake2b
 
     whole = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{_printable(name[:LONGEST_DISTINCT])}#{whole}"
+    signs = (sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in name[:MAX_DISTINCT])
+    return f"{''.join(signs)}#{whole}"
 
 
 def wanted_name(name: str) -> str:
-    """The distinct name that somebody looks for, who gives the name itself, or has copied what was kept."""
-    is_kept = len(name) <= LONGEST_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
+    """Return the distinct name for a search, which may give the name itself or a kept one."""
+    is_kept = len(name) <= MAX_DISTINCT + 33 and name.isprintable() and _DISTINCT.fullmatch(name)
     return name if is_kept else distinct_name(name)
 
 
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
 # Times
-
 
 _SPAN = lazy_pattern(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def read_time(text: str) -> float | None:
-    """A date or a time as ISO 8601 has it -> seconds since 1970; without a zone it is UTC. None if it is neither."""
+    """Read a date or time in ISO 8601 as seconds since 1970; without a zone it is UTC. None if it is neither."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -280,18 +256,18 @@ def read_time(text: str) -> float | None:
 
 
 def read_span(text: str) -> int | None:
-    """`30d` -> seconds; the units are s, m (minutes), h, d and w. None if it is no span."""
+    """Read a span such as `30d` as seconds; the units are s, m (minutes), h, d and w. None if it isn't one."""
     match = _SPAN.fullmatch(text)
     return int(match[1]) * _SECONDS[match[2]] if match else None
 
 
 def utc_text(seconds: float) -> str:
-    """`2027-01-01T12:00:00Z`. What no calendar has becomes the first or the last moment that one has."""
+    """Write a time as `2027-01-01T12:00:00Z`. What no calendar has becomes the first or last moment of one."""
     return f"{_to_the_second(int(seconds // 1))}Z"
 
 
 def utc_text_ms(seconds: float) -> str:
-    """`2027-01-01T12:00:00.123Z`. Such texts are in the order of their times."""
+    """Write a time as `2027-01-01T12:00:00.123Z`. Such texts are in the order of their times."""
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
     return f"{_to_the_second(whole)}.{milliseconds:03}Z"
 

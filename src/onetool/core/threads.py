@@ -224,14 +224,11 @@ class Threads:
         try:
             return worker.inbox.get(timeout=IDLE_SECONDS)
         except Empty:
-            return self._retire(worker)
-
-    def _retire(self, worker: _Worker) -> Job | None:
-        with self._lock:
-            if worker in self._idle:
-                self._idle.remove(worker)
-                self._count -= 1
-                return None
+            with self._lock:
+                if worker in self._idle:
+                    self._idle.remove(worker)
+                    self._count -= 1
+                    return None
         return worker.inbox.get()  # a job came in at the last moment
 
 
@@ -307,7 +304,6 @@ class _DrivenWork:
 
 # An event loop in its own thread
 
-
 CLOSE_SECONDS = 1.0  # seconds for what is under way to end, when it is cancelled
 
 
@@ -351,7 +347,6 @@ class LoopThread:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Start the coroutine on the loop and return its future."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -391,7 +386,6 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel all running coroutines and end the loop."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:

@@ -70,7 +70,14 @@ def reach(text: str) -> str:
         address = ip_address(plain)
     except ValueError:
         return NOWHERE
-    found = _reach_4(address) if isinstance(address, IPv4Address) else _reach_6(address)
+    if isinstance(address, IPv4Address):
+        found = _reach_4(address)
+    elif inner := {_reach_4(one) for one in embedded(address)}:
+        found = next(kind for kind in (NOWHERE, PRIVATE, GLOBAL) if kind in inner)
+    elif any(address in network for network in _private_6):
+        found = PRIVATE
+    else:
+        found = GLOBAL if address in _UNICAST_6 else NOWHERE
     return PRIVATE if zone and found == GLOBAL else found  # a zone is a network that this machine is in
 
 
@@ -80,18 +87,8 @@ def _reach_4(address: IPv4Address) -> str:
     return PRIVATE if any(address in network for network in _private_4) else GLOBAL
 
 
-def _reach_6(address: IPv6Address) -> str:
-    inner = embedded(address)
-    if inner:
-        worst = {_reach_4(one) for one in inner}
-        return next(kind for kind in (NOWHERE, PRIVATE, GLOBAL) if kind in worst)
-    if any(address in network for network in _private_6):
-        return PRIVATE
-    return GLOBAL if address in _UNICAST_6 else NOWHERE
-
-
 def embedded(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses embedded in an IPv6 address (mapped, NAT64, 6to4, Teredo, ISATAP)."""
+    """Return the IPv4 addresses embedded in an IPv6 address (mapped, NAT64, 6to4, Teredo, ISATAP)."""
     number = int(address)
     low = IPv4Address(number & 0xFFFFFFFF)
     if address in _MAPPED or address in _NAT64:
@@ -106,7 +103,6 @@ def embedded(address: IPv6Address) -> list[IPv4Address]:
 
 
 # `allowedHosts`: which hosts HTTP tools may call, and which addresses those may lead to.
-
 
 _SCHEME = re.compile(r"\Ahttps?://")
 _ENTRY = re.compile(r"(\*|\*\.[^:\[\]*]+|\[[^\[\]]+\]|[^:\[\]*]+)(?::([0-9]{1,5}))?")
@@ -148,33 +144,22 @@ class AllowedHosts:
         self._checked: dict[tuple[str, str, int], HostRule] = {}  # by origin: what was allowed stays so
         for rule in rules:
             try:
-                self._add(read_entry(rule.host), rule)
+                pattern = read_entry(rule.host)
             except ValueError as error:
                 self.mistakes.append(str(error))
+                continue
+            if pattern.is_wildcard:
+                self._under.append((pattern, rule))
+            elif rule.allow_private or (pattern.host, pattern.port) not in self._exact:
+                self._exact[pattern.host, pattern.port] = rule
         # The nearest one counts, and one with a port before one without.
         self._under.sort(key=lambda one: (-len(one[0].host), one[0].port is None))
 
-    def _add(self, pattern: _Pattern, rule: HostRule) -> None:
-        if pattern.is_wildcard:
-            self._under.append((pattern, rule))
-            return
-        known = self._exact.get(key := (pattern.host, pattern.port))
-        if known is None or rule.allow_private:
-            self._exact[key] = rule
-
     def check(self, url: Url) -> HostRule:
-        """The entry that allows a URL. Raises RequestRefusedError if none does. An address in the URL is checked as
-        well.
-        """
-        origin = url[:3]
-        rule = self._checked.get(origin)
-        if rule is None:
-            rule = self._check(url)
-            if len(self._checked) < MAX_REMEMBERED:
-                self._checked[origin] = rule
-        return rule
-
-    def _check(self, url: Url) -> HostRule:
+        """Return the entry that allows a URL, and an address in it. Raises RequestRefusedError if none does."""
+        rule = self._checked.get(url[:3])
+        if rule is not None:
+            return rule
         rule = self._find(url)
         if rule is None:
             raise RequestRefusedError(
@@ -185,10 +170,12 @@ class AllowedHosts:
             self.check_address(rule, url.host, url)
         elif not rule.allow_private and _is_near(url.host):
             raise _needs_private(url, f"{url.host} is a name of this machine or its network")
+        if len(self._checked) < MAX_REMEMBERED:
+            self._checked[url[:3]] = rule
         return rule
 
     def check_address(self, rule: HostRule, address: str, url: Url) -> None:
-        """Raises RequestRefusedError for an address that the entry does not allow. Every one of a name must pass."""
+        """Raise RequestRefusedError for an address that the entry does not allow. Every one of a name must pass."""
         found = reach(address)
         if found == GLOBAL or (found == PRIVATE and rule.allow_private):
             return
@@ -206,7 +193,13 @@ class AllowedHosts:
         is_default = port == DEFAULT_PORTS[url.scheme]
         if rule is None and is_default:
             rule = self._exact.get((host, None))
-        return rule or next((rule for one, rule in self._under if _covers(one, host, port, is_default)), None)
+        if rule is not None:
+            return rule
+        for pattern, rule in self._under:
+            fits_port = is_default if pattern.port is None else port == pattern.port
+            if fits_port and (not pattern.host or (host.endswith(f".{pattern.host}") and not is_address(host))):
+                return rule
+        return None
 
 
 def is_bound_to(url: Url, bindings: Iterable[str]) -> bool:
@@ -241,7 +234,6 @@ def binding_command(name: str, bindings: Iterable[str] = ()) -> str:
 
 
 def read_entry(text: str) -> _Pattern:
-    """An entry of `allowedHosts`; ValueError when it is none."""
     bare = f"[{text}]" if text.count(":") > 1 and "[" not in text else text  # an IPv6 address without its brackets
     found = _ENTRY.fullmatch(bare)
     if found is None or (found[2] is not None and not 1 <= int(found[2]) <= 65535):
@@ -261,33 +253,25 @@ def read_entry(text: str) -> _Pattern:
     return _Pattern(host, is_wildcard, port)
 
 
-def _covers(pattern: _Pattern, host: str, port: int, is_default: bool) -> bool:
-    if not (is_default if pattern.port is None else port == pattern.port):
-        return False
-    return not pattern.host or (host.endswith(f".{pattern.host}") and not is_address(host))
-
-
 def _is_near(name: str) -> bool:
     return "." not in name or name.endswith(_NEAR)
 
 
 def is_private(host: str) -> bool:
-    """Whether a host is of this machine or its network, as far as that is known without a lookup."""
+    """Return whether a host is of this machine or its network, as far as that is known without a lookup."""
     return reach(host) == PRIVATE if is_address(host) else _is_near(host)
 
 
 def entry_for(url: Url) -> str:
-    """The entry of allowedHosts that would allow this URL."""
     return host_entry(url.authority, is_private(url.host))
 
 
 def allow_command(host: str, private: bool) -> str:
-    """Return the command that adds a host to allowedHosts."""
     return f"onetool hosts allow {'--private ' if private else ''}{host}"
 
 
 def host_entry(host: str, private: bool) -> str:
-    """An entry of allowedHosts, in YAML that is JSON, too, as far as texts go."""
+    """Write an entry of allowedHosts, in YAML that is JSON, too, as far as texts go."""
     return f'{{host: "{host}", allowPrivate: true}}' if private else f'"{host}"'
 
 

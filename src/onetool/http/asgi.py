@@ -44,13 +44,13 @@ SECURITY_HEADERS = [
 ]
 
 IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
-MOST_BITS = 14_000  # of a number: Python writes no longer ones in tens
+MAX_BITS = 14_000  # of a number: Python writes no longer ones in tens
 
 current_scope: ContextVar[Scope | None] = ContextVar("onetool_current_scope", default=None)  # in a cluster only
 
 _encoder = msgspec.json.Encoder()
 _COMMON_TYPES = (JSON, b"application/json; charset=utf-8")  # taken without a closer look
-LONGEST_SHOWN = 100  # characters of a Content-Type that an answer repeats
+MAX_SHOWN = 100  # characters of a Content-Type that an answer repeats
 
 
 class HttpError(Exception):
@@ -102,7 +102,7 @@ def client_network(scope: Scope) -> str:
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """The whole body, or None if the client has disconnected before its end. interfaces/http limits its size."""
+    """Return the whole body; None if the client disconnects before its end. interfaces/http limits its size."""
     part = await receive()
     parts = [part.get("body", b"")]
     while part.get("more_body"):
@@ -114,7 +114,7 @@ async def read_body(receive: Receive) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """`receive` of a request whose body was read already: it comes again, then whatever comes."""
+    """Return `receive` of a request whose body was read already: it comes again, then whatever comes."""
     is_read = False
 
     async def receive_again() -> Message:
@@ -145,14 +145,14 @@ def encode(message: Any) -> bytes:
 
 
 def _with_json_numbers(value: Any) -> Any:
-    """The same data with null for NaN and infinity, and hexadecimal text for huge integers."""
+    """Return the same data with null for NaN and infinity, and hexadecimal text for huge integers."""
     if isinstance(value, msgspec.Raw):
         return json.loads(bytes(value))
     if isinstance(value, dict):
         return {key: _with_json_numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_with_json_numbers(one) for one in value]
-    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
         return hex(value)
     return None if isinstance(value, float) and not isfinite(value) else value
 
@@ -161,14 +161,13 @@ def _with_json_numbers(value: Any) -> Any:
 
 
 def check_content_type(content_type: bytes | None) -> None:
-    if content_type in _COMMON_TYPES or (content_type is not None and _is_json(content_type)):
+    if content_type in _COMMON_TYPES:
         return
-    came = "there is none" if content_type is None else f"not {content_type[:LONGEST_SHOWN].decode('latin-1')!r}"
+    if content_type is not None:
+        name, *parameters = (part.strip().lower() for part in content_type.split(b";"))
+        charsets = [one[8:].strip(b'"') for one in parameters if one.startswith(b"charset=")]
+        if name == JSON and all(one in (b"utf-8", b"utf8") for one in charsets):
+            return
+    came = "there is none" if content_type is None else f"not {content_type[:MAX_SHOWN].decode('latin-1')!r}"
     message = f"A body must be JSON in UTF-8, and say so: send `Content-Type: application/json`; {came}."
     raise HttpError(415, "unsupported_media_type", message)
-
-
-def _is_json(content_type: bytes) -> bool:
-    name, *parameters = (part.strip().lower() for part in content_type.split(b";"))
-    charsets = [one[8:].strip(b'"') for one in parameters if one.startswith(b"charset=")]
-    return name == JSON and all(one in (b"utf-8", b"utf8") for one in charsets)

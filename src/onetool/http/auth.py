@@ -28,7 +28,7 @@ Destination = tuple[frozenset[str], "Url | None"]
 """Names of secrets, and the URL they are sent to, up to the host. None: the host depends on the call."""
 
 AUTH_POINTER = "/request/auth"
-LONGEST_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
+MAX_CREDENTIAL = 8 * 1024  # characters of a credential or a token: no server takes more in a header
 
 _UNFIT_IN_COOKIES = re.compile(r'[\x00-\x20\x7f",;\\]|[^\x00-\x7f]')
 
@@ -40,11 +40,11 @@ class Signer:
         """Fetch credentials, within `left` seconds."""
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
-        """The request with its credentials. Called again for every retry and redirect."""
+        """Add the credentials to a request. Called again for every retry and redirect."""
         raise NotImplementedError
 
     def on_unauthorized(self) -> bool:
-        """Called on a 401: whether new credentials may help."""
+        """Return whether new credentials may help after a 401."""
         return False
 
 
@@ -78,7 +78,7 @@ class AuthTexts:
         return filled
 
     def derived(self, credential: str, secret: Lookup, form: Callable[[str], str] = str) -> list[str]:
-        """What has to be masked where a server shows a credential that is these texts in base64.
+        """Return what has to be masked where a server shows a credential that is these texts in base64.
 
         Without secrets it is nothing. With arguments, too, it is another one in each call, and masks are for good: so
         of each secret (in the form in which it is encoded) it is that part which is the same in all of them.
@@ -135,45 +135,34 @@ class _ByHeader(Authenticator):
         return _Fixed(self._name, value)
 
 
-class _InQuery(Authenticator):
+class _ByPair(Authenticator):
+    """Adds `name=value` to the query or to the cookies."""
+
     def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
         super().__init__(texts.placeholders)
-        self._name, self._texts = quote(auth.name, safe=""), texts
+        self._texts, self._in_query = texts, auth.place == "query"
+        self._name = quote(auth.name, safe="") if self._in_query else auth.name
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
-        return _QuerySigner(f"{self._name}={quote(self._texts.fill(args, secret)['value'], safe='')}")
+        value = self._texts.fill(args, secret)["value"]
+        return _PairSigner(f"{self._name}={quote(value, safe='') if self._in_query else value}", self._in_query)
 
 
-class _QuerySigner(Signer):
-    def __init__(self, pair: str) -> None:
-        self._pair = pair
+class _PairSigner(Signer):
+    def __init__(self, pair: str, in_query: bool) -> None:
+        self._pair, self._in_query = pair, in_query
 
     def sign(self, request: "HttpRequest") -> "HttpRequest":
+        if not self._in_query:
+            others = [value for name, value in request.headers if name.lower() == "cookie"]
+            return with_header(request, "Cookie", "; ".join([*others, self._pair]))
         target = request.url.target
         joint = "" if target.endswith(("?", "&")) else "&" if "?" in target else "?"
         return request._replace(url=request.url._replace(target=f"{target}{joint}{self._pair}"))
 
 
-class _InCookie(Authenticator):
-    def __init__(self, auth: ApiKey, texts: AuthTexts) -> None:
-        super().__init__(texts.placeholders)
-        self._name, self._texts = auth.name, texts
-
-    def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
-        return _CookieSigner(f"{self._name}={self._texts.fill(args, secret)['value']}")
-
-
-class _CookieSigner(Signer):
-    def __init__(self, pair: str) -> None:
-        self._pair = pair
-
-    def sign(self, request: "HttpRequest") -> "HttpRequest":
-        others = [value for name, value in request.headers if name.lower() == "cookie"]
-        return with_header(request, "Cookie", "; ".join([*others, self._pair]))
-
-
 def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Collection[str]) -> Authenticator | None:
-    """The authenticator of any `auth` but OAuth 2. Raises TemplateError, with a pointer, for what can't ever work."""
+    """Make the authenticator of any `auth` but OAuth 2. Raises TemplateError, with a pointer, for what can't work."""
     match auth:
         case None:
             return None
@@ -181,23 +170,18 @@ def authenticator_for(auth: Bearer | Basic | ApiKey | Hmac | None, arguments: Co
             texts = AuthTexts(auth, ("value",), arguments, in_header)
             return _ByHeader(texts, "Authorization", lambda filled: f"Bearer {filled['value']}", derived=False)
         case Basic():
-            return _ByHeader(
-                AuthTexts(auth, ("username", "password"), arguments), "Authorization", _basic, derived=True
-            )
+            texts = AuthTexts(auth, ("username", "password"), arguments)
+            return _ByHeader(texts, "Authorization", _basic, derived=True)
         case ApiKey():
-            return _api_key(auth, arguments)
+            if auth.place == "query":
+                return _ByPair(auth, AuthTexts(auth, ("value",), arguments))
+            check_name(auth.name, below(AUTH_POINTER, "name"))
+            if auth.place == "cookie":
+                return _ByPair(auth, AuthTexts(auth, ("value",), arguments, _in_cookie))
+            texts = AuthTexts(auth, ("value",), arguments, in_header)
+            return _ByHeader(texts, auth.name, lambda filled: filled["value"], derived=False)
         case Hmac():
             return HmacAuthenticator(auth, arguments)
-
-
-def _api_key(auth: ApiKey, arguments: Collection[str]) -> Authenticator:
-    if auth.place == "query":
-        return _InQuery(auth, AuthTexts(auth, ("value",), arguments))
-    check_name(auth.name, below(AUTH_POINTER, "name"))
-    if auth.place == "cookie":
-        return _InCookie(auth, AuthTexts(auth, ("value",), arguments, _in_cookie))
-    texts = AuthTexts(auth, ("value",), arguments, in_header)
-    return _ByHeader(texts, auth.name, lambda filled: filled["value"], derived=False)
 
 
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
@@ -217,21 +201,21 @@ def basic(username: str, password: str) -> str:
 
 
 def encoded_parts(text: str) -> list[str]:
-    """A text as it stands in the middle of base64: it may begin at any of three places of a group there."""
+    """Return a text as it stands in the middle of base64: it may begin at any of three places of a group."""
     data = text.encode()
     ends = [(start, (start + len(data)) * 8 // 6) for start in range(3)]
     return [b64encode(bytes(start) + data).decode()[-(-start * 8 // 6) : end] for start, end in ends]
 
 
 def check_length(text: str, what: str) -> None:
-    if len(text) > LONGEST_CREDENTIAL:
+    if len(text) > MAX_CREDENTIAL:
         raise ToolFailure(
-            f"{what} has more than {LONGEST_CREDENTIAL:,} characters, which no server takes", reason="too_large"
+            f"{what} has more than {MAX_CREDENTIAL:,} characters, which no server takes", reason="too_large"
         )
 
 
 def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
-    """The request with this header in place of any other of its name."""
+    """Set a header of the request, in place of any other of its name."""
     same = name.lower()
     headers = [header for header in request.headers if header[0].lower() != same]
     headers.append((name, value))
@@ -239,7 +223,6 @@ def with_header(request: "HttpRequest", name: str, value: str) -> "HttpRequest":
 
 
 # HMAC
-
 
 _SIGNED_PART = re.compile(r"(?<!\$)\{([A-Za-z0-9]+)\}")
 SIGNED_PARTS: dict[str, Callable[["HttpRequest", str], bytes]] = {
@@ -253,7 +236,7 @@ SIGNED_PARTS: dict[str, Callable[["HttpRequest", str], bytes]] = {
 
 
 class HmacAuthenticator(Authenticator):
-    """`now` gives seconds since 1970."""
+    """Signs requests with HMAC. `now` gives seconds since 1970."""
 
     def __init__(self, auth: Hmac, arguments: Collection[str], now: Callable[[], float] = time.time) -> None:
         self._secret = AuthTexts(auth, ("secret",), arguments, one_line)
@@ -288,7 +271,7 @@ class _HmacSigner(Signer):
 
 
 def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], bytes]]:
-    """Constant texts, and functions for the parts between them."""
+    """Return constant texts, and functions for the parts between them."""
     pointer = below(AUTH_POINTER, "payload")
     pieces = _SIGNED_PART.split(auth.payload)  # texts and names in turn
     if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:

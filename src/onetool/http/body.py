@@ -19,7 +19,7 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
 MAX_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
-DEEPEST = 200  # levels: whoever walks through data takes some of Python's own for each
+MAX_DEPTH = 200  # levels: whoever walks through data takes some of Python's own for each
 
 _HOLDERS = frozenset((list, dict))
 
@@ -39,15 +39,12 @@ class CompressedBody:
             self._bits = ZLIB if data[0] & 0x0F == 8 else RAW  # servers mean either by "deflate"
             self._stream = zlib.decompressobj(self._bits)
         self._begun = True
-        try:
-            return self._inflated(self._stream, data)
-        except zlib.error as error:
-            raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
-
-    def _inflated(self, stream: "zlib._Decompress", data: bytes) -> bytes:
-        found: list[bytes] = []
+        stream, found = self._stream, list[bytes]()
         while data:
-            part = stream.decompress(data, self._left + 1)
+            try:
+                part = stream.decompress(data, self._left + 1)
+            except zlib.error as error:
+                raise InvalidResponseError(f"the answer can't be decompressed: {error}") from None
             self._left -= len(part)
             if self._left < 0:
                 raise too_large(self._most)
@@ -90,7 +87,6 @@ def too_large(most: int) -> ResponseTooLargeError:
 
 
 # Streamed bodies
-
 
 HIGH_WATER = 256 * 1024  # unread bytes, after which the server has to wait
 LOW_WATER = 64 * 1024
@@ -143,7 +139,6 @@ class BodyStream:
             closed()
 
     async def read(self) -> bytes:
-        """All the rest."""
         return b"".join([piece async for piece in self])
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
@@ -168,25 +163,25 @@ class BodyStream:
 
 class TooDeepError(JsonTooCostlyError):
     def __init__(self) -> None:
-        super().__init__(f"is nested too deep: more than {DEEPEST} levels")
+        super().__init__(f"is nested too deep: more than {MAX_DEPTH} levels")
 
 
 def json_of(text: bytes) -> Any:
-    """The data that a text is; JsonTooCostlyError where it would cost too much, or what msgspec raises."""
+    """Return the data of a JSON text. Raises JsonTooCostlyError if it would cost too much, or what msgspec raises."""
     check_json(text)
     try:
         value = msgspec.json.decode(text)
     except RecursionError:
         raise TooDeepError from None
-    if text.count(b"[") + text.count(b"{") > DEEPEST:  # else it can't be
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:  # else it can't be
         for number, _ in enumerate(levels(value)):
-            if number >= DEEPEST:
+            if number >= MAX_DEPTH:
                 raise TooDeepError
     return value
 
 
 def levels(value: Any) -> Iterator[list[Any]]:
-    """The lists and objects of data by depth, outermost first."""
+    """Yield the lists and objects of data by depth, outermost first."""
     level = [value] if type(value) in _HOLDERS else []
     while level:
         yield level
@@ -200,10 +195,7 @@ def levels(value: Any) -> Iterator[list[Any]]:
 
 # Server-sent events
 
-
 SLICE = 16 * 1024  # bytes that are read in one go: they may be thousands of events
-
-_FIELD = "data"
 
 
 class StreamedText(str):
@@ -216,7 +208,6 @@ class Framing(Protocol):
     """How a stream is cut into what it says."""
 
     def feed(self, piece: bytes) -> list[str]: ...
-
     def end(self) -> list[str]: ...
 
 
@@ -247,7 +238,7 @@ class EventDecoder:
         return found
 
     def end(self) -> list[str]:
-        """What was begun: not every server ends its last event properly, and it is complete by its length."""
+        """Return the last event: not every server ends it properly, and it is complete by its length."""
         found = self.feed(b"", last=True)
         if self._line:
             self._take("".join(self._line), found)
@@ -262,12 +253,12 @@ class EventDecoder:
                 self._data = []
             return
         name, _, value = line.partition(":")
-        if name == _FIELD:
+        if name == "data":
             self._data.append(value.removeprefix(" "))
 
 
 async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = None) -> AsyncGenerator[str]:
-    """The data of one event after another, or of what else the framing finds.
+    """Yield the data of one event after another, or of what else the framing finds.
 
     However many have come at once, others have their turn in between.
     """
@@ -287,7 +278,7 @@ async def each_event(pieces: AsyncIterable[bytes], framing: Framing | None = Non
 
 
 def event_value(data: str) -> Any:
-    """What it says in JSON, where it is JSON; else the text."""
+    """Return the data of an event if it is JSON; else the text."""
     try:
         return json_of(data.encode())
     except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeError):

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onetool._version import __version__
 from onetool.core.errors import ToolFailure
-from onetool.http.connection import Connection, HttpResponse
-from onetool.http.definition import FROM_TOOL, IDEMPOTENT
+from onetool.http.connection import HttpResponse
+from onetool.http.definition import FROM_TOOL, is_idempotent
 from onetool.http.errors import ConnectTimeoutError, RequestRefusedError, StaleConnectionError, with_message
-from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
+from onetool.http.pool import MAX_PER_ORIGIN, Connect, ConnectionPool, Dialler, Resolve
 
 if TYPE_CHECKING:
     import ssl
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
-MOST_STALE = 3  # connections that turn out to be closed when they are used
+MAX_STALE = 3  # connections that turn out to be closed when they are used
 TOKEN_MARGIN = 30.0  # seconds before its end that a token is no longer used
 DEFAULT_LIFE = 300.0  # seconds, where nobody says when a token expires
 SHORTEST_LIFE = 1.0  # seconds between two tokens for the same credentials, but for one that is fetched anew at once
-MOST_TOKENS = 1_000
+MAX_TOKENS = 1_000
 
 TokenKey = tuple[str, ...]
 
@@ -53,7 +53,7 @@ class HttpClient:
         resolve: Resolve | None = None,
         connect: Connect | None = None,
         tls: Callable[[], "ssl.SSLContext"] | None = None,
-        most: int = MOST,
+        most: int = MAX_PER_ORIGIN,
     ) -> None:
         self._dialler = Dialler(resolve, connect, tls)
         self._most = most
@@ -89,15 +89,19 @@ class HttpClient:
             if connection is None:
                 connect_seconds = timeout if connect is None else min(connect, timeout)
                 until = min(deadline, loop.time() + connect_seconds)
-                dial = self._dialler.dialling(url, rule, hosts, until, pool.drop)
-                connection = await _within(pool.acquire(key, dial), until, url, connect_seconds)
+                dial = partial(self._dialler.dial, url, rule, hosts, until, pool.drop)
+                try:
+                    async with asyncio.timeout_at(until):
+                        connection = await pool.acquire(key, dial)
+                except TimeoutError:
+                    raise ConnectTimeoutError(f"there was no connection to {url.authority}", connect_seconds) from None
             try:
                 answer = await connection.exchange(data, request.method == "HEAD", max_bytes, deadline, stream, timeout)
             except StaleConnectionError as stale:
                 pool.drop(connection)
                 pool.drop_idle(key)  # the others will be no better
                 tries += 1
-                if tries > MOST_STALE or (stale.sent and not _may_repeat(request)):
+                if tries > MAX_STALE or (stale.sent and not is_idempotent(request)):
                     raise
             except BaseException:
                 pool.drop(connection)
@@ -106,7 +110,7 @@ class HttpClient:
                 if answer.stream is None:
                     pool.release(connection)
                 else:
-                    answer.stream.on_close(partial(_end_stream, connection, pool))
+                    answer.stream.on_close(partial(pool.release, connection))
                 return answer
 
     async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
@@ -119,7 +123,6 @@ class HttpClient:
         return pool
 
     def close(self) -> None:
-        """End all connections, of every loop."""
         with self._lock:
             pools, self._pools = self._pools, {}
         for loop, pool in pools.items():
@@ -139,23 +142,6 @@ class HttpContext(NamedTuple):
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Documents | None" = None  # of people
     files: "FileSources | None" = None  # for tools that send files
-
-
-def _may_repeat(request: "HttpRequest") -> bool:
-    """Whether it does no harm twice: by what its tool says, or by its method."""
-    return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
-
-
-def _end_stream(connection: Connection, pool: ConnectionPool) -> None:
-    pool.release(connection) if connection.is_done() else pool.drop(connection)
-
-
-async def _within(work: Awaitable[Connection], deadline: float, url: "Url", seconds: float) -> Connection:
-    try:
-        async with asyncio.timeout_at(deadline):
-            return await work
-    except TimeoutError:
-        raise ConnectTimeoutError(f"there was no connection to {url.authority}", seconds) from None
 
 
 def request_bytes(request: "HttpRequest") -> bytes:
@@ -202,8 +188,6 @@ class _Abandoned(Exception):  # noqa: N818 - whoever fetched has been cancelled:
 
 
 class TokenCache:
-    """The cache of access tokens of an app."""
-
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
@@ -213,7 +197,7 @@ class TokenCache:
     async def get(
         self, key: TokenKey, fetch: Callable[[str | None], Awaitable[FetchedToken]], refused: str | None = None
     ) -> str:
-        """A token that is valid for a while, and not the refused one. `fetch` takes a newer refresh token, if any."""
+        """Return a token that is valid for a while, and not the refused one. `fetch` gets a newer refresh token."""
         while True:
             with self._lock:
                 cached = self._tokens.get(key)
@@ -222,7 +206,11 @@ class TokenCache:
                 pending = self._fetches.get(key)
                 if pending is None:
                     if not self.may_fetch(key):
-                        raise _too_often()
+                        message = "no access token: the last one was fetched less than a second ago, and it was refused"
+                        hint = (
+                            "the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth"
+                        )
+                        raise ToolFailure(message, reason="upstream_error", hints=(hint,))
                     mine = self._fetches[key] = Future()
                     break
             try:
@@ -234,7 +222,7 @@ class TokenCache:
         return await self._fetch(key, fetch, cached, mine)
 
     def may_fetch(self, key: TokenKey) -> bool:
-        """False if the last two tokens came within a second: another one would be refused, too."""
+        """Return False if the last two tokens came within a second: another one would be refused, too."""
         cached = self._tokens.get(key)
         return cached is None or not cached.hurried or self._clock() >= cached.since + SHORTEST_LIFE
 
@@ -260,16 +248,8 @@ class TokenCache:
         with self._lock:
             self._tokens.pop(key, None)
             self._tokens[key] = _CachedToken(fetched.access, now, now + life, fetched.refresh or refresh, hurried)
-            if len(self._tokens) > MOST_TOKENS:
+            if len(self._tokens) > MAX_TOKENS:
                 del self._tokens[next(iter(self._tokens))]
             del self._fetches[key]
         mine.set_result(None)
         return fetched.access
-
-
-def _too_often() -> ToolFailure:
-    return ToolFailure(
-        "no access token: the last one was fetched less than a second ago, and it was refused",
-        reason="upstream_error",
-        hints=("the API does not accept what tokenUrl gives: check clientId and scope in the tool's auth",),
-    )

@@ -18,11 +18,12 @@ from onetool.http.errors import (
     WireError,
 )
 
-LARGEST_HEAD = 64 * 1024
-LARGEST_READ = 256 * 1024  # what a transport hands over at once, at most
-MOST_HEADERS = 200
+MAX_HEAD = 64 * 1024
+MAX_READ = 256 * 1024  # what a transport hands over at once, at most
+MAX_HEADERS = 200
 CHUNK_LINES = 24  # bytes around one chunk: its size and two line ends. What is beyond is an extension
-MOST_INTERIM = 20  # answers like "103 Early Hints"
+MAX_INTERIM = 20  # answers like "103 Early Hints"
+_LENGTH_HEADERS = ("content-length", "transfer-encoding")
 
 
 class HttpResponse:
@@ -42,7 +43,7 @@ class HttpResponse:
 
 
 class Connection(asyncio.Protocol):
-    """`on_lost` is called when it ends while it is idle."""
+    """A connection to a server. `on_lost` is called when it ends while it is idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str, on_lost: Callable[["Connection"], None]) -> None:
         self._loop = loop
@@ -65,7 +66,7 @@ class Connection(asyncio.Protocol):
     def exchange(
         self, request: bytes, is_head: bool, most: int, deadline: float, stream: bool, seconds: float
     ) -> "asyncio.Future[HttpResponse]":
-        """Send it. The future has the answer, complete, or where it is streamed, its head.
+        """Send a request. The future has the complete answer, or the head of a streamed one.
 
         `seconds` is what there was until the deadline, before there was a connection: for messages.
         """
@@ -106,12 +107,9 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_exception(error or _closed(self._address))
 
-    def is_done(self) -> bool:
-        """Whether the last answer has come to its end."""
-        return self._complete
-
-    def is_open(self) -> bool:
-        return self.keep and not self._transport.is_closing()
+    def is_free(self) -> bool:
+        """Return whether the connection is open and can take another request."""
+        return self._complete and self.keep and not self._transport.is_closing()
 
     def set_reading(self, is_wanted: bool) -> None:
         """Pause or resume reading, for backpressure."""
@@ -156,7 +154,7 @@ class Connection(asyncio.Protocol):
                 return
         if self._complete:
             self._finish()
-        elif self._overhead > LARGEST_HEAD + LARGEST_READ:
+        elif self._overhead > MAX_HEAD + MAX_READ:
             self.end(InvalidResponseError(f"{self._address} sends headers or chunk extensions without end"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,21 +164,15 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if self._waiter is None and self._stream_body is None:
             self._on_lost(self)
-        elif exc is None and self._has_head and self._ends_with_connection():
-            self._finish()
+        elif exc is None and self._has_head and self._answer.headers.keys().isdisjoint(_LENGTH_HEADERS):
+            self._finish()  # nothing else marks the end of the body
         else:
-            self.end(self._broken(exc))
-
-    def _broken(self, error: Exception | None) -> WireError:
-        why = f" ({getattr(error, 'strerror', None) or error})" if error else ""
-        if self._begun:
-            return UnreachableError(f"{self._address} broke off its answer{why}")
-        message = f"{self._address} closed the connection before it answered{why}"
-        return StaleConnectionError(message, sent=True) if self.used else UnreachableError(message)
-
-    def _ends_with_connection(self) -> bool:
-        """Whether the body ends with the connection, because nothing else marks its end."""
-        return "content-length" not in self._answer.headers and "transfer-encoding" not in self._answer.headers
+            why = f" ({getattr(exc, 'strerror', None) or exc})" if exc else ""
+            message = f"{self._address} closed the connection before it answered{why}"
+            if self._begun:
+                self.end(UnreachableError(f"{self._address} broke off its answer{why}"))
+            else:
+                self.end(StaleConnectionError(message, sent=True) if self.used else UnreachableError(message))
 
     # The parser's side. What is raised here comes out of feed_data as another error: `_error` is what it was.
 
@@ -203,7 +195,7 @@ class Connection(asyncio.Protocol):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > LARGEST_HEAD or self._headers > MOST_HEADERS:
+        if self._head_bytes > MAX_HEAD or self._headers > MAX_HEADERS:
             raise self._refused(InvalidResponseError(f"{self._address} sends too many or too large headers"))
 
     def on_headers_complete(self) -> None:
@@ -211,7 +203,7 @@ class Connection(asyncio.Protocol):
         answer.status = status = self._parser.get_status_code()
         if status < 200:
             self._interim += 1
-            if self._interim > MOST_INTERIM or status < 100:
+            if self._interim > MAX_INTERIM or status < 100:
                 raise self._refused(InvalidResponseError(f"{self._address} does not come to an answer"))
             return
         self.keep = self._parser.should_keep_alive()

@@ -3,19 +3,21 @@
 Light to import: listing tools needs no more than this. JSON pointers into a definition are made here, too.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+if TYPE_CHECKING:
+    from onetool.http.url import HttpRequest
+
 
 def below(pointer: str, name: str | int) -> str:
-    """The pointer to a member of what the other one points to."""
+    """Return the pointer to a member of what the other one points to."""
     return f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
 
 
 # The shape of `httpImpl` and `limits`
-
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Text = Annotated[str, Meta(min_length=1)]
@@ -206,45 +208,42 @@ class ToolLimits(CamelStruct, frozen=True, kw_only=True):
 
 # Numbers of tries and timeouts
 
-
 IDEMPOTENT = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
 FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many before the next one …
-LONGEST_PAUSE = 8.0  # … up to this
+MAX_PAUSE = 8.0  # … up to this
 TOKEN_SECONDS = 15.0  # that fetching a token may take
-LONGEST_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
+MAX_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
 OVERHEAD = 1.0  # seconds for what is no sending: filling in, selecting
 
 
-def is_idempotent(request: Request) -> bool:
-    """Whether sending it twice does no harm."""
+def is_idempotent(request: "Request | HttpRequest") -> bool:
+    """Return whether sending it twice does no harm: by what its tool says, or by its method."""
     return request.method in IDEMPOTENT if request.idempotent is None else request.idempotent
 
 
 def max_tries(request: Request, limits: ToolLimits) -> int:
-    """How often it is sent at most."""
     retries = request.retries if limits.max_retries is None else min(request.retries, limits.max_retries)
     return 1 + (retries if is_idempotent(request) else 0)
 
 
 def longest_pause(number: int) -> float:
-    """Seconds at most after try `number`, where no server asks for more."""
-    return min(FIRST_PAUSE * 2 ** (number - 1), LONGEST_PAUSE)
+    """Return the seconds at most after try `number`, where no server asks for more."""
+    return min(FIRST_PAUSE * 2 ** (number - 1), MAX_PAUSE)
 
 
 def sending_seconds(request: Request, limits: ToolLimits) -> float:
-    """Seconds for all tries of one request and the pauses between them."""
+    """Return the seconds for all tries of one request and the pauses between them."""
     number, seconds = max_tries(request, limits), request.timeout_ms / 1000
     token = TOKEN_SECONDS if isinstance(request.auth, OAuth2) else 0
     total = seconds * number + sum(map(longest_pause, range(1, number))) + token
-    return min(total, max(LONGEST_TOTAL, seconds))
+    return min(total, max(MAX_TOTAL, seconds))
 
 
 def all_sending_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """The same for all requests of a call, one after the other: they share one deadline."""
+    """Return the same for all requests of a call, one after the other: they share one deadline."""
     each = [sending_seconds(step.request, limits) for step in impl.steps]
-    return min(sum(each), max(LONGEST_TOTAL, *each))
+    return min(sum(each), max(MAX_TOTAL, *each))
 
 
 def total_seconds(impl: HttpImpl, limits: ToolLimits) -> float:
-    """Seconds that a call may take in total."""
     return all_sending_seconds(impl, limits) + OVERHEAD

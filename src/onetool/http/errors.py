@@ -78,7 +78,7 @@ class InvalidResponseError(WireError):
 
 
 def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure:
-    """A copy of the error with another message; `hints` are used if it has none."""
+    """Return a copy of the error with another message; `hints` are used if it has none."""
     hints = failure.hints or hints
     if not isinstance(failure, WireError):
         return ToolFailure(message, failure.reason, hints)
@@ -89,7 +89,6 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
 
 # Texts of a server in messages
 
-
 LOOKED_AT = 48 * 1024  # characters of a text that words are taken from …
 CUT_MARGIN = 32 * 1024  # … but for its end, where it goes on: half of a secret may stand there
 
@@ -99,7 +98,7 @@ Redact = Callable[[Any], Any]
 
 
 def masked(text: str, redact: Redact, goes_on: bool = False) -> str:
-    """The beginning of a text without its secrets. `goes_on`: it is itself the beginning of a longer one."""
+    """Return the beginning of a text without its secrets. `goes_on`: the text itself is cut."""
     found = redact(text[:LOOKED_AT])
     return found[:-CUT_MARGIN] if goes_on or len(text) > LOOKED_AT else found
 

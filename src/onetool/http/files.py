@@ -158,7 +158,6 @@ def _has_secret(data: bytes, redact: Redact) -> bool:
 
 
 def file_too_large(max_bytes: int) -> ToolFailure:
-    """Return the failure for a file that exceeds the limit."""
     return ToolFailure(f"is larger than the tool may send: {max_bytes:,} bytes (limits.maxRequestBytes)", "too_large")
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from jmespath.functions import Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
 
-from onetool.http.body import DEEPEST, levels
+from onetool.http.body import MAX_DEPTH, levels
 
 SECONDS = 2.0
-MOST_STEPS = 2_000_000
-MOST_PARTS = 2_000_000
-LONGEST_TEXT = 16 * 1024**2
+MAX_STEPS = 2_000_000
+MAX_PARTS = 2_000_000
+MAX_TEXT = 16 * 1024**2
 
 
 class SelectionTooLargeError(Exception):
@@ -20,14 +20,14 @@ class SelectionTooLargeError(Exception):
 
 
 def count(value: Any) -> None:
-    """Whether it can be walked through. What is in it several times counts several times."""
+    """Raise SelectionTooLargeError for data that is too large. What is in it several times counts several times."""
     seen = 0
     for deep, level in enumerate(levels(value), 1):
         seen += sum(map(len, level))
-        if seen > MOST_PARTS:
-            raise SelectionTooLargeError(f"it makes more than {MOST_PARTS:,} parts of it")
-        if deep > DEEPEST:
-            raise SelectionTooLargeError(f"what it makes is nested too deep: more than {DEEPEST} levels")
+        if seen > MAX_PARTS:
+            raise SelectionTooLargeError(f"it makes more than {MAX_PARTS:,} parts of it")
+        if deep > MAX_DEPTH:
+            raise SelectionTooLargeError(f"what it makes is nested too deep: more than {MAX_DEPTH} levels")
 
 
 class Bounded(Functions):
@@ -43,12 +43,13 @@ class Bounded(Functions):
     @signature({"types": []})
     def _func_to_string(self, arg: Any) -> Any:
         count(arg)
-        return _short(Functions._func_to_string(self, arg))  # pyright: ignore[reportAttributeAccessIssue]
+        text: str = Functions._func_to_string(self, arg)  # pyright: ignore[reportAttributeAccessIssue]
+        _check_text(len(text))
+        return text
 
     @signature({"types": ["string"]}, {"types": ["array-string"]})
     def _func_join(self, separator: str, array: list[str]) -> str:
-        if len(separator) * len(array) + sum(map(len, array)) > LONGEST_TEXT:
-            raise SelectionTooLargeError(f"it makes a text of more than {LONGEST_TEXT:,} characters")
+        _check_text(len(separator) * len(array) + sum(map(len, array)))
         return separator.join(array)
 
 
@@ -61,8 +62,8 @@ class Interpreter(TreeInterpreter):
 
     def visit(self, node: Any, value: Any = None) -> Any:
         self._steps += 1
-        if self._steps > MOST_STEPS or monotonic() > self._until:  # each time: one step may sort a million
-            raise SelectionTooLargeError(f"it takes more than {SECONDS:g} s or {MOST_STEPS:,} steps")
+        if self._steps > MAX_STEPS or monotonic() > self._until:  # each time: one step may sort a million
+            raise SelectionTooLargeError(f"it takes more than {SECONDS:g} s or {MAX_STEPS:,} steps")
         kind = node["type"]
         visit = self._visits.get(kind)
         if visit is None:
@@ -85,7 +86,6 @@ class Interpreter(TreeInterpreter):
         return super().visit_comparator(compared, value)
 
 
-def _short(text: str) -> str:
-    if len(text) > LONGEST_TEXT:
-        raise SelectionTooLargeError(f"it makes a text of more than {LONGEST_TEXT:,} characters")
-    return text
+def _check_text(size: int) -> None:
+    if size > MAX_TEXT:
+        raise SelectionTooLargeError(f"it makes a text of more than {MAX_TEXT:,} characters")

@@ -79,7 +79,7 @@ class LoginStore:
         self._logins = logins
 
     def version(self) -> Version:
-        """Differs after any change. It never waits."""
+        """Return what differs after any change. Never waits."""
         return self._logins.version(self.name)
 
     def load(self) -> tuple[Version, StoredLogin]:
@@ -147,7 +147,7 @@ class HeldLogin:
 
 
 async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
-    """Run it in a thread. Callers that are cancelled wait for its end: they must not let go of the lock before."""
+    """Run the work in a thread. Callers that are cancelled wait for its end: they must hold the lock until then."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
         return await asyncio.shield(task)
@@ -161,7 +161,7 @@ async def _to_the_end(work: Callable[..., T], *args: Any) -> T:
 
 
 def forget(logins: Documents, name: str) -> bool:
-    """Remove what is kept, for whichever url; whether there was anything."""
+    """Remove what is kept, for whichever url. Return whether there was anything."""
     with _as_auth_error(f"the login can't be removed from {logins.describe(name)}"):
         if logins.version(name) is None:
             return False
@@ -227,7 +227,6 @@ class LoginCallback:
         return answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request."""
         try:
             async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -246,9 +245,7 @@ class LoginCallback:
             target = urlsplit("")
         if target.path != CALLBACK_PATH or method != "GET":
             return _page(HTTPStatus.NOT_FOUND, "Nothing here", "This address is for the end of a login only.")
-        return self._take({key: values[0] for key, values in parse_qs(target.query).items()})
-
-    def _take(self, answer: CallbackQuery) -> bytes:
+        answer = {key: values[0] for key, values in parse_qs(target.query).items()}
         if not self._is_ours(answer) or self._answer.done():
             text = "It does not belong to the login that is under way. Please start again from the terminal."
             return _page(HTTPStatus.BAD_REQUEST, "This answer is not expected", text)
@@ -270,17 +267,14 @@ def open_browser(url: str) -> None:
     """Open a page where there is a browser with a window. One in the terminal would take it over."""
     if not has_window() and not os.environ.get("BROWSER"):
         return
+    import webbrowser
     from threading import Thread
 
-    # Some of them only come back when they are closed.
-    Thread(target=_open_in_thread, args=(url,), name="onetool-browser", daemon=True).start()
+    def show() -> None:
+        with suppress(OSError, webbrowser.Error):  # the page's address is on the terminal, too
+            webbrowser.open(url)
 
-
-def _open_in_thread(url: str) -> None:
-    import webbrowser
-
-    with suppress(OSError, webbrowser.Error):  # the page's address is on the terminal, too
-        webbrowser.open(url)
+    Thread(target=show, name="onetool-browser", daemon=True).start()  # some only come back when they are closed
 
 
 def _page(status: HTTPStatus, title: str, text: str) -> bytes:

@@ -29,8 +29,6 @@ _ESCAPES = str.maketrans({sign: f"%{ord(sign):02X}" for sign in '"\\\r\n\0'})
 
 
 class BodyFile:
-    """A body that is a file."""
-
     def __init__(self, text: str, arguments: KnownNames) -> None:
         self._file = _file_argument(text, arguments, FILE_POINTER)
         self.placeholders = self.files = (self._file,)
@@ -106,17 +104,18 @@ class _Field(NamedTuple):
     def fill(self, values: Values, checks: FieldChecks) -> Iterator[_Part]:
         kind, alone = self.encoding.content_type, self.value.alone
         value = None if alone is None else values.get(alone.name)
+        is_list = isinstance(value, list | tuple)
         if self.file is not None:
             filename = None if self.filename is None else self.filename.fill(values, one_line)
-            for one in value if isinstance(value, list | tuple) else () if value is None else (value,):
+            for one in value if is_list else () if value is None else (value,):
                 content = _content(self.file, one)
                 yield _Part(self.name, content.data, kind or content.kind, filename or content.name)
         elif alone is None or isinstance(value, str | None):
             text = self.value.fill(values, lambda _, text: text)
             if text is not None:
                 yield _Part(self.name, text.encode(), kind)
-        elif self.encoding.style is None and _has_objects(value):
-            for one in value if isinstance(value, list | tuple) else (value,):
+        elif self.encoding.style is None and (isinstance(value, dict) or (is_list and is_nested(value))):
+            for one in value if is_list else (value,):
                 yield _Part(self.name, json_bytes(one), kind or "application/json")
         else:
             for name, text in checks.fields(self.name, value, self.encoding, alone):
@@ -149,7 +148,3 @@ def _content(placeholder: Placeholder, value: Any) -> FileContent:
     if not isinstance(value, FileContent):
         raise placeholder.bad("is not a file")
     return value
-
-
-def _has_objects(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list | tuple) and is_nested(value))

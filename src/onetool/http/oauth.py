@@ -15,7 +15,7 @@ import hashlib
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +45,7 @@ from onetool.http.definition import TOKEN_SECONDS, OAuth2, Request, below
 from onetool.http.errors import AuthError, RequestRefusedError, RequestTimeoutError, in_short, quoted, with_message
 from onetool.http.login import LOGIN_S, MAX_QUOTED, HeldLogin, LoginStore, Say, StoredLogin, browser_login
 from onetool.http.placeholders import KnownNames, Lookup, TemplateError, refused_at
+from onetool.http.template import RequestTemplate
 from onetool.http.url import HttpRequest, Url, parse_url
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class TokenSigner(Signer):
         return with_header(request, "Authorization", f"Bearer {self._token}")
 
     def on_unauthorized(self) -> bool:
-        """Once: a token may have been taken back. A second one that is refused, too, is not the token's fault."""
+        """Return True once: a token may have been taken back. If another one is refused, the token isn't at fault."""
         if self._refused is not None:
             return False
         self._refused = self._token
@@ -190,8 +191,6 @@ class OAuthAuthenticator(Authenticator):
     asks_elsewhere = True
 
     def __init__(self, auth: OAuth2, arguments: KnownNames, arg_schema: Mapping[str, Any]) -> None:
-        from onetool.http.template import RequestTemplate
-
         self.auth = auth
         self.texts = AuthTexts(auth, ("client_id", "client_secret", "refresh_token", "scope"), arguments)
         if auth.grant == "refreshToken" and not auth.refresh_token:
@@ -263,7 +262,7 @@ class LoginAuthenticator(Authenticator):
         self._seen: tuple[str, Version, StoredLogin] | None = None  # which login, its version, and what it was
 
     def begin(self, args: Mapping[str, Any], secret: Lookup, context: "HttpContext") -> Signer:
-        return _LoginSigner(self.login(secret, context), self._read)
+        return _LoginSigner(self, self.login(secret, context))
 
     def destinations(self, target: Url | None) -> "Iterator[tuple[frozenset[str], Url]]":
         yield self.secrets, self._endpoint.url
@@ -280,7 +279,7 @@ class LoginAuthenticator(Authenticator):
         endpoint = TokenEndpoint(self.auth, self._texts, filled, self._endpoint, secret, context)
         return ToolLogin(endpoint, self._bundle, context.logins)
 
-    async def _read(self, store: LoginStore) -> StoredLogin:
+    async def stored(self, store: LoginStore) -> StoredLogin:
         """Return what is kept. It is read again when it has changed."""
         seen = self._seen
         if seen is None or seen[0] != store.name or seen[1] != store.version():
@@ -325,14 +324,14 @@ def _of_bundle(bundle: str) -> str:
 
 
 class _LoginSigner(TokenSigner):
-    def __init__(self, login: ToolLogin, read: Callable[[LoginStore], Awaitable[StoredLogin]]) -> None:
+    def __init__(self, authenticator: LoginAuthenticator, login: ToolLogin) -> None:
         super().__init__(login.endpoint)
-        self._login, self._read = login, read
+        self._authenticator, self._login = authenticator, login
         self._origins: tuple[str, ...] = ()
 
     async def _fetch(self, left: float) -> str:
         try:
-            stored = await self._read(self._login.store)
+            stored = await self._authenticator.stored(self._login.store)
             if stored.tokens and self._is_spent(stored):
                 # The refresh goes on when its call is cancelled or has no time left: a refresh token may be good for
                 # one use only, and if the one that came for it were not kept, the login would be lost.
@@ -438,7 +437,7 @@ async def log_in(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in, and keep what comes of it for requests to `origins`. The scope that was granted, if told.
+    """Have a person log in, and keep the tokens for requests to `origins`. Return the granted scope, if known.
 
     Whatever ends it: what was kept before is as it was.
     """

@@ -55,7 +55,7 @@ class Placeholder(NamedTuple):
     step: str | None = None  # the step that it is a value of, if it is one
 
     def bad(self, why: str) -> ToolFailure:
-        """The error for a value that does not fit. Does not show the value: it may be secret."""
+        """Return the error for a value that does not fit, without the value: it may be secret."""
         if self.step is not None:
             return ToolFailure(f"the value {self.name} {why}", reason="upstream_error")
         if self.is_secret:
@@ -77,7 +77,6 @@ class TemplateText:
 
     @property
     def literal(self) -> str:
-        """The text without its placeholders."""
         return "".join(piece for piece in self.pieces if isinstance(piece, str))
 
     @property
@@ -86,11 +85,11 @@ class TemplateText:
         return "".join(piece if isinstance(piece, str) else MARK for piece in self.pieces)
 
     def changed(self, change: Callable[[str], str]) -> "TemplateText":
-        """A copy with everything but the placeholders changed."""
+        """Return a copy with everything but the placeholders changed."""
         return TemplateText(piece if isinstance(piece, Placeholder) else change(piece) for piece in self.pieces)
 
     def fill(self, values: Values, escape: Callable[[Placeholder, str], str]) -> str | None:
-        """The text with each value escaped; None when one of them is absent, or null."""
+        """Fill in each value, escaped; None when one of them is absent, or null."""
         filled: list[str] = []
         for piece in self.pieces:
             if isinstance(piece, Placeholder):
@@ -103,7 +102,7 @@ class TemplateText:
         return "".join(filled)
 
     def fill_whole(self, values: Values, escape: Callable[[Placeholder, str], str], whole: str) -> str:
-        """The same for a text that can't be left out: it is part of a whole."""
+        """Do the same for a text that can't be left out: it is part of a whole."""
         filled = self.fill(values, escape)
         if filled is None:
             absent = next(placeholder for placeholder in self.placeholders if values.get(placeholder.name) is None)
@@ -112,7 +111,7 @@ class TemplateText:
 
 
 def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
-    """A part of a marked text with its placeholders, which are taken from those that are left."""
+    """Return a part of a marked text with its placeholders, which are taken from those that are left."""
     first, *others = part.split(MARK)
     pieces: list[str | Placeholder] = [first]
     for other in others:
@@ -146,7 +145,7 @@ class StepNames(NamedTuple):
     others: tuple[str, ...]  # itself, and those after it
 
     def why_unknown(self, name: str) -> str | None:
-        """Why there is no value of this step; None if there is one."""
+        """Return why there is no value of this step; None if there is one."""
         if name in self.before:
             return None
         known = did_you_mean(name, self.before) or (
@@ -165,23 +164,18 @@ class KnownNames(dict[str, Any]):
         self.steps = steps
 
 
-def _step_value(name: str, steps: StepNames, pointer: str) -> Placeholder:
-    _, step, *path = [*name.split("."), ""] if name == STEPS else name.split(".")
-    if "[" in name:
-        raise TemplateError(f"`${{{name}}}`: a number stands between dots, like `${{steps.list.0.id}}`", pointer)
-    if not step or not all(path):
-        raise TemplateError(
-            f"`${{{name}}}` names no value: write `${{steps.STEP}}`, or a part, `${{steps.STEP.id}}`", pointer
-        )
-    if why := steps.why_unknown(step):
-        raise TemplateError(f"`${{{name}}}`: {why}", pointer)
-    return Placeholder(name, is_secret=False, step=step)
-
-
 def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeholder:
     steps = arguments.steps if isinstance(arguments, KnownNames) else None
     if steps is not None and name.partition(".")[0] == STEPS:
-        return _step_value(name, steps, pointer)
+        _, step, *path = [*name.split("."), ""] if name == STEPS else name.split(".")
+        if "[" in name:
+            raise TemplateError(f"`${{{name}}}`: a number stands between dots, like `${{steps.list.0.id}}`", pointer)
+        if not step or not all(path):
+            how = "write `${steps.STEP}`, or a part, `${steps.STEP.id}`"
+            raise TemplateError(f"`${{{name}}}` names no value: {how}", pointer)
+        if why := steps.why_unknown(step):
+            raise TemplateError(f"`${{{name}}}`: {why}", pointer)
+        return Placeholder(name, is_secret=False, step=step)
     if name in arguments and not _UNFIT_IN_NAMES.search(name):
         return Placeholder(name, is_secret=False)
     if _SECRET.fullmatch(name):
@@ -194,7 +188,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
 
 
 def argument_names(schema: Any) -> frozenset[str]:
-    """The names that an argSchema knows, wherever it says them of the arguments themselves."""
+    """Return the names that an argSchema knows, wherever it says them of the arguments themselves."""
     names: set[str] = set()
     seen: set[int] = set()
     waiting = [schema]
@@ -207,28 +201,22 @@ def argument_names(schema: Any) -> frozenset[str]:
         if isinstance(required := one.get("required"), list | tuple):
             names.update(name for name in required if isinstance(name, str))
         waiting += in_place_subschemas(one)
-        waiting.append(_referred(schema, one.get("$ref")))
+        if isinstance(ref := one.get("$ref"), str) and ref.startswith("#"):
+            found: Any = schema
+            for part in ref[1:].split("/")[1:]:
+                found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+            waiting.append(found)
     return frozenset(names)
 
 
 def properties(schema: Any) -> Mapping[str, Any]:
-    """What a schema says of each property; nothing where it is no such schema."""
+    """Return the schema of each property; nothing for a schema without properties."""
     found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _referred(schema: Mapping[str, Any], ref: Any) -> Any:
-    """What `#/$defs/name` stands for; None for anything else."""
-    if not isinstance(ref, str) or not ref.startswith("#"):
-        return None
-    found: Any = schema
-    for part in ref[1:].split("/")[1:]:
-        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found
-
-
 def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret: Lookup) -> dict[str, Any]:
-    """The values of one call. A secret that is not set is a failure, an absent argument is just not there.
+    """Gather the values of one call. Raises ToolFailure for a secret that is not set; an absent argument is left out.
 
     Values of steps stand among the arguments, under the names of their placeholders.
     """
@@ -249,7 +237,7 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
 
 
 def as_text(placeholder: Placeholder, value: Any) -> str:
-    """A value as a part of a text: the way JSON writes it, without the quotes."""
+    """Write a value as a part of a text: the way JSON writes it, without the quotes."""
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= one <= "\udfff" for one in value):
             raise placeholder.bad("has half of a character in it (a lone surrogate), which can't be sent")

@@ -11,6 +11,7 @@ import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ToolFailure
@@ -25,19 +26,19 @@ if TYPE_CHECKING:
     from onetool.http.allowed_hosts import AllowedHosts, HostRule
 
 
-MOST_LOOKUPS = 32  # lookups at a time
+MAX_LOOKUPS = 32  # lookups at a time
 LOCAL = ("::1", "127.0.0.1")
 
 Lookup = list[str] | OSError | UnicodeError
 
 
 class Resolver:
-    def __init__(self, most: int = MOST_LOOKUPS) -> None:
+    def __init__(self, most: int = MAX_LOOKUPS) -> None:
         self._threads = Threads(most)
         self._lookups: dict[Any, asyncio.Future[Lookup]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of a host. Raises OSError or UnicodeError if there are none."""
+        """Return all addresses of a host. Raises OSError or UnicodeError if there are none."""
         if host == "localhost":  # it is here, whatever anybody says: RFC 6761
             return list(LOCAL)
         key = (asyncio.get_running_loop(), host, port)
@@ -63,8 +64,7 @@ def _look_up(host: str, port: int) -> Lookup:
 
 # New connections: resolve the name, check every address, dial a checked one
 
-
-MOST_ADDRESSES = 16  # that are tried; all are checked
+MAX_ADDRESSES = 16  # that are tried; all are checked
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Connect = Callable[..., Awaitable[tuple[Any, Any]]]
@@ -80,12 +80,7 @@ class Dialler:
         self._make_tls = tls or _default_tls
         self._tls: ssl.SSLContext | None = None
 
-    def dialling(
-        self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, on_lost: Callable[[Connection], None]
-    ) -> Callable[[], Awaitable[Connection]]:
-        return lambda: self._dial(url, rule, hosts, deadline, on_lost)
-
-    async def _dial(
+    async def dial(
         self, url: Url, rule: "HostRule", hosts: "AllowedHosts", deadline: float, on_lost: Callable[[Connection], None]
     ) -> Connection:
         addresses = await self._addresses(url)
@@ -93,12 +88,18 @@ class Dialler:
             hosts.check_address(rule, address, url)
         loop = asyncio.get_running_loop()
         failure: UnreachableError | None = None
-        tried = addresses[:MOST_ADDRESSES]
+        tried = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(tried):
             others = len(tried) - number - 1  # one that is silent must not use up the time of those that follow
             try:
                 async with asyncio.timeout((deadline - loop.time()) / (others + 1) if others else None):
-                    return await self._connect_to(url, address, on_lost)
+                    more: dict[str, Any] = {}
+                    if url.scheme == "https":
+                        self._tls = self._tls or self._make_tls()
+                        more = {"ssl": self._tls, "server_hostname": url.host}
+                    connect = self._connect or loop.create_connection
+                    make = partial(Connection, loop, url.authority, on_lost)
+                    return (await connect(make, address, url.port, **more))[1]
             except (OSError, TimeoutError, ValueError) as error:
                 failure = _unreachable(url, error)
         raise failure or UnreachableError(f"{url.host} leads to no address")
@@ -113,16 +114,6 @@ class Dialler:
         except (OSError, UnicodeError) as error:
             words = getattr(error, "strerror", None) or error
             raise UnreachableError(f"the name {url.host} can't be resolved: {words}") from None
-
-    async def _connect_to(self, url: Url, address: str, on_lost: Callable[[Connection], None]) -> Connection:
-        loop = asyncio.get_running_loop()
-        more: dict[str, Any] = {}
-        if url.scheme == "https":
-            self._tls = self._tls or self._make_tls()
-            more = {"ssl": self._tls, "server_hostname": url.host}
-        connect = self._connect or loop.create_connection
-        _, connection = await connect(lambda: Connection(loop, url.authority, on_lost), address, url.port, **more)
-        return connection
 
 
 def _default_tls() -> "ssl.SSLContext":
@@ -147,9 +138,8 @@ def _unreachable(url: Url, error: Exception) -> UnreachableError:
 
 # The pool
 
-
-MOST = 64  # connections to one origin
-MOST_IDLE = 256  # in all
+MAX_PER_ORIGIN = 64  # connections to one origin
+MAX_IDLE = 256  # in all
 IDLE_SECONDS = 15.0
 
 Dial = Callable[[], Awaitable[Connection]]
@@ -167,7 +157,9 @@ class _Origin:
 class ConnectionPool:
     """The connections of one event loop. Not thread-safe."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int = MOST, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, most: int = MAX_PER_ORIGIN, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         self._loop = loop
         self._most = most
         self._idle_seconds = idle_seconds
@@ -179,7 +171,7 @@ class ConnectionPool:
         self._closer = self._close_with_loop()
 
     async def begin(self) -> None:
-        """Have it closed with the loop, which closes all generators that have begun before it ends."""
+        """Have the pool closed with the loop, which closes all generators that have begun before it ends."""
         await anext(self._closer)
 
     async def _close_with_loop(self) -> AsyncGenerator[None]:
@@ -190,12 +182,12 @@ class ConnectionPool:
             await asyncio.sleep(0)  # transports tell their end in the next turn
 
     def acquire_idle(self, key: Hashable) -> Connection | None:
-        """An idle connection, the one used last: it is the least likely to be closed in a moment."""
+        """Return an idle connection, the one used last: it is the least likely to be closed in a moment."""
         origin = self._origins.get(key)
         while origin is not None and origin.idle:
             connection = origin.idle.pop()
             self._idle -= 1
-            if connection.is_open():
+            if connection.is_free():
                 return connection
             self.drop(connection)
         return None
@@ -212,7 +204,7 @@ class ConnectionPool:
             async with asyncio.timeout(wait_s):
                 handed = await self._wait_for_slot(key, origin)
             if handed is not None:
-                if handed.is_open():
+                if handed.is_free():
                     return handed
                 self.drop(handed)  # it ended on the way to us
                 return await self.acquire(key, dial, wait_s)
@@ -242,7 +234,8 @@ class ConnectionPool:
             raise
 
     def release(self, connection: Connection) -> None:
-        if self._closed or not connection.is_open():
+        """Return a connection. One whose answer was not read to its end is closed."""
+        if self._closed or not connection.is_free():
             self.drop(connection)
             return
         origin = self._origins[self._keys[connection]]
@@ -251,7 +244,7 @@ class ConnectionPool:
             if not turn.done():
                 turn.set_result(connection)
                 return
-        if self._idle >= MOST_IDLE:
+        if self._idle >= MAX_IDLE:
             self.drop(connection)
             return
         self._idle += 1
@@ -278,7 +271,7 @@ class ConnectionPool:
             self.drop(connection)
 
     def _free(self, key: Hashable, origin: _Origin) -> None:
-        """There is room for one more connection."""
+        """Give the slot of a connection to the next caller that waits."""
         while origin.waiting:
             turn = origin.waiting.popleft()
             if not turn.done():
@@ -299,7 +292,6 @@ class ConnectionPool:
             self._sweeper = self._loop.call_later(self._idle_seconds / 2, self._sweep)
 
     def close(self) -> None:
-        """End all of them, also those in use."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

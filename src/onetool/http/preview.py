@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onetool.http.tool_request import ToolRequest
     from onetool.http.url import HttpRequest
 
-MOST_BODY = 64 * 1024  # characters that a preview shows
+MAX_BODY = 64 * 1024  # characters that a preview shows
 
 
 class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,7 +54,7 @@ class _Words:
 def previewed(
     request: "ToolRequest", args: Mapping[str, Any], outside: "HttpContext", step: str = "", when: str | None = None
 ) -> PreviewRequest:
-    """BadArguments or ToolFailure when a value does not fit."""
+    """Return the request as it would be sent. Raises BadArguments or ToolFailure when a value does not fit."""
     words = _Words(request.step_values)
     args = {
         name: file_preview(value) if name in request.files and value is not None else value
@@ -84,7 +84,7 @@ def previewed(
 def _signed(
     request: "ToolRequest", filled: "HttpRequest", args: Mapping[str, Any], secret: str, outside: "HttpContext"
 ) -> "HttpRequest":
-    """With its credentials, masked: what is derived of a stand-in is masked as a whole."""
+    """Add the credentials, masked: what is derived of a stand-in is masked as a whole."""
     if request.auth is None:
         return filled
     if request.auth.asks_elsewhere:
@@ -93,17 +93,13 @@ def _signed(
     signed = request.auth.begin(args, lambda _: secret, unmasking).sign(filled)
     if not request.auth.secrets:
         return signed
-    headers = [
-        (name, value if (name, value) in filled.headers else _masked(value, secret)) for name, value in signed.headers
-    ]
+    headers: list[tuple[str, str]] = []
+    for name, value in signed.headers:
+        if (name, value) not in filled.headers and secret not in value:
+            scheme, space, _ = value.partition(" ")
+            value = f"{scheme} {MASK}" if space else MASK
+        headers.append((name, value))
     return signed._replace(headers=headers)
-
-
-def _masked(value: str, secret: str) -> str:
-    if secret in value:
-        return value
-    scheme, space, _ = value.partition(" ")
-    return f"{scheme} {MASK}" if space else MASK
 
 
 def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
@@ -113,13 +109,13 @@ def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
         text = words.show(data.decode())
     except UnicodeDecodeError:
         return None, [f"the body is {len(data):,} bytes that are no text"]
-    if len(text) <= MOST_BODY:
+    if len(text) <= MAX_BODY:
         return text, []
-    return text[:MOST_BODY], [f"the body has {len(text):,} characters, of which the first {MOST_BODY:,} are shown"]
+    return text[:MAX_BODY], [f"the body has {len(text):,} characters, of which the first {MAX_BODY:,} are shown"]
 
 
 def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> list[str]:
-    """What would keep it from being sent."""
+    """Return what would keep the request from being sent."""
     notes: list[str] = []
     try:
         outside.hosts.check(filled.url)

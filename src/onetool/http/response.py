@@ -11,6 +11,7 @@ from base64 import b64encode
 from codecs import BOM_UTF8, lookup
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -24,14 +25,14 @@ from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
 from onetool.http.placeholders import TemplateError
 
-MOST_EVENTS = 100_000  # of one answer
-LONGEST_EXCERPT = 300
+MAX_EVENTS = 100_000  # of one answer
+MAX_EXCERPT = 300
 LARGE = 256 * 1024  # bytes: more is decoded by a thread
-LONGEST_SELECTOR = 4_000  # characters
+MAX_SELECTOR = 4_000  # characters
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
-_STRANGE = frozenset(
-    ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7")
-)  # slow, or no text
+# Encodings that are slow, or not of texts.
+_STRANGE = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7"))
+_PHRASES: dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _TAG = re.compile(r"<[^<>]*>")
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class ResponseReader:
     async def value(
         self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact, clean: Redact | None = None
     ) -> Any:
-        """`redact` is for messages, and for data before a part of it is taken, unless `clean` is for that."""
+        """Return the value. `redact` masks messages, and data before a part is selected, unless `clean` is for that."""
         if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
         if self._encoding == "binary":
@@ -71,7 +72,7 @@ class ResponseReader:
         return await self._selector.of(masked_value, len(answer.body), redact)
 
     async def events(self, answer: HttpResponse, url: str, on_event: Tell | None, redact: Redact) -> Any:
-        """Report each event as it comes; the value is the list of all of them."""
+        """Report each event as it comes, and return the list of all of them."""
         pieces = answer.stream
         assert pieces is not None  # noqa: S101 - for the type checker: it was asked for a stream
         try:
@@ -81,78 +82,62 @@ class ResponseReader:
             if _mime(answer) not in ("text/event-stream", ""):
                 kind = in_short(_kind(answer, redact), 60)
                 raise ToolFailure(f"{url} gave no stream of events, but {kind}", reason="upstream_error")
-            events = _EventList(url, on_event, redact)
+            values, size = list[Any](), 0
             async for data in each_event(pieces):
-                events.take(data)
+                if len(values) == MAX_EVENTS:
+                    raise ToolFailure(f"{url} sends more than {MAX_EVENTS:,} events", reason="too_large")
+                values.append(event_value(data))
+                size += len(data)
+                if on_event is not None:
+                    on_event(len(values), None, StreamedText(redact(data)))
         finally:
             pieces.close()
-        if self._selector is None:
-            return events.values
-        return await self._selector.of(redact(events.values), events.size, redact)
+        return values if self._selector is None else await self._selector.of(redact(values), size, redact)
 
     def _other(self, answer: HttpResponse, url: str, redact: Redact) -> Any:
-        """The failure for a response that is no success."""
+        """Return the value of a response that isn't a success, or raise the failure."""
         if self._mode == "empty":
             return None
         if self._mode == "return":
             return {"status": answer.status, "body": _anything(answer)}
-        said = " ".join(part for part in (str(answer.status), _reason(answer, redact)) if part)
-        excerpt = excerpt_of(answer, redact)
-        message = f"{url} answered {said}" + (f": {excerpt}" if excerpt else "")
-        raise ToolFailure(message, reason="upstream_error", hints=self._hints(answer, redact))
-
-    def _hints(self, answer: HttpResponse, redact: Redact) -> list[str]:
-        if answer.status == 401:
-            return ["it does not accept the login: check the tool's auth, and the secrets that it names"]
-        if 300 <= answer.status < 400 and (location := answer.headers.get("location")):
+        status, hints = answer.status, list[str]()
+        if status == 401:
+            hints = ["it does not accept the login: check the tool's auth, and the secrets that it names"]
+        elif 300 <= status < 400 and (location := answer.headers.get("location")):
             there = quoted(location, redact, 200)
-            return [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
-        seconds = retry_after(answer, self._now())
-        return [f"it asks to be tried again in {seconds:.0f} s"] if seconds else []
-
-
-class _EventList:
-    """Collects events."""
-
-    def __init__(self, url: str, on_event: Tell | None, redact: Redact) -> None:
-        self._url, self._on_event, self._redact = url, on_event, redact
-        self.values: list[Any] = []
-        self.size = 0
-
-    def take(self, data: str) -> None:
-        if len(self.values) == MOST_EVENTS:
-            raise ToolFailure(f"{self._url} sends more than {MOST_EVENTS:,} events", reason="too_large")
-        self.values.append(event_value(data))
-        self.size += len(data)
-        if self._on_event is not None:
-            self._on_event(len(self.values), None, StreamedText(self._redact(data)))
+            hints = [f"it redirects to {there}; with request.followRedirects the tool goes there, if that is allowed"]
+        elif seconds := retry_after(answer, self._now()):
+            hints = [f"it asks to be tried again in {seconds:.0f} s"]
+        reason = quoted(answer.reason, redact, 60) if answer.reason.strip() else _PHRASES.get(status, "")
+        excerpt = excerpt_of(answer, redact)
+        message = f"{url} answered {f'{status} {reason}'.strip()}" + (f": {excerpt}" if excerpt else "")
+        raise ToolFailure(message, reason="upstream_error", hints=hints)
 
 
 async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
-    """Decode a body, in a thread where it is large."""
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
 
 
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
-    """The body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
+    """Return the body as Base64, with secrets masked before: most forms of them could not be found in Base64."""
     text = answer.body.decode("latin-1")
     clean = redact(text)
     return b64encode(answer.body if clean == text else clean.encode("latin-1", "replace")).decode()
 
 
 def text_of(answer: HttpResponse) -> str:
-    """The body as text, in the encoding that it says it has."""
+    """Return the body as text, in the encoding that it says it has."""
     return answer.body.decode(_charset(answer), "replace").removeprefix("\ufeff")
 
 
 def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
-    """Some words of a body, on one line."""
+    """Return some words of a body, on one line."""
     begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
     text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
     if "html" in _mime(answer):
         joined = _TAG.sub("", text)  # a secret may have had a tag in it
         text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
-    return in_short(text, LONGEST_EXCERPT)
+    return in_short(text, MAX_EXCERPT)
 
 
 def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
@@ -184,7 +169,7 @@ def _decoded(answer: HttpResponse) -> Any:
 
 
 def _anything(answer: HttpResponse) -> Any:
-    """A body of whatever kind: data, where it is JSON, else text."""
+    """Return a body of whatever kind: data if it is JSON, else text."""
     if not answer.body:
         return None
     try:
@@ -198,7 +183,7 @@ def _mime(answer: HttpResponse) -> str:
 
 
 def _kind(answer: HttpResponse, redact: Redact) -> str:
-    """The same to be shown: masked as it came."""
+    """Return the same to be shown: masked as it came."""
     return masked(answer.headers.get("content-type", ""), redact).partition(";")[0].strip()
 
 
@@ -215,19 +200,8 @@ def _charset(answer: HttpResponse) -> str:
     return found.name if is_text and found.name.replace("-", "_") not in _STRANGE else "utf-8"
 
 
-def _reason(answer: HttpResponse, redact: Redact) -> str:
-    if answer.reason.strip():
-        return quoted(answer.reason, redact, 60)
-    from http import HTTPStatus
-
-    try:
-        return HTTPStatus(answer.status).phrase
-    except ValueError:
-        return ""
-
-
 def retry_after(answer: HttpResponse, now: float) -> float | None:
-    """Seconds that a server asks to wait: it says them, or a date."""
+    """Return the seconds that a server asks to wait: it says them, or a date."""
     text = answer.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -241,7 +215,7 @@ def retry_after(answer: HttpResponse, now: float) -> float | None:
 
 
 class SelectorError(ValueError):
-    """An expression that is none."""
+    """An invalid JMESPath expression."""
 
 
 class Selector:
@@ -252,18 +226,28 @@ class Selector:
     def __init__(self, text: str) -> None:
         import jmespath
         from jmespath.exceptions import JMESPathError
+        from jmespath.functions import Functions
 
-        if len(text) > LONGEST_SELECTOR:
-            raise SelectorError(f"it has more than {LONGEST_SELECTOR:,} characters")
+        if len(text) > MAX_SELECTOR:
+            raise SelectorError(f"it has more than {MAX_SELECTOR:,} characters")
         try:
             self.tree = jmespath.compile(text).parsed
         except (JMESPathError, RecursionError, ValueError) as error:
             raise SelectorError(" ".join(str(error).split()) or "it is nested too deep") from None
-        self._check_functions(self.tree)
-        self._text = text
+        self._text, waiting = text, [self.tree]
+        while waiting:  # an unknown function is refused before the first call
+            node = waiting.pop()
+            if isinstance(node, dict):
+                if (
+                    node.get("type") == "function_expression"
+                    and (name := node["value"]) not in Functions.FUNCTION_TABLE
+                ):
+                    known = ", ".join(sorted(Functions.FUNCTION_TABLE))
+                    raise SelectorError(f"there is no function {name}(); there are {known}")
+                waiting += node.get("children") or ()
 
     async def of(self, data: Any, size: int, redact: Redact = lambda value: value) -> Any:
-        """`redact` is for messages: some of them show data."""
+        """Return the selected part, by a thread if the data is large. `redact` masks messages that show data."""
         if size <= LARGE_ANSWER:
             return self.now(data, redact)
         return await asyncio.get_running_loop().run_in_executor(None, self.now, data, redact)
@@ -289,20 +273,6 @@ class Selector:
             f"the {self._WHAT} {cut(self._text, 80)!r} can't be applied to {self._DATA}: {why}",
             reason="output_invalid",
         )
-
-    def _check_functions(self, node: Any) -> None:
-        """Refuse unknown functions before the first call."""
-        from jmespath.functions import Functions
-
-        table = Functions.FUNCTION_TABLE
-        waiting = [node]
-        while waiting:
-            one = waiting.pop()
-            if not isinstance(one, dict):
-                continue
-            if one.get("type") == "function_expression" and one["value"] not in table:
-                raise SelectorError(f"there is no function {one['value']}(); there are {', '.join(sorted(table))}")
-            waiting += one.get("children") or ()
 
 
 def _selector(response: ResponseOptions) -> Selector | None:

@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 KEEP_ALIVE_S = 15.0  # seconds without a word, after which those in between may think that nobody is there
 UNREAD_S = 30.0  # seconds in which a client takes nothing: then nothing more is sent to it
-MOST_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
+MAX_UNSENT = 1024 * 1024  # bytes for a client that does not read; what it is only told by the way goes first
 
 _EVENTS = [
     (b"content-type", b"text/event-stream"),
@@ -27,7 +27,7 @@ CHECK_AFTER_S = 0.1  # seconds after which it is worth finding out whether the c
 
 
 async def send_json(send: Send, status: int, message: Any, headers: Headers = ()) -> None:
-    """A whole answer; None is an empty one."""
+    """Send a whole answer; None is an empty one."""
     if message is None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
         await send({"type": "http.response.body", "body": b""})
@@ -39,7 +39,7 @@ class ResponseStream:
     """One response. `push` turns it into a stream; `finish` sends the reply, as JSON or as the last event."""
 
     def __init__(self, send: Send, opening: bytes = b"") -> None:
-        """`opening` is the first event of a stream, if it becomes one."""
+        """Answer by `send`. `opening` is the first event of a stream, if it becomes one."""
         self._send = send
         self._opening = opening
         self._unsent: deque[bytes] = deque()
@@ -61,7 +61,6 @@ class ResponseStream:
             self._idle_timer = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self.begin)
 
     def begin(self) -> None:
-        """Become a stream now."""
         if self._sender is None and not self._ended:
             self._cancel_timer()
             self._more = asyncio.Event()
@@ -71,7 +70,7 @@ class ResponseStream:
         self.push_event(b"data: " + encode(message) + b"\n\n", droppable="id" not in message)
 
     def push_event(self, event: bytes, droppable: bool = False) -> None:
-        if self._ended or (droppable and self._size >= MOST_UNSENT):
+        if self._ended or (droppable and self._size >= MAX_UNSENT):
             self.dropped += 1
             return
         self.begin()
@@ -89,7 +88,7 @@ class ResponseStream:
         await self.end()
 
     async def end(self) -> None:
-        """No more events."""
+        """Send what is left, and end the stream."""
         self._cancel_timer()
         self._ended = True
         self._wake()
@@ -97,7 +96,7 @@ class ResponseStream:
             await self._sender
 
     def drop(self) -> None:
-        """The client has gone."""
+        """Send nothing more: the client has gone."""
         self._cancel_timer()
         self._ended = True
         if self._sender is not None:
@@ -105,7 +104,7 @@ class ResponseStream:
 
     @contextmanager
     def dropped_on_error(self) -> Iterator[None]:
-        """Whatever ends the block early drops the response."""
+        """Drop the response if an exception ends the block."""
         try:
             yield
         except BaseException:
@@ -122,30 +121,27 @@ class ResponseStream:
 
     async def _send_events(self, more: asyncio.Event) -> None:
         try:
-            await self._send_all(more)
-        except TimeoutError:
+            await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
+            if self._opening:
+                await self._write(self._opening)
+            while True:
+                while self._unsent:
+                    event = self._unsent.popleft()
+                    self._size -= len(event)
+                    await self._write(event)
+                if self._ended:
+                    break
+                more.clear()
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_S):
+                        await more.wait()
+                except TimeoutError:
+                    await self._write(b": still here\n\n")
+            await self._send({"type": "http.response.body", "body": b""})
+        except TimeoutError:  # of `_write`
             self.is_unread = self._ended = True
             self._unsent.clear()
             self._size = 0
-
-    async def _send_all(self, more: asyncio.Event) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-        if self._opening:
-            await self._write(self._opening)
-        while True:
-            while self._unsent:
-                event = self._unsent.popleft()
-                self._size -= len(event)
-                await self._write(event)
-            if self._ended:
-                break
-            more.clear()
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_S):
-                    await more.wait()
-            except TimeoutError:
-                await self._write(b": still here\n\n")
-        await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, event: bytes) -> None:
         async with asyncio.timeout(UNREAD_S):
@@ -163,7 +159,7 @@ class DisconnectWatch:
     __slots__ = ("_loop", "_on_slow", "_receive", "_timer", "_watcher", "_worker", "is_disconnected")
 
     def __init__(self, receive: Receive, on_slow: Callable[[], None] = lambda: None) -> None:
-        """`on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
+        """Watch by `receive`. `on_slow` is called when the answer takes longer than CHECK_AFTER_S."""
         self.is_disconnected = False
         self._on_slow = on_slow
         self._receive = receive
@@ -185,7 +181,7 @@ class DisconnectWatch:
             self._watcher.cancel()
 
     def was_disconnected(self) -> bool:
-        """Whether this watch cancelled the task; if so, the cancellation is taken back (`Task.uncancel`)."""
+        """Return whether this watch cancelled the task; if so, the cancellation is taken back (`Task.uncancel`)."""
         if self.is_disconnected and self._worker is not None:
             self._worker.uncancel()
         return self.is_disconnected

@@ -63,8 +63,6 @@ RECORD = "\x1e"  # begins each text of application/json-seq
 _ABSENT: Any = object()
 _STRING_OR_HOLE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?<!\$)\$+\{[^{}]{0,200}\}', re.DOTALL)
 
-Make = Callable[[Values], Any]
-
 
 class BodyTemplate(NamedTuple):
     """A body that is not made of files. `make` returns None for no body; headers can override `content_type`."""
@@ -123,16 +121,17 @@ def _form(body: Any, arguments: Collection[str], encodings: Mapping[str, Encodin
     else:
         raise TemplateError("a form is a text, a=1&b=2, or an object", BODY_POINTER)
     form = PairTemplates(pairs, max_bytes)
-    return BodyTemplate(
-        FORM, lambda values: form.fill(values).encode("ascii"), _placeholders_in(pair.placeholders for pair in pairs)
-    )
+    placeholders = tuple(placeholder for pair in pairs for placeholder in pair.placeholders)
+    return BodyTemplate(FORM, lambda values: form.fill(values).encode("ascii"), placeholders)
 
 
 def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
     text = parse_text(body, arguments, BODY_POINTER)
-    if not kind and text.alone is not None and not _is_text(text.alone, arguments):
-        return _json(body, arguments)
-    put = _in_xml if kind.endswith("xml") else _as_it_is
+    if not kind and text.alone is not None and not text.alone.is_secret:
+        schema = arguments.get(text.alone.name)
+        if not isinstance(schema, Mapping) or schema.get("type") != "string":
+            return _json(body, arguments)
+    put = (lambda _, value: escape(value, quote=True)) if kind.endswith("xml") else _as_it_is
 
     def fill(values: Values) -> bytes | None:
         if text.alone is not None and values.get(text.alone.name) is None:
@@ -144,114 +143,102 @@ def _text(body: str, kind: str, arguments: Mapping[str, Any]) -> BodyTemplate:
 
 def _json(body: Any, arguments: Collection[str]) -> BodyTemplate:
     placeholders: list[Placeholder] = []
-    make = _maker(body, arguments, BODY_POINTER, placeholders)
+    template = _value_template(body, arguments, BODY_POINTER, placeholders)
     if not placeholders:
-        fixed = json_bytes(make({}))
+        fixed = json_bytes(template)
         return BodyTemplate(JSON, lambda values: fixed, ())
 
     def fill(values: Values) -> bytes | None:
-        value = make(values)
+        value = _fill_value(template, values)
         return None if value is _ABSENT else json_bytes(value)
 
     return BodyTemplate(JSON, fill, tuple(placeholders))
 
 
 def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
-    """One JSON text a line. No value can end its line: JSON escapes that."""
+    """Read a body of one JSON text a line. No value can end its line: JSON escapes that."""
     placeholders: list[Placeholder] = []
-    makers: list[tuple[str, Make]] = []
+    templates: list[tuple[str, Any]] = []
     for number, line in enumerate(body.split("\n"), 1):
         mark = RECORD if line.startswith(RECORD) else ""
         text = line.removeprefix(mark).strip()
         found = _json_in(text) if text else _ABSENT
         if text and found is _ABSENT:
             raise TemplateError(f"is no JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
-        makers.append((mark, _maker(found, arguments, BODY_POINTER, placeholders)))
+        templates.append((mark, _value_template(found, arguments, BODY_POINTER, placeholders)))
 
     def fill(values: Values) -> bytes:
-        made = [(mark, make(values)) for mark, make in makers]
+        made = [(mark, _fill_value(template, values)) for mark, template in templates]
         lines = [mark.encode() + json_bytes(value) for mark, value in made if value is not _ABSENT]
         return b"\n".join(lines) + (b"\n" if body.endswith("\n") and lines else b"")
 
     return BodyTemplate(LINES, fill, tuple(placeholders))
 
 
-def _maker(value: Any, arguments: Collection[str], pointer: str, placeholders: list[Placeholder]) -> Make:
-    """How a value of the template is made in a call. Holes that are met on the way are added to the list."""
-    if isinstance(value, str):
-        return _text_maker(parse_text(value, arguments, pointer), placeholders)
+class _ListTemplate(NamedTuple):
+    """A list with placeholders in its items."""
+
+    items: list[Any]
+
+
+class _ObjectTemplate(NamedTuple):
+    """An object with placeholders in its names or values."""
+
+    members: list[tuple[str | TemplateText, Any]]
+
+
+def _value_template(value: Any, arguments: Collection[str], pointer: str, placeholders: list[Placeholder]) -> Any:
+    """Return the template of a value, or the value if it is constant. Its placeholders are added to the list."""
     before = len(placeholders)
+    if isinstance(value, str):
+        text = parse_text(value, arguments, pointer)
+        placeholders += text.placeholders
+        return text if text.placeholders else text.literal
     if isinstance(value, Mapping):
-        made = _object_maker(value, arguments, pointer, placeholders)
+        template = _ObjectTemplate([])
+        for name, item in value.items():
+            place = below(pointer, name)
+            key = parse_text(name, arguments, place)
+            placeholders += key.placeholders
+            inner = _value_template(item, arguments, place, placeholders)
+            template.members.append((key if key.placeholders else key.literal, inner))
     elif isinstance(value, list | tuple):
-        made = _list_maker([_maker(item, arguments, below(pointer, at), placeholders) for at, item in enumerate(value)])
+        template = _ListTemplate(
+            [_value_template(item, arguments, below(pointer, at), placeholders) for at, item in enumerate(value)]
+        )
     else:
-        return lambda values: value
-    if len(placeholders) > before:
-        return made
-    fixed = made({})
-    return lambda values: fixed
+        return value
+    return template if len(placeholders) > before else _fill_value(template, {})
 
 
-def _text_maker(text: TemplateText, placeholders: list[Placeholder]) -> Make:
-    placeholders += text.placeholders
-    if not text.placeholders:
-        literal = text.literal
-        return lambda values: literal
-    if (alone := text.alone) is not None:
-        return lambda values: _whole(alone, values.get(alone.name, _ABSENT))
-
-    def fill(values: Values) -> Any:
-        filled = text.fill(values, _as_it_is)
-        return _ABSENT if filled is None else filled
-
-    return fill
-
-
-def _object_maker(
-    value: Mapping[str, Any], arguments: Collection[str], pointer: str, placeholders: list[Placeholder]
-) -> Make:
-    members: list[tuple[Make, Make]] = []
-    for name, item in value.items():
-        place = below(pointer, name)
-        key = parse_text(name, arguments, place)
-        placeholders += key.placeholders
-        members.append((_key_maker(key), _maker(item, arguments, place, placeholders)))
-
-    def fill(values: Values) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for make_key, make_item in members:
-            key, item = make_key(values), make_item(values)
-            if key is None or item is _ABSENT:
-                continue
-            if key in made:  # a value must not take the place of what the template says
-                raise BadArguments(f"the body would have the member {key!r} twice")
-            made[key] = item
-        return made
-
-    return fill
-
-
-def _key_maker(key: TemplateText) -> Make:
-    if key.placeholders:
-        return lambda values: key.fill(values, _as_it_is)
-    literal = key.literal
-    return lambda values: literal
-
-
-def _list_maker(items: list[Make]) -> Make:
-    return lambda values: [made for item in items if (made := item(values)) is not _ABSENT]
-
-
-def _whole(placeholder: Placeholder, value: Any) -> Any:
-    """A value in its own type."""
-    if isinstance(value, float) and not isfinite(value):
-        raise placeholder.bad("is no number that JSON has")
-    return value
+def _fill_value(template: Any, values: Values) -> Any:
+    """Return a value of the body in one call; _ABSENT where it needs an argument that is absent."""
+    if isinstance(template, TemplateText):
+        if (alone := template.alone) is None:
+            filled = template.fill(values, _as_it_is)
+            return _ABSENT if filled is None else filled
+        value = values.get(alone.name, _ABSENT)
+        if isinstance(value, float) and not isfinite(value):
+            raise alone.bad("is no number that JSON has")
+        return value
+    if isinstance(template, _ListTemplate):
+        return [item for one in template.items if (item := _fill_value(one, values)) is not _ABSENT]
+    if not isinstance(template, _ObjectTemplate):
+        return template
+    made: dict[str, Any] = {}
+    for name, inner in template.members:
+        key = name if isinstance(name, str) else name.fill(values, _as_it_is)
+        item = _fill_value(inner, values)
+        if key is None or item is _ABSENT:
+            continue
+        if key in made:  # a value must not take the place of what the template says
+            raise BadArguments(f"the body would have the member {key!r} twice")
+        made[key] = item
+    return made
 
 
 def _json_in(text: str) -> Any:
-    """The JSON that a text is, once its bare placeholders are in quotes; _ABSENT when it is none."""
+    """Return the JSON of a text whose bare placeholders are put in quotes; _ABSENT if it isn't JSON."""
     try:
         return msgspec.json.decode(_quoted(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -263,7 +250,7 @@ def _quoted(text: str) -> str:
 
 
 def _goes_on_after_json(text: str) -> bool:
-    """Whether it begins with a JSON object or array that has a placeholder in it."""
+    """Return whether a text begins with a JSON object or array that has a placeholder in it."""
     quoted = _quoted(text.lstrip())
     try:
         end = json.JSONDecoder().raw_decode(quoted)[1] if quoted[:1] in ("{", "[") else 0
@@ -272,25 +259,11 @@ def _goes_on_after_json(text: str) -> bool:
     return "${" in quoted[:end]
 
 
-def _is_text(placeholder: Placeholder, arguments: Mapping[str, Any]) -> bool:
-    schema = arguments.get(placeholder.name)
-    return placeholder.is_secret or (isinstance(schema, Mapping) and schema.get("type") == "string")
-
-
 def _as_it_is(placeholder: Placeholder, value: str) -> str:
     return value
 
 
-def _in_xml(placeholder: Placeholder, value: str) -> str:
-    return escape(value, quote=True)
-
-
-def _placeholders_in(groups: Any) -> tuple[Placeholder, ...]:
-    return tuple(placeholder for group in groups for placeholder in group)
-
-
 # The template of a request
-
 
 URL_POINTER = "/request/urlTemplate"
 _LABEL = re.compile(r"[A-Za-z0-9-]{1,63}")
@@ -341,7 +314,7 @@ class RequestTemplate:
         )
 
     def fill(self, args: Mapping[str, Any], secret: Lookup) -> HttpRequest:
-        """The request of one call; BadArguments or ToolFailure when a value does not fit, or a secret is not set."""
+        """Make the request of one call. Raises BadArguments or ToolFailure for values that do not fit or aren't set."""
         values = gather(self.placeholders, args, secret)
         host = self._host if isinstance(self._host, str) else _host(self._host, values)
         url = Url(self._scheme, host, self._port, self._fixed_target or self._target(values))
@@ -377,14 +350,16 @@ class RequestTemplate:
         return body_template(request.body, content_type, arguments, request.body_encoding, max_bytes)
 
     def _read_url(self, text: TemplateText) -> list[PairTemplate]:
-        """Take the URL apart. Gives the pairs of its query."""
+        """Take the URL apart, and return the pairs of its query."""
         marked, placeholders = text.marked, iter(text.placeholders)
         with refused_at(URL_POINTER):
             self._scheme, authority, rest = split(marked)
             if (authority + rest).count(MARK) < len(text.placeholders):
                 raise RequestRefusedError("a placeholder after `#` is never sent")
             plain, self._port = read_authority(authority.replace(MARK, "x"), self._scheme)
-            host = unmarked(authority.rpartition(":")[0] if _has_port(authority) else authority, placeholders)
+            host = unmarked(
+                authority.rpartition(":")[0] if ":" in authority.rpartition("]")[2] else authority, placeholders
+            )
             if any(placeholder.step for placeholder in host.placeholders):
                 raise RequestRefusedError("what a step gave can't be part of a host: whoever answers would choose it")
             self._host = host if host.placeholders else plain
@@ -395,12 +370,8 @@ class RequestTemplate:
             return written_pairs(query, placeholders)
 
 
-def _has_port(authority: str) -> bool:
-    return ":" in authority.rpartition("]")[2]
-
-
 def _host(text: TemplateText, values: Values) -> str:
-    """The host of one call: its labels can only be labels, and it is read like one that was written."""
+    """Make the host of one call: its labels can only be labels, and it is read like one that was written."""
     fits = _LABELS if text.alone else _LABEL
 
     def fit(placeholder: Placeholder, value: str) -> str:

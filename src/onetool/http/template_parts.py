@@ -25,7 +25,7 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
 
 
 def escaped(placeholder: Placeholder, value: str) -> str:
-    """A value for a path or a query. All but letters, digits, `-`, `.`, `_` and `~` becomes %XX."""
+    """Escape a value for a path or a query. All but letters, digits, `-`, `.`, `_` and `~` becomes %XX."""
     return value if _UNRESERVED.fullmatch(value) else quote(value, safe="")
 
 
@@ -233,7 +233,7 @@ class PairTemplates:
 
 
 def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[PairTemplate]:
-    """Pairs that stand in a URL, or in the text of a form: their escapes are kept."""
+    """Read pairs in a URL, or in the text of a form: their escapes are kept."""
     pairs: list[PairTemplate] = []
     for member in filter(None, marked.split("&")):
         name, equals, value = member.partition("=")
@@ -245,7 +245,7 @@ def written_pairs(marked: str, placeholders: Iterator[Placeholder]) -> list[Pair
 def named_pairs(
     given: Mapping[str, Any], arguments: Collection[str], pointer: str, encodings: Mapping[str, Encoding]
 ) -> list[PairTemplate]:
-    """Pairs given as a mapping: their texts are data, and escaped."""
+    """Read pairs that are given as a mapping: their texts are data, and escaped."""
     check_encodings(given, encodings, pointer)
     pairs: list[PairTemplate] = []
     for name, value in given.items():
@@ -282,7 +282,6 @@ def _literal(text: str) -> str:
 
 
 # The headers of a template: fixed names, and values with placeholders.
-
 
 HEADERS_POINTER = "/request/headers"
 
@@ -341,14 +340,18 @@ class HeaderTemplates:
     def fill(self, values: Values) -> list[tuple[str, str]]:
         filled: list[tuple[str, str]] = []
         for name, value in self.parts:
-            text = value if isinstance(value, str) else value.fill(values, _rule(name, value))
-            if text is not None:
+            text = value
+            if isinstance(value, TemplateText):
+                # A secret may hold all cookies: callers do not choose it.
+                is_cookie = name.lower() == "cookie" and not (value.alone is not None and value.alone.is_secret)
+                text = value.fill(values, _in_cookie if is_cookie else in_header)
+            if isinstance(text, str):
                 filled.append((name, text))
         return filled
 
 
 def check_name(name: str, pointer: str) -> None:
-    """TemplateError for what is no header's name, or none that a tool may set."""
+    """Raise TemplateError for a name that isn't one of a header, or that a tool may not set."""
     if not _HEADER_NAME.fullmatch(name):
         raise TemplateError(f"{name!r} is no name of a header: that is letters, digits and dashes", pointer)
     if name.lower() in _OURS:
@@ -356,28 +359,22 @@ def check_name(name: str, pointer: str) -> None:
 
 
 def in_header(placeholder: Placeholder, value: str) -> str:
-    """A value as a part of a header: characters of ASCII that can be seen, and spaces."""
+    """Check a value as a part of a header: characters of ASCII that can be seen, and spaces."""
     one_line(placeholder, value)
     if not value.isascii():
         raise placeholder.bad("has characters beyond ASCII, which headers don't carry")
     return value
 
 
-def _rule(name: str, value: TemplateText) -> Callable[[Placeholder, str], str]:
-    if name.lower() != "cookie" or (value.alone is not None and value.alone.is_secret):
-        return in_header  # a secret may hold all cookies: callers do not choose it
-    return _in_cookie
-
-
 def _in_cookie(placeholder: Placeholder, value: str) -> str:
-    """A cookie's value must not begin another one."""
+    """Check a value in a cookie: it must not begin another cookie."""
     if ";" in value or "," in value:
         raise placeholder.bad("has a `;` or a `,` in it, which would end its cookie")
     return in_header(placeholder, value)
 
 
 def one_line(placeholder: Placeholder, value: str) -> str:
-    """The value, when there is no control character in it."""
+    """Check that a value has no control character in it."""
     if _CONTROL.search(value):
         raise placeholder.bad("has a line end or another control character in it, which can't be sent here")
     return value

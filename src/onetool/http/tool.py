@@ -46,7 +46,7 @@ TELLING = 0.1  # seconds before the end of a call, in which it says what was don
 
 
 def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]:
-    """What each step sees. TemplateError for names that can't be."""
+    """Return what each step sees. Raises TemplateError for names that can't be."""
     names = tuple(step.name for step in steps)
     for number, name in enumerate(names):
         pointer = f"/requests/{number}/name"
@@ -62,7 +62,7 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
 
 
 def values_for(placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands for placeholders, by their names. What a step did not give is absent, like an optional argument."""
+    """Return the values of placeholders by their names. What a step did not give is absent, like an argument."""
     found: dict[str, Any] = {}
     for placeholder in placeholders:
         value: Any = values
@@ -76,11 +76,6 @@ def values_for(placeholders: Iterable[Placeholder], values: Mapping[str, Any]) -
         else:
             found[placeholder.name] = value
     return found
-
-
-def stand_ins(placeholders: Iterable[Placeholder]) -> dict[str, str]:
-    """Something for each placeholder, to see whether all else of a request is there."""
-    return {placeholder.name: f"{STAND_IN}-{number}" for number, placeholder in enumerate(placeholders)}
 
 
 class CredentialMask:
@@ -100,17 +95,6 @@ class CredentialMask:
         return mask_values(value, self._texts) if self._texts else value
 
 
-def failed_step(failure: ToolFailure, name: str, done: Sequence[str]) -> ToolFailure:
-    """The failure of a step, which ends the call. As long as nothing was done, wrong arguments are just that."""
-    before = f"done: {', '.join(f'`{one}`' for one in done)}" if done else "no step was done before it"
-    message = f"step `{name}` failed: {failure}; {before}"
-    if isinstance(failure, BadArguments) and not done:
-        wrong = BadArguments(message, failure.reason, failure.hints)
-        wrong.argument = failure.argument
-        return wrong
-    return with_message(failure, message)
-
-
 class StepCondition(Selector):
     """`when` of a step: JMESPath over `{args, steps}`, or one placeholder.
 
@@ -122,7 +106,14 @@ class StepCondition(Selector):
     def __init__(self, text: str, arg_schema: Mapping[str, Any], steps: StepNames) -> None:
         self._hole: Placeholder | None = None
         if "${" in text:
-            self._hole = _only_placeholder(text, KnownNames(arg_schema, steps))
+            names = KnownNames(arg_schema, steps)
+            hole = self._hole = parse_text(text, names, "/when").alone
+            if hole is None:
+                how = "`steps.find.id == null`, `args.force`"
+                raise TemplateError(f"a condition is one placeholder, or JMESPath: {how}", "/when")
+            if hole.is_secret:
+                near = did_you_mean(hole.name, names) or "a condition is about arguments and steps"
+                raise TemplateError(f"`${{{hole.name}}}` is no argument; {near}", "/when")
             return
         try:
             super().__init__(text)
@@ -140,20 +131,8 @@ class StepCondition(Selector):
         return not (value is None or value is False or (isinstance(value, str | list | dict) and not value))
 
 
-def _only_placeholder(text: str, names: KnownNames) -> Placeholder:
-    placeholder = parse_text(text, names, "/when").alone
-    if placeholder is None:
-        raise TemplateError(
-            "a condition is one placeholder, or JMESPath: `steps.find.id == null`, `args.force`", "/when"
-        )
-    if placeholder.is_secret:
-        near = did_you_mean(placeholder.name, names) or "a condition is about arguments and steps"
-        raise TemplateError(f"`${{{placeholder.name}}}` is no argument; {near}", "/when")
-    return placeholder
-
-
 def _roots(node: Any) -> Iterator[tuple[str, ...]]:
-    """The names that an expression takes from all the data, as far as the second one: `steps.find`."""
+    """Yield the names that an expression takes from all the data, up to the second one: `steps.find`."""
     if not isinstance(node, dict) or node.get("type") == "expref":
         return
     kind, parts = node.get("type"), node.get("children") or []
@@ -202,7 +181,7 @@ class HttpTool:
         context: Callable[[], HttpContext],
         bundle: str | None = None,
     ) -> None:
-        """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
+        """Make a tool of the bundle with the id `bundle`: a person's login is for one bundle."""
         self.impl = impl
         self._context = context
         if impl.request is None:
@@ -234,7 +213,7 @@ class HttpTool:
                 yield from ((name, url) for name in sorted(names))
 
     def preview(self, args: Mapping[str, Any]) -> list[PreviewRequest]:
-        """What a call with these arguments would send. BadArguments or ToolFailure when a value does not fit."""
+        """Return what a call would send. Raises BadArguments or ToolFailure when a value does not fit."""
         context, found = self._context(), list[PreviewRequest]()
         for step in self._steps:
             with _named(step.name, ()) if step.name else nullcontext():
@@ -243,14 +222,13 @@ class HttpTool:
 
     @property
     def authenticators(self) -> list[Authenticator]:
-        """What signs its requests."""
         return [step.request.auth for step in self._steps if step.request.auth is not None]
 
     async def __call__(self, **args: Any) -> Any:
         call = current_call.get()
         environment = None if call is None else call.environment
         context = self._context()
-        secret = context.secret or (_no_secret if environment is None else environment.secret)
+        secret = context.secret or ((lambda _: None) if environment is None else environment.secret)
         if environment is not None:
             context = context._replace(redact=lambda value: environment.redact(value, args))
         loaded = args
@@ -273,7 +251,11 @@ class HttpTool:
         `loaded` are the arguments with the content of files; conditions see `args`, as they were given.
         """
         self._rehearse(loaded, secret, context)
-        until = monotonic() + self._seconds_for(call)
+        seconds = self._total
+        if call is not None:  # the steps end a moment before the call has to: else nobody would say what was done
+            left = call.left()
+            seconds = min(seconds, left - min(TELLING, left / 10))
+        until = monotonic() + seconds
         mask = CredentialMask()
         within = context._replace(redact=lambda value: mask(context.redact(value)))
         values: dict[str, Any] = {}
@@ -297,25 +279,19 @@ class HttpTool:
         return mask(result)
 
     def _rehearse(self, args: Mapping[str, Any], secret: Lookup, context: HttpContext) -> None:
-        """Before the first is sent: what the others certainly lack. Half of a sequence is worse than none of it."""
+        """Raise what the requests certainly lack before the first is sent: half of a sequence is worse than none."""
         for step in self._steps:
             if step.condition is None:
                 with _named(step.name, ()):
-                    request, _ = step.request.prepared({**args, **stand_ins(step.request.step_values)}, secret, context)
+                    stand_ins = {one.name: f"{STAND_IN}-{at}" for at, one in enumerate(step.request.step_values)}
+                    request, _ = step.request.prepared({**args, **stand_ins}, secret, context)
                     context.hosts.check(request.url)
-
-    def _seconds_for(self, call: CallContext | None) -> float:
-        """Seconds for all steps. They end a moment before the call has to: else nobody would say what was done."""
-        if call is None:
-            return self._total
-        left = call.left()
-        return min(self._total, left - min(TELLING, left / 10))
 
 
 def tool_to_inspect(
     impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits | None = None, bundle: str | None = None
 ) -> HttpTool:
-    """An HTTP tool to look at: it can't be called. Raises TemplateError for what can't work."""
+    """Make an HTTP tool to look at: it can't be called. Raises TemplateError for what can't work."""
     return HttpTool(impl, arg_schema, limits or ToolLimits(), _never_called, bundle)
 
 
@@ -325,11 +301,20 @@ def _never_called() -> HttpContext:
 
 @contextmanager
 def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
-    """A failure in here names the step, and those that were done."""
+    """Name the step, and those that were done, in failures: they end the call.
+
+    As long as nothing was done, wrong arguments are just that.
+    """
     try:
         yield
     except ToolFailure as failure:
-        raise failed_step(failure, name, done) from None
+        before = f"done: {', '.join(f'`{one}`' for one in done)}" if done else "no step was done before it"
+        message = f"step `{name}` failed: {failure}; {before}"
+        if isinstance(failure, BadArguments) and not done:
+            wrong = BadArguments(message, failure.reason, failure.hints)
+            wrong.argument = failure.argument
+            raise wrong from None
+        raise with_message(failure, message) from None
 
 
 def _made_steps(
@@ -343,7 +328,3 @@ def _made_steps(
         except TemplateError as error:
             raise TemplateError(str(error), f"/requests/{number}{error.pointer}") from None
     return tuple(made)
-
-
-def _no_secret(_: str) -> None:
-    return None

@@ -54,7 +54,6 @@ class ToolRequest:
         steps: StepNames | None = None,
         bundle: str | None = None,
     ) -> None:
-        """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
         if not any(name.lower() == "accept" for name in request.headers):
             accept = ACCEPTS.get(response.encoding, "*/*")
@@ -83,7 +82,6 @@ class ToolRequest:
 
     @property
     def destinations(self) -> Iterator[Destination]:
-        """Where its secrets go."""
         yield self.template.secrets, self.fixed_url
         if self.auth is not None:
             yield from self.auth.destinations(self.fixed_url)
@@ -91,7 +89,7 @@ class ToolRequest:
     def prepared(
         self, args: Mapping[str, Any], secret: Lookup, context: HttpContext
     ) -> "tuple[HttpRequest, Signer | None]":
-        """The request of one call, and what signs it. Nothing is sent."""
+        """Return the request of one call, and what signs it. Nothing is sent."""
         outgoing = self.template.fill(args, secret)
         asks_elsewhere = self.auth is not None and self.auth.asks_elsewhere
         for name in self.template.secrets if asks_elsewhere else self.secrets:
@@ -111,7 +109,7 @@ class ToolRequest:
         most_seconds: float | None = None,
         clean: Redact | None = None,
     ) -> Any:
-        """The value. `tell` is told of events as they come; `clean` masks data, where `context.redact` masks more."""
+        """Return the value. `tell` gets events as they come; `clean` masks data, where `context.redact` masks more."""
         outgoing, signer = self.prepared(args, secret, context)
         place = outgoing.url.authority
         seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
@@ -126,7 +124,7 @@ class ToolRequest:
     async def _send(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
     ) -> HttpResponse:
-        """The last answer; what kept it from coming is raised. `seconds` are for all of it."""
+        """Return the last answer, or raise what kept it from coming. `seconds` are for all tries."""
         if signer is not None:
             self._check_size(request)  # before it fetches a token
         until = monotonic() + seconds
@@ -159,7 +157,7 @@ class ToolRequest:
     async def _try(
         self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
     ) -> HttpResponse:
-        """One try, with all its hops. Once away from the origin that the tool names, nothing is signed any more."""
+        """Try once, with all hops. Once away from the origin that the tool names, nothing is signed any more."""
         until = monotonic() + seconds
         hops = 0
         while True:
@@ -178,10 +176,12 @@ class ToolRequest:
                 return answer
             _close(answer)
             hops += 1
-            if hops > MOST_HOPS:
-                raise ToolFailure(f"{request.url.authority} redirects more than {MOST_HOPS} times", "upstream_error")
+            if hops > MAX_HOPS:
+                raise ToolFailure(f"{request.url.authority} redirects more than {MAX_HOPS} times", "upstream_error")
             if there.url.origin != request.url.origin:
-                _check_host(request, answer, context)
+                host = urlsplit(urljoin(request.url.text, answer.headers["location"].strip())).netloc
+                if context.redact(host) != host:  # name servers would see it
+                    raise RequestRefusedError(f"{request.url.authority} redirects to a host with a secret in its name")
                 signer = None
             request = there
 
@@ -213,7 +213,7 @@ class Retries:
         self._chance = chance
 
     def pause(self, number: int, outcome: HttpResponse | WireError, left: float) -> float | None:
-        """Seconds to wait after try `number` (from 1); None when that was the last one, for one reason or another."""
+        """Return the seconds to wait after try `number` (from 1); None if there is no other try."""
         if number >= self.tries:
             return None
         asked = 0.0
@@ -230,15 +230,14 @@ class Retries:
 
 # Redirects: nothing secret goes to another origin
 
-
-MOST_HOPS = 5
+MAX_HOPS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 HARMLESS = frozenset(("accept", "accept-language", "user-agent"))  # headers that any origin may see
 OF_BODY = frozenset(("content-type", "content-encoding", "content-language"))
 
 
 def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest | None":
-    """The request to send next; None where the answer sends us nowhere. Whether it may go there is not asked here."""
+    """Return the request to send next; None if the answer isn't a redirect. Whether it may go there isn't checked."""
     location = answer.headers.get("location", "").strip()
     if answer.status not in REDIRECTS or not location:
         return None
@@ -258,13 +257,6 @@ def next_request(request: "HttpRequest", answer: HttpResponse) -> "HttpRequest |
             )
         headers = [header for header in headers if header[0].lower() in HARMLESS]
     return request._replace(method=method, url=there, headers=headers, body=body)
-
-
-def _check_host(request: "HttpRequest", answer: HttpResponse, context: HttpContext) -> None:
-    """Refuse a redirect whose host contains a secret: name servers would see it."""
-    host = urlsplit(urljoin(request.url.text, answer.headers["location"].strip())).netloc
-    if context.redact(host) != host:
-        raise RequestRefusedError(f"{request.url.authority} redirects to a host with a secret in its name")
 
 
 def _close(outcome: HttpResponse | WireError) -> None:

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from onetool.http.errors import RequestRefusedError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-LONGEST_HOST = 253
-LONGEST_LABEL = 63
+MAX_HOST = 253
+MAX_LABEL = 63
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
@@ -64,7 +64,7 @@ def parse_url(text: str) -> Url:
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Scheme (lower case), authority, and the path with its query. Raises RequestRefusedError for an invalid URL."""
+    """Return scheme (lower case), authority, and path with query. Raises RequestRefusedError for an invalid URL."""
     if unfit := _UNFIT.search(text):
         how = "write it percent-encoded: %20 for a space, %5C for a backslash"
         raise RequestRefusedError(f"a URL can't contain {describe(unfit[0])}", [how])
@@ -75,44 +75,46 @@ def split(text: str) -> tuple[str, str, str]:
 
 
 def read_authority(text: str, scheme: str) -> tuple[str, int]:
-    """`host:port` -> the host in its one form, and the port, the scheme's own where there is none."""
+    """Read `host:port`: the host in its one form, and the port, the scheme's own where there is none."""
     if "@" in text:
         raise RequestRefusedError("a URL can't have a user name: it would hide the host (for a login there is `auth`)")
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         raise RequestRefusedError("the URL's host is none, or its port is no number from 1 to 65535")
-    return normal_host(found[1]), read_port(found[2], scheme)
-
-
-def read_port(text: str | None, scheme: str) -> int:
-    port = int(text) if text else DEFAULT_PORTS[scheme]
+    host, port = normal_host(found[1]), int(found[2]) if found[2] else DEFAULT_PORTS[scheme]
     if not 1 <= port <= 65535:
         raise RequestRefusedError(f"{port} is no port: they go from 1 to 65535")
-    return port
+    return host, port
 
 
 @lru_cache(maxsize=1024)
 def normal_host(text: str) -> str:
-    """The one form in which hosts are compared: lower-case A-labels without a trailing dot, or a plain address."""
+    """Return the form in which hosts are compared: lower-case A-labels without a trailing dot, or a plain address."""
     if text.startswith("["):
-        return _address6(text[1:-1])
-    host = text.removesuffix(".")
-    labels = [_label(label) for label in host.split(".")]
-    if _NUMBER.fullmatch(labels[-1]):  # it would be taken for an address, in one of its many spellings
-        return _address4(".".join(labels))
+        try:
+            return str(IPv6Address("" if "%" in text else text[1:-1]))
+        except ValueError:
+            raise RequestRefusedError(f"[{text[1:-1][:100]}] is no IPv6 address, or one with a zone") from None
+    labels = [_label(label) for label in text.removesuffix(".").split(".")]
     name = ".".join(labels)
-    if len(name) > LONGEST_HOST:
-        raise RequestRefusedError(f"a host has at most {LONGEST_HOST} characters, and this one {len(name)}")
+    if _NUMBER.fullmatch(labels[-1]):  # it would be taken for an address, in one of its many spellings
+        try:
+            return str(IPv4Address(name))
+        except ValueError:
+            what = f"{name[:100]!r} is no plain address"
+            raise RequestRefusedError(f"{what}: write four numbers, as in 192.0.2.1") from None
+    if len(name) > MAX_HOST:
+        raise RequestRefusedError(f"a host has at most {MAX_HOST} characters, and this one {len(name)}")
     return name
 
 
 def is_address(host: str) -> bool:
-    """Whether a host in its one form is an address and no name."""
+    """Return whether a host in its one form is an address and not a name."""
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
 def escape_unsafe(rest: str) -> str:
-    """A path or query as it was written: its escapes stay, and characters that may not be sent are escaped."""
+    """Escape the characters of a path or query that may not be sent. Its own escapes stay."""
     if _BROKEN_ESCAPE.search(rest):
         raise RequestRefusedError("a % in a URL has to be followed by two hex digits: write %25 for the sign itself")
     return _NO_URL_CHARACTERS.sub(lambda found: quote(found[0], safe=""), rest)
@@ -123,7 +125,7 @@ def as_target(rest: str) -> str:
 
 
 def describe(character: str) -> str:
-    """A character in words: most of those that are refused can't be seen."""
+    """Describe a character: most of those that are refused can't be seen."""
     names = {" ": "a space", "\\": "a backslash", "\n": "a line end", "\r": "a line end", "\t": "a tab"}
     return names.get(character) or f"the character U+{ord(character):04X}"
 
@@ -132,15 +134,15 @@ def _label(text: str) -> str:
     label = text.lower() if text.isascii() else _a_label(text)
     if not label:
         raise RequestRefusedError("the URL has no host, or two dots follow each other in it")
-    if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
+    if len(label) > MAX_LABEL or not _LABEL.fullmatch(label):
         raise RequestRefusedError(
-            f"{text[:100]!r} can't be part of a host: up to {LONGEST_LABEL} letters, digits and dashes can"
+            f"{text[:100]!r} can't be part of a host: up to {MAX_LABEL} letters, digits and dashes can"
         )
     return label
 
 
 def _a_label(text: str) -> str:
-    """A label in other letters, as the name system writes it.
+    """Return a label in other letters, as the name system writes it.
 
     IDNA 2008 without its mappings but lower case: characters that stand for others (full-width letters, ligatures,
     ideographic dots) or for nothing (soft hyphens, joiners) are refused. Nobody types those by accident.
@@ -150,22 +152,6 @@ def _a_label(text: str) -> str:
     if not letters or normalize("NFKC", label) != label or label[2:4] == "--" or category(label[0])[0] == "M":
         raise RequestRefusedError(f"the host has a part that stands for another one or can't be read: {text[:100]!a}")
     return "xn--" + label.encode("punycode").decode("ascii")
-
-
-def _address4(text: str) -> str:
-    try:
-        return str(IPv4Address(text))
-    except ValueError:
-        raise RequestRefusedError(f"{text[:100]!r} is no plain address: write four numbers, as in 192.0.2.1") from None
-
-
-def _address6(text: str) -> str:
-    try:
-        if "%" in text:
-            raise ValueError
-        return str(IPv6Address(text))
-    except ValueError:
-        raise RequestRefusedError(f"[{text[:100]}] is no IPv6 address, or one with a zone") from None
 
 
 # Requests

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from onetool.core.call import MOST_RETRIES, is_retries, is_seconds
+from onetool.core.call import MAX_RETRIES, is_retries, is_seconds
 from onetool.core.spec import Requirement
 from onetool.core.text import lazy_pattern
 
@@ -98,7 +98,7 @@ def _check_marks(
     if timeout is not None and not is_seconds(timeout):
         raise ValueError(f"timeout: expected a number of seconds above 0, got {timeout}")
     if retries is not None and not is_retries(retries):
-        raise ValueError(f"retries: expected a number from 0 to {MOST_RETRIES}, got {retries!r}")
+        raise ValueError(f"retries: expected a number from 0 to {MAX_RETRIES}, got {retries!r}")
     if task not in (None, "optional", "required"):
         raise ValueError(f'task: expected "optional" or "required", got {task!r}')
     for words, told in ((tags, "tags"), (examples, "examples")):

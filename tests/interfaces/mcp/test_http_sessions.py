@@ -308,7 +308,7 @@ def test_a_batch_has_an_end(http_peer):
 
 
 def test_many_sessions_of_one_caller_push_out_its_own(monkeypatch, tmp_path):
-    monkeypatch.setattr(http_sessions, "MOST_SESSIONS", 4)
+    monkeypatch.setattr(http_sessions, "MAX_SESSIONS", 4)
 
     async def main(app):
         sessions = HttpSessions(Service(app))

@@ -14,7 +14,7 @@ from onetool.core.mcp_protocol import JsonRpcError
 from onetool.core.principal import Principal, is_admitted
 from onetool.interfaces.mcp import pending_calls
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient
-from onetool.interfaces.mcp.pending_calls import FULL, MOST_PENDING, PendingCall, PendingCalls, binding_of
+from onetool.interfaces.mcp.pending_calls import FULL, MAX_PENDING, PendingCall, PendingCalls, binding_of
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ADA = {"name": {"action": "accept", "content": {"name": "Ada"}}}
@@ -314,7 +314,7 @@ def test_a_caller_with_a_name_has_half_of_the_places():
             await pending.wait_for_pause()
             return waiting.keep(pending)
 
-        for _ in range(MOST_PENDING // 2):
+        for _ in range(MAX_PENDING // 2):
             await begin(named)
         with pytest.raises(JsonRpcError, match="wait for an answer"):
             await begin(named)
@@ -357,14 +357,14 @@ def test_a_call_that_waits_for_an_answer_is_no_task():
 def test_so_many_wait_and_no_more():
     async def test():
         waiting = PendingCalls(1000)
-        for _ in range(MOST_PENDING):
+        for _ in range(MAX_PENDING):
             pending = begun(greeting)
             await pending.wait_for_pause()
             state = waiting.keep(pending)
         assert not waiting.has_room
         one_more = begun(greeting)
         await one_more.wait_for_pause()
-        with pytest.raises(JsonRpcError, match=f"{MOST_PENDING} calls wait for an answer"):
+        with pytest.raises(JsonRpcError, match=f"{MAX_PENDING} calls wait for an answer"):
             waiting.keep(one_more)
         await one_more.wait_for_pause()
         assert one_more.is_done  # it holds nothing any more
@@ -381,7 +381,7 @@ def test_so_many_wait_and_no_more():
 def test_the_same_on_the_wire(stdio_peer):
     peer = stdio_peer("new", "--menu", "direct")
     call = {"name": "asking__name"}
-    states = [peer.result("tools/call", call)["requestState"] for _ in range(MOST_PENDING)]
+    states = [peer.result("tools/call", call)["requestState"] for _ in range(MAX_PENDING)]
     refused = peer.error("tools/call", call)
     assert (refused["code"], refused["message"]) == (-32603, FULL)
     assert peer.text("plus", {"a": 1}) == "1"
@@ -392,7 +392,7 @@ def test_the_same_on_the_wire(stdio_peer):
 
 def test_where_there_is_no_room_for_a_task_the_call_is_waited_for(stdio_peer, tmp_path):
     peer = stdio_peer("new", "--menu", "direct", capabilities={**ABLE, "extensions": {TASKS: {}}})
-    for _ in range(MOST_PENDING):
+    for _ in range(MAX_PENDING):
         peer.result("tools/call", {"name": "asking__name"})
     slow = peer.begin("tools/call", {"name": "jobs__failing_job"})
     assert slow.answer()["result"]["content"][0]["text"] == "Error: the job failed"

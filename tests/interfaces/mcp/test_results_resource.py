@@ -34,7 +34,7 @@ def test_a_result_is_read_whole(results):
 
 
 def test_one_that_is_too_large_is_told_how_to_read(results, monkeypatch):
-    monkeypatch.setattr(offers, "LARGEST_RESULT", 2_000_000)
+    monkeypatch.setattr(offers, "MAX_RESULT", 2_000_000)
     handle = results.put("x" * 2_000_001).handle
     with pytest.raises(JsonRpcError, match=f'2,000,001 bytes.*ot.result.handle="{handle}"') as caught:
         read(results, handle)
@@ -43,7 +43,7 @@ def test_one_that_is_too_large_is_told_how_to_read(results, monkeypatch):
 
 
 def test_that_of_another_is_not_found(results, monkeypatch):
-    monkeypatch.setattr(offers, "LARGEST_RESULT", 1)
+    monkeypatch.setattr(offers, "MAX_RESULT", 1)
     handle = results.put("mine", "alice").handle
     with pytest.raises(JsonRpcError, match="Handle not found") as caught:
         read(results, handle, "bob")

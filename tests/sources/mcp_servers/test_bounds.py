@@ -8,7 +8,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest
 from sources.mcp_servers.harness import call, settle
 
 from onetool.core.errors import ToolFailure
-from onetool.core.json_data import MOST_PARTS, data_in
+from onetool.core.json_data import MAX_PARTS, data_in
 from onetool.services.secrets import Secrets
 from onetool.sources.mcp_servers.conversion import resources_of
 from onetool.sources.mcp_servers.opening import ProcessReadStream, has_at_most
@@ -40,14 +40,14 @@ def answer(result):
 
 
 def test_an_answer_of_too_many_parts_is_not_read():
-    (message,), _ = received(answer(b'{"a": [' + b",".join([b"[]"] * (MOST_PARTS + 1)) + b"]}"))
+    (message,), _ = received(answer(b'{"a": [' + b",".join([b"[]"] * (MAX_PARTS + 1)) + b"]}"))
     assert isinstance(message, JSONRPCError)
     assert (message.id, message.error.message) == (7, "its answer can't be read: it has more than 500,000 parts")
 
 
 def test_signs_in_a_text_are_no_parts():
-    (message,), _ = received(answer(json.dumps({"a": 'x,[{"\\ ' * MOST_PARTS}).encode()))
-    assert len(message.result["a"]) == 7 * MOST_PARTS
+    (message,), _ = received(answer(json.dumps({"a": 'x,[{"\\ ' * MAX_PARTS}).encode()))
+    assert len(message.result["a"]) == 7 * MAX_PARTS
 
 
 @pytest.mark.parametrize("value", [[[]] * 11, {str(n): n for n in range(11)}, [[0] * 5, {"a": [0] * 5}]])
@@ -57,7 +57,7 @@ def test_parts_are_counted_all_the_way_down(value):
 
 
 def test_a_text_of_too_many_parts_stays_text():
-    text = f"[{'[],' * MOST_PARTS}[]]"
+    text = f"[{'[],' * MAX_PARTS}[]]"
     assert data_in(text) is text
 
 

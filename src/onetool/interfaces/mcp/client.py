@@ -30,7 +30,7 @@ from onetool.core.mcp_protocol import (
 from onetool.core.principal import LOCAL, Principal
 
 CLIENT_INFO = f"{META}clientInfo"
-LONGEST_NAME = 100
+MAX_NAME = 100
 
 
 class CallGapTimer:
@@ -43,14 +43,14 @@ class CallGapTimer:
         self._running = 0
 
     def call_started(self) -> float | None:
-        """A call begins. Returns the seconds since the last result, if no other call ran meanwhile."""
+        """Count a call that begins. Return the seconds since the last result, if no other call ran meanwhile."""
         silent_since = None if self._running else self._answered
         self._running += 1
         self._answered = None
         return None if silent_since is None else monotonic() - silent_since
 
     def call_ended(self, has_result: bool) -> None:
-        """A call has ended. Without a final result, the time until the next call is not measured."""
+        """Count a call that has ended. Without a final result, the time until the next call is not measured."""
         self._running -= 1
         self._answered = monotonic() if has_result else None
 
@@ -70,11 +70,10 @@ class RemoteClient(msgspec.Struct, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The owner of what is stored for it."""
         return self.principal.owner
 
     def can(self, what: str) -> bool:
-        """Whether it has declared a capability, or an extension by its id."""
+        """Return whether the client has declared a capability, or an extension by its id."""
         if not self.capabilities:
             return False
         if "/" in what:
@@ -90,7 +89,7 @@ class RemoteClient(msgspec.Struct, kw_only=True):
 
 
 def known_capabilities(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Only the capabilities that we use: a client may send megabytes, and a session lasts."""
+    """Keep only the capabilities that we use: a client may send megabytes, and a session lasts."""
     if not capabilities:
         return capabilities
     known: dict[str, Any] = {name: {} for name in ("sampling", "roots") if isinstance(capabilities.get(name), dict)}
@@ -102,17 +101,17 @@ def known_capabilities(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def client_name(info: Any) -> str:
-    """The name in a `clientInfo`, as far as it can be shown: it comes from outside."""
+    """Return the name in a `clientInfo`, as far as it can be shown: it comes from outside."""
     name = info.get("name") if isinstance(info, dict) else None
     if not isinstance(name, str):
         return ""
-    name = name[: 2 * LONGEST_NAME]
+    name = name[: 2 * MAX_NAME]
     shown = name if name.isprintable() else "".join(filter(str.isprintable, name))
-    return shown.strip()[:LONGEST_NAME]
+    return shown.strip()[:MAX_NAME]
 
 
 def is_stateless_message(meta: Any) -> bool:
-    """Whether a message is stateless: its `_meta` has the protocol version or the capabilities."""
+    """Return whether a message is stateless: its `_meta` has the protocol version or the capabilities."""
     return isinstance(meta, dict) and (PROTOCOL_VERSION in meta or CLIENT_CAPABILITIES in meta)
 
 
@@ -152,7 +151,7 @@ class BadAnswerError(Exception):
 
 
 def request_for(question: Question) -> dict[str, Any]:
-    """The request to the client: its method and params."""
+    """Return the request to the client: its method and params."""
     if isinstance(question, ForPerson):
         params = {"message": question.message, "requestedSchema": question.schema}
         return {"method": "elicitation/create", "params": params}
@@ -165,46 +164,38 @@ def request_for(question: Question) -> dict[str, Any]:
 
 
 def read_answer(question: Question, result: Any) -> Any:
-    """The answer for the tool. Raises BadAnswerError, or Declined."""
+    """Return the answer for the tool. Raises BadAnswerError, or Declined."""
     if not isinstance(result, Mapping):
         raise BadAnswerError("expected an object")
     if isinstance(question, ForPerson):
-        return _form_content(question, result)
+        action, content = result.get("action"), result.get("content")
+        if action in ("decline", "cancel"):
+            raise Declined(action)
+        if action != "accept":
+            raise BadAnswerError("expected action: accept, decline or cancel")
+        if not isinstance(content, dict):
+            raise BadAnswerError("expected content: an object")
+        from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
+
+        if problems := CompiledSchema(question.schema, closed=False).check(content):
+            raise BadAnswerError("; ".join(map(str, problems)))
+        return content
     if isinstance(question, ForModel):
-        return _sampled_text(result.get("content"))
+        content = result.get("content")
+        blocks: list[Any] = content if isinstance(content, list) else [content]
+        if not blocks or not all(isinstance(block, dict) for block in blocks):
+            raise BadAnswerError("expected content: what the model said")
+        texts = [one["text"] for one in blocks if one.get("type") == "text" and isinstance(one.get("text"), str)]
+        if not texts:
+            raise ToolFailure(f"the model answered with {blocks[0].get('type')} where a text was wanted")
+        return "\n".join(texts)
     roots = result.get("roots")
     if not isinstance(roots, list) or not all(isinstance(root, dict) and "uri" in root for root in roots):
         raise BadAnswerError("expected roots: a list of objects with a uri")
     return roots
 
 
-def _form_content(question: ForPerson, result: Mapping[str, Any]) -> Any:
-    action, content = result.get("action"), result.get("content")
-    if action in ("decline", "cancel"):
-        raise Declined(action)
-    if action != "accept":
-        raise BadAnswerError("expected action: accept, decline or cancel")
-    if not isinstance(content, dict):
-        raise BadAnswerError("expected content: an object")
-    from onetool.core.schema import CompiledSchema  # the validator is for those who are answered
-
-    if problems := CompiledSchema(question.schema, closed=False).check(content):
-        raise BadAnswerError("; ".join(map(str, problems)))
-    return content
-
-
-def _sampled_text(content: Any) -> str:
-    blocks = content if isinstance(content, list) else [content]
-    if not blocks or not all(isinstance(block, dict) for block in blocks):
-        raise BadAnswerError("expected content: what the model said")
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
-    if not texts:
-        raise ToolFailure(f"the model answered with {blocks[0].get('type')} where a text was wanted")
-    return "\n".join(texts)
-
-
 # The client as a running call sees it
-
 
 AskClient = Callable[[Question], Awaitable[Any]]
 
@@ -215,7 +206,7 @@ class ReplyChannel(Protocol):
     def notify(self, method: str, params: dict[str, Any]) -> None: ...
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
-        """The client's result. Raises JsonRpcError with its error."""
+        """Return the client's result. Raises JsonRpcError with its error."""
         ...
 
 
@@ -265,17 +256,16 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
 
     async def ask(self, question: Question) -> Any:
         with paused_for_caller():
-            return await (self._by_request(question) if self.ask_client is None else self.ask_client(question))
-
-    async def _by_request(self, question: Question) -> Any:
-        if self.channel is None:
-            raise ToolFailure("the call is over, and nobody is there to be asked")
-        try:
-            return read_answer(question, await self.channel.request(**request_for(question)))
-        except JsonRpcError as error:
-            raise ToolFailure(f"the client could not answer: {error}") from None
-        except BadAnswerError as bad:
-            raise ToolFailure(f"the client's answer can't be used: {bad}") from None
+            if self.ask_client is not None:
+                return await self.ask_client(question)
+            if self.channel is None:
+                raise ToolFailure("the call is over, and nobody is there to be asked")
+            try:
+                return read_answer(question, await self.channel.request(**request_for(question)))
+            except JsonRpcError as error:
+                raise ToolFailure(f"the client could not answer: {error}") from None
+            except BadAnswerError as bad:
+                raise ToolFailure(f"the client's answer can't be used: {bad}") from None
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
         if get_ident() == self._thread:

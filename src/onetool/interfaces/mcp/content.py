@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from msgspec.structs import replace
 
-from onetool.core.call import ServerResult, ToolError, ToolResult
+from onetool.core.call import ServerResult, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import Block, ServerAnswer
 from onetool.core.mcp_protocol import (
@@ -22,11 +22,11 @@ from onetool.core.mcp_protocol import (
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.http.asgi import encode
+from onetool.script.render import RenderTooLargeError, RunReply, error_text, render, sendable, stored_reply
 from onetool.services.results import is_handle
 
 if TYPE_CHECKING:
     from onetool.app.runtime import Runtime
-    from onetool.script.render import RunReply  # renders values, which listing tools does not need
     from onetool.services.results import StoredResult
 
 
@@ -106,7 +106,7 @@ def _flattened(value: Any, read: Read, in_object: bool = False) -> Iterator[Bloc
 
 
 def media_in(text: str) -> tuple[str, str] | None:
-    """The type and the base64 of a stored text that stands for bytes."""
+    """Return the type and the base64 of a stored text that stands for bytes; None for other texts."""
     found = _DATA_URL.fullmatch(text) if text.startswith("data:") else None
     return None if found is None else (found[1], found[2])
 
@@ -118,7 +118,7 @@ def _is_record(item: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _is_embedded(item: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether it is an embedded text resource, and nothing else: other data may also have the type `resource`."""
+    """Return whether it is an embedded text resource: other data may also have the type `resource`."""
     if not isinstance(item, dict) or item.get("type") != "resource" or not {"uri", "text"} <= item.keys() <= EMBEDDED:
         return False
     return all(isinstance(part, str) for key, part in item.items() if key != "_meta")
@@ -143,7 +143,6 @@ def _media_block(item: dict[str, Any], read: Read) -> Block:
 
 
 # Content blocks
-
 
 RESULTS = "ot://results/"
 MAX_WHOLE_BYTES = 4 * 1024**2  # of a result for a client that wants it whole; a larger one is stored
@@ -181,7 +180,7 @@ def is_block(value: Any) -> bool:
 
 
 def _fits(value: Mapping[str, Any], needed: Mapping[str, type], further: Mapping[str, type]) -> bool:
-    """Whether a block has all needed members, no unknown ones, and the right types: clients refuse other blocks."""
+    """Return whether a block has all needed members, no others, and the right types: else clients refuse it."""
     known = {**further, **needed}
     return needed.keys() <= value.keys() <= known.keys() and all(type(value[key]) is known[key] for key in value)
 
@@ -190,8 +189,7 @@ def text_block(words: str) -> Block:
     return {"type": "text", "text": words}
 
 
-def from_reply(reply: "RunReply") -> Result:
-    """The result of `run`."""
+def from_reply(reply: RunReply) -> Result:
     content = [text_block(reply.text)]
     if reply.stored is not None:
         content.append(stored_link(reply.stored))
@@ -219,7 +217,7 @@ async def from_result(
     if isinstance(result, ServerResult):
         answer = await _from_server(result, inline_bytes, runtime.store_result, read_on, promise)
     elif result.error is not None:
-        answer = error_result(result.error)
+        answer = {"content": [text_block(error_text(result.error))], "isError": True}
     elif (
         isinstance(result.data, dict | list | tuple)
         and (blocks := await content_blocks(result.data, runtime.read_result)) is not None
@@ -237,9 +235,12 @@ async def _from_data(
 ) -> Result:
     text = _text(result)
     # At most four bytes a character: most values need no closer look.
-    if len(text) > inline_bytes // 4 and (page := _shorter(result.data, text, inline_bytes)) is not None:
-        result = replace(result, data=page)
-        text = _text(result)
+    if len(text) > inline_bytes // 4:
+        # A page of a stored result gets shorter, where it is too large to be sent.
+        page = sendable(result.data, len(text.encode(errors="replace")), inline_bytes)
+        if page is not None:
+            result = replace(result, data=page)
+            text = _text(result)
     answer: Result = {"content": [{"type": "text", "text": text}]}
     if promise in ("object", "open"):  # such a client takes the data, and the text is for others
         answer["structuredContent"] = result.data
@@ -287,7 +288,7 @@ def protocol_error(result: ServerResult) -> JsonRpcError | None:
 async def _as_sent(
     sent: ServerAnswer, value: Any, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
 ) -> Result:
-    """The answer of an MCP server, as it came. What is too large is stored, unless its tool promises it."""
+    """Return the answer of an MCP server as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent.content, sent.structured
     if promise == "wrapper":
         return {"content": content, "structuredContent": {RESULT: value}}
@@ -304,20 +305,15 @@ async def _as_sent(
     data = as_json(structured)
     if len(data.encode(errors="replace")) <= inline_bytes:
         return {**result, "structuredContent": structured}
-    return result if result["content"] is not content else await _with_data(content, data, store)
-
-
-async def _with_data(content: list[Block], data: str, store: KeepText) -> Result:
-    """The content, and a link to the structured content that is too large to stand beside it."""
-    try:
+    if result["content"] is not content:
+        return result
+    try:  # a link to the structured content, which is too large to stand beside the content
         return {"content": [*content, stored_link(await asyncio.to_thread(store, data))]}
     except ToolFailure as failure:
         return _too_large(failure)
 
 
 async def _stored(text: str, store: KeepText, read_on: ReadOn, wrapped: bool = False) -> Result:
-    from onetool.script.render import stored_reply
-
     try:
         stored = await asyncio.to_thread(store, text)
         return _with(from_reply(stored_reply(text, stored, read_on)), {HANDLE: stored.handle} if wrapped else None)
@@ -330,41 +326,26 @@ def _too_large(failure: ToolFailure) -> Result:
 
 
 def _text(result: ToolResult) -> str:
-    """Data as JSON; that of `ot` as its document says, as YAML in flow style, like what comes of code."""
+    """Write data as JSON; that of `ot` as its document says, as YAML in flow style, like results of code."""
     if isinstance(result.data, str):
         return result.data
     if not str(result.meta.get("tool")).startswith("ot."):
         return as_json(result.data)
-    from onetool.script.render import RenderTooLargeError, render
-
     try:
         return render(result.data)
     except RenderTooLargeError:
         return as_json(result.data)
 
 
-def _shorter(value: Any, text: str, inline_bytes: int) -> Any:
-    """A page of a stored result, where that is too large to be sent."""
-    from onetool.script.render import sendable
-
-    return sendable(value, len(text.encode(errors="replace")), inline_bytes)
-
-
-def error_result(error: ToolError) -> Result:
-    from onetool.script.render import error_text
-
-    return {"content": [text_block(error_text(error))], "isError": True}
-
-
 def for_revision(result: Result, revision: str) -> Result:
-    """The result for a client of that revision: older ones get resource links as text."""
+    """Return the result for a client of that revision: older ones get resource links as text."""
     if revision >= LINKS_SINCE or not any(block["type"] == "resource_link" for block in result["content"]):
         return result
-    return {**result, "content": [_link_as_text(block) for block in result["content"]]}
-
-
-def _link_as_text(block: Block) -> Block:
-    return text_block(f"{block['name']}: {block['uri']}") if block["type"] == "resource_link" else block
+    content = [
+        text_block(f"{block['name']}: {block['uri']}") if block["type"] == "resource_link" else block
+        for block in result["content"]
+    ]
+    return {**result, "content": content}
 
 
 def stored_link(stored: "StoredResult") -> Block:

@@ -33,7 +33,7 @@ from onetool.interfaces.mcp.service import ChangeListener, Service
 Send = Callable[[Message], None]
 OnChange = Callable[[str, Mapping[str, Any]], Awaitable[None]]  # the method and the params of a request
 
-MOST_IN_BATCH = 100
+MAX_IN_BATCH = 100
 CHANGES = ("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 BEFORE_INITIALIZE = ("initialize", "ping")  # what a client may say before it has introduced itself
 
@@ -55,7 +55,7 @@ class Conversation:
     """The messages of one client. `send` is for notifications that belong to no request."""
 
     def __init__(self, service: Service, client: RemoteClient, send: Send, on_change: OnChange | None = None) -> None:
-        """`on_change` is told of each request that changes what is known of the client, before it is answered."""
+        """Call `on_change` for each request that changes what is known of the client, before it is answered."""
         self._service = service
         self._on_change = on_change
         self._running: dict[Id, asyncio.Task[Any]] = {}
@@ -71,8 +71,8 @@ class Conversation:
 
     async def answer(self, messages: list[Any], send: Send) -> Any:
         """Return the responses to a batch, or None; the error where there are no batches."""
-        if len(messages) > MOST_IN_BATCH:
-            return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages"))
+        if len(messages) > MAX_IN_BATCH:
+            return error_response(None, JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages"))
         if not messages or self.client.revision != BATCH_REVISION:
             return await self._answer_one(messages, send)
         replies = await asyncio.gather(*(self._answer_one(one, send) for one in messages))
@@ -93,7 +93,10 @@ class Conversation:
             self._take(message)
             return None
         if "id" not in message:
-            self._notified(message)
+            if message["method"] == "notifications/cancelled" and is_id(
+                id := message.get("params", {}).get("requestId")
+            ):
+                self._cancel(id)
             return None
         id, method, params = message["id"], message["method"], message.get("params", {})
         if id in self._running:  # what is known of the other request stays
@@ -152,19 +155,12 @@ class Conversation:
             await self._on_change(request.method, request.params)
 
     def take_up(self) -> None:
-        """The client has introduced itself, here or to another replica."""
+        """Begin to tell the client of changes: it has introduced itself, here or to another replica."""
         self._is_initialized = True
         self._forget = self._service.changes.add(self._news)
 
     def is_running(self, id: Id | None) -> bool:
-        """Whether a request of this id is being answered."""
         return id in self._running
-
-    def _notified(self, message: Message) -> None:
-        if message["method"] == "notifications/cancelled":
-            id = message.get("params", {}).get("requestId")
-            if is_id(id):
-                self._cancel(id)
 
     def _cancel(self, id: Id) -> None:
         if task := self._running.get(id):
@@ -182,19 +178,16 @@ class Conversation:
         with self._service.pending_calls.asking():
             waiting = self._questions[number] = asyncio.get_running_loop().create_future()
             send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-            return await self._answer_to(number, waiting, send)
-
-    async def _answer_to(self, number: Id, waiting: "asyncio.Future[Any]", send: Send) -> Any:
-        try:
-            async with asyncio.timeout(PARKED_SECONDS):
-                return await waiting
-        except TimeoutError:
-            raise JsonRpcError(INTERNAL_ERROR, f"no answer within {PARKED_SECONDS:g} s") from None
-        except asyncio.CancelledError:
-            send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
-            raise
-        finally:
-            self._questions.pop(number, None)
+            try:
+                async with asyncio.timeout(PARKED_SECONDS):
+                    return await waiting
+            except TimeoutError:
+                raise JsonRpcError(INTERNAL_ERROR, f"no answer within {PARKED_SECONDS:g} s") from None
+            except asyncio.CancelledError:
+                send(notification("notifications/cancelled", {"requestId": number, "reason": "no longer wanted"}))
+                raise
+            finally:
+                self._questions.pop(number, None)
 
     def _take(self, message: Message) -> None:
         waiting = self._questions.get(message["id"]) if message["id"] is not None else None
@@ -207,14 +200,14 @@ class Conversation:
             waiting.set_exception(JsonRpcError(INTERNAL_ERROR, str(error.get("message", "an error"))[:500]))
 
     def expect_no_answers(self) -> None:
-        """The client has closed its end: fail all questions that wait for an answer."""
+        """Fail all questions that wait for an answer: the client has closed its end."""
         self._has_no_reader = True
         for waiting in self._questions.values():
             if not waiting.done():
                 waiting.set_exception(_closed_error())
 
     def close(self) -> None:
-        """The client is gone: cancel its requests and questions."""
+        """Cancel the requests and questions of a client that is gone."""
         self._is_closed = True
         if self._forget is not None:
             self._forget()

@@ -95,7 +95,6 @@ def request_alone(
 
 # The ASGI app
 
-
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
 
 
@@ -105,13 +104,13 @@ class McpHttpApp:
     def __init__(
         self, app: "App", menu: str | None = None, allowed: Offered = None, shared: "SharedRequests | None" = None
     ) -> None:
-        """`shared` is what this process shares with other replicas."""
+        """Serve the app. `shared` is what this process shares with other replicas."""
         self.service = Service(app, menu, allowed, shared)
         self._sessions = HttpSessions(self.service)
         self._shared = None if shared is None else shared.attach(self._sessions)
 
     def start(self) -> None:
-        """On the loop, once it serves."""
+        """Follow changes of the app. Called on the loop, once it serves."""
         follow(self.service)
         if self._shared is not None:
             self._shared.start()
@@ -228,7 +227,7 @@ class McpHttpApp:
         await response.finish(reply, status)
 
     async def _get(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """The stream of notifications, or the rest of a stream."""
+        """Serve the stream of notifications, or the rest of a stream."""
         session = await self._session(scope, head)
         if self._shared is not None:
             here = await self._shared.is_streamed(session, head, scope, receive, send)
@@ -238,7 +237,7 @@ class McpHttpApp:
         await serve_stream(session, head, receive, send)
 
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
-        """`initialize`: a session begins."""
+        """Begin a session: the client sent `initialize`."""
         session = self._sessions.open(_client(scope))
         reply = await session.conversation.respond(message, session.news.push)
         if reply is None or "error" in reply:

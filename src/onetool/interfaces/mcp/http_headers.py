@@ -59,7 +59,7 @@ def check_method(head: Head, message: Message) -> None:
 
 
 def check_version(head: Head, version: Any) -> None:
-    """Against what the body's _meta says."""
+    """Compare the header with the version in the body's _meta."""
     if VERSION not in head:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {VERSION.decode()} is missing")
     if (told := header(head, VERSION)) != version:
@@ -91,7 +91,8 @@ def check_arguments(head: Head, entry: MenuEntry, args: Any) -> None:
         value = args.get(argument) if isinstance(args, dict) else None
         name = f"{PARAM}{mark.lower()}".encode("latin-1", "replace")
         if value is not None or name in head:
-            _same(head, name, None if value is None else _written(value), f"arguments.{argument}")
+            text = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+            _same(head, name, text, f"arguments.{argument}")
 
 
 def _same(head: Head, name: bytes, value: Any, what: str) -> None:
@@ -105,10 +106,6 @@ def _same(head: Head, name: bytes, value: Any, what: str) -> None:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} is not valid Base64")
     if said != value:
         raise JsonRpcError(HEADER_MISMATCH, f"the header {name.decode('latin-1')} and {what} differ")
-
-
-def _written(value: Any) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def _decoded(text: str) -> str | None:
@@ -125,7 +122,6 @@ def _decoded(text: str) -> str | None:
 
 # Bodies and HTTP errors
 
-
 HTTP_STATUS = {  # of a response that is an error of JSON-RPC; 200 for all others
     **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
     **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
@@ -135,11 +131,10 @@ RESPONSE_TYPES = (b"application/json", b"text/event-stream", b"*/*", b"applicati
 
 
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:
-    """An HTTP error as a JSON-RPC error, which MCP clients show."""
+    """Write an HTTP error as a JSON-RPC error, which MCP clients show."""
     return encode(error_response(id, JsonRpcError(INVALID_REQUEST, str(refused), {"reason": refused.code})))
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

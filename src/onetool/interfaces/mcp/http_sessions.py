@@ -20,17 +20,17 @@ from onetool.core.principal import Principal
 from onetool.http.asgi import HttpError, Receive, Send, encode, respond
 from onetool.http.response_stream import KEEP_ALIVE_S, ResponseStream, send_json
 from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.conversation import MOST_IN_BATCH, Conversation
+from onetool.interfaces.mcp.conversation import MAX_IN_BATCH, Conversation
 from onetool.interfaces.mcp.http_headers import LAST_EVENT, Head, header, wait_for_disconnect
 from onetool.interfaces.mcp.service import KINDS, Service
 
 if TYPE_CHECKING:
     from onetool.cluster.mcp_rows import SessionState
 
-MOST_SESSIONS = 10_000
+MAX_SESSIONS = 10_000
 IDLE_SECONDS = 3600.0
-MOST_BYTES = 256 * 1024  # of a stream, that can be had again
-MOST_STREAMS = 32  # of a session, that can be taken up again
+MAX_BYTES = 256 * 1024  # of a stream, that can be had again
+MAX_STREAMS = 32  # of a session, that can be taken up again
 RETRY_MS = 1000
 CLIENT_STATE = ("revision", "capabilities", "log_level", "name", "menu", "wants_whole")  # that outlives a process
 SWEEP_BATCH = 16
@@ -48,21 +48,21 @@ class EventStream:
         self._events: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._numbers = count(1)
-        self._sent = 0  # the last that went to an response
+        self._sent = 0  # the last that went to a response
 
     def push(self, message: Message) -> None:
         number = next(self._numbers)
         event = f"id: {self.id}-{number}\ndata: ".encode() + encode(message) + b"\n\n"
         self._events.append((number, event))
         self._size += len(event)
-        while self._size > MOST_BYTES and len(self._events) > 1:
+        while self._size > MAX_BYTES and len(self._events) > 1:
             self._size -= len(self._events.popleft()[1])
         if self.response is not None:
             self._sent = number
             self.response.push_event(event, droppable="id" not in message)
 
     def opening(self) -> bytes:
-        """An empty first event, so that the client has an id to resume from."""
+        """Return an empty first event, so that the client has an id to resume from."""
         return f"id: {self.id}-0\nretry: {RETRY_MS}\ndata: \n\n".encode()
 
     def attach(self, response: ResponseStream, after: int | None = None) -> None:
@@ -74,10 +74,6 @@ class EventStream:
                 response.push_event(event)
         if self._events:
             self._sent = self._events[-1][0]
-
-    def detach(self, response: ResponseStream) -> None:
-        if self.response is response:
-            self.response = None
 
 
 class RequestStream(msgspec.Struct, eq=False):
@@ -130,7 +126,7 @@ class HttpSession:
     def __init__(
         self, service: Service, client: RemoteClient, id: str | None = None, on_change: "OnSessionChange | None" = None
     ) -> None:
-        """`id` is that of a session which another replica has begun."""
+        """Begin a session, or with `id` go on with one of another replica."""
         self.id = id or token_hex(16)
         self.client = client
         self.used = monotonic()
@@ -170,18 +166,18 @@ class HttpSession:
             await respond(send, 200, encode(reply))
 
     def stream(self) -> EventStream:
-        """A new one, for the answer to a request."""
+        """Make a stream for the answer to a request."""
         made = EventStream(f"{self._prefix}{next(self._numbers)}")
         self._streams[made.id] = made
         for id, old in list(self._streams.items()):
-            if len(self._streams) <= MOST_STREAMS:
+            if len(self._streams) <= MAX_STREAMS:
                 break
             if old.is_over:
                 del self._streams[id]
         return made
 
     def find_stream(self, event_id: str) -> tuple[EventStream, int] | None:
-        """The stream that an event belongs to, and the event's number."""
+        """Return the stream that an event belongs to, and the event's number."""
         id, _, number = event_id.partition("-")
         stream = self._streams.get(id)
         return (stream, int(number)) if stream and number.isdecimal() and len(number) < 10 else None
@@ -194,7 +190,6 @@ class HttpSession:
         await self.conversation.respond(message, self.news.push)
 
     def announce_changes(self) -> None:
-        """Notify the client that any list may have changed."""
         for kind in KINDS:
             self.news.push(notification(f"notifications/{kind}/list_changed"))
 
@@ -225,7 +220,7 @@ class HttpSessions:
     method and params.
     """
 
-    idle_s, max_count = IDLE_SECONDS, MOST_SESSIONS
+    idle_s, max_count = IDLE_SECONDS, MAX_SESSIONS
     on_change: OnSessionChange | None = None
 
     def __init__(self, service: Service, now: Callable[[], float] = monotonic) -> None:
@@ -237,12 +232,12 @@ class HttpSessions:
         return id in self._sessions
 
     def used_since(self, seconds: float) -> list[HttpSession]:
-        """Those that were used in the last seconds, or whose client listens."""
+        """Return the sessions that were used in the last seconds, or whose client listens."""
         since = self._now() - seconds
         return [one for one in self._sessions.values() if one.used >= since or one.news.response is not None]
 
     def unused(self, id: str, seconds: float) -> HttpSession | None:
-        """That session, if nobody has used it in the last seconds."""
+        """Return that session, if nobody has used it in the last seconds."""
         session = self._sessions.get(id)
         return session if session is not None and session.used <= self._now() - seconds else None
 
@@ -260,7 +255,7 @@ class HttpSessions:
         return session
 
     def get(self, id: str, principal: Principal) -> HttpSession | None:
-        """The session, if it is this principal's. What that may do can have changed since it began."""
+        """Return the session, if it is this principal's, whose rights may have changed since it began."""
         session = self._sessions.get(id)
         if session is None or session.client.principal.owner != principal.owner:
             return None
@@ -280,11 +275,14 @@ class HttpSessions:
     def _sweep(self) -> None:
         for _ in range(SWEEP_BATCH):  # a few with every new one: a sweep of thousands would hold up everybody
             oldest = next(iter(self._sessions.values()), None)
-            too_many = len(self._sessions) >= MOST_SESSIONS
+            too_many = len(self._sessions) >= MAX_SESSIONS
             if oldest is None or not (too_many or self._now() - oldest.used >= IDLE_SECONDS):
                 return
             if too_many:
-                oldest = self._oldest_of_most()
+                # The longest unused one of the caller with the most sessions: nobody pushes out those of others.
+                owners = Counter(session.client.owner for session in self._sessions.values())
+                (owner, _), *_ = owners.most_common(1)
+                oldest = next(session for session in self._sessions.values() if session.client.owner == owner)
             if oldest.news.response is not None and not too_many:  # it listens
                 self.get(oldest.id, oldest.client.principal)
                 continue
@@ -292,12 +290,6 @@ class HttpSessions:
             oldest.conversation.close()
             if oldest.news.response is not None:
                 oldest.news.response.drop()
-
-    def _oldest_of_most(self) -> HttpSession:
-        """The longest unused session of the caller who has most: nobody pushes out the sessions of others."""
-        owners = Counter(session.client.owner for session in self._sessions.values())
-        (owner, _), *_ = owners.most_common(1)
-        return next(session for session in self._sessions.values() if session.client.owner == owner)
 
 
 async def end_all(responses: Iterable[ResponseStream | None]) -> None:
@@ -311,11 +303,11 @@ async def end_all(responses: Iterable[ResponseStream | None]) -> None:
 
 
 def check_batch(session: HttpSession, messages: list[Any]) -> None:
-    """Raises JsonRpcError for a batch where there are none, or for one that is too long."""
+    """Raise JsonRpcError for a batch where there are none, or for one that is too long."""
     if session.client.revision != BATCH_REVISION or not messages:
         raise JsonRpcError(INVALID_REQUEST, "expected one JSON-RPC message: there are no batches in this revision")
-    if len(messages) > MOST_IN_BATCH:
-        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MOST_IN_BATCH} messages")
+    if len(messages) > MAX_IN_BATCH:
+        raise JsonRpcError(INVALID_REQUEST, f"a batch may have {MAX_IN_BATCH} messages")
 
 
 async def serve_stream(session: HttpSession, head: Head, receive: Receive, send: Send) -> None:
@@ -340,5 +332,6 @@ async def serve_stream(session: HttpSession, head: Head, receive: Receive, send:
         else:
             await wait_for_disconnect(receive)
     finally:
-        found.detach(response)
+        if found.response is response:
+            found.response = None
         response.drop()

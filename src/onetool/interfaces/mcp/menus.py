@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
+# How a client reads on in a large result, by its handle and offset.
+READ_ON_BY_CALL = 'call(name="ot.result", args={{"handle": "{}", "offset": {}}})'
+READ_ON_BY_TOOL = 'the tool ot__result with {{"handle": "{}", "offset": {}}}'
 TASK_GRACE = 0.1  # seconds that a call may take before it becomes a task
 
 Call = Callable[[Mapping[str, Any], ClientCaller], Awaitable[dict[str, Any]]]
@@ -93,18 +96,17 @@ class Menu(msgspec.Struct, frozen=True):
 
 
 def menu(kind: str, app: "App", allowed: Collection[str] | None = None) -> Menu:
-    """The menu of that kind, over the tools that the app has now."""
+    """Make the menu of that kind, over the tools that the app has now."""
     entries = _ENTRIES[kind](app, allowed)
     listing = [entry.listing for entry in entries]
     encoded = cache(lambda: msgspec.Raw(encode(listing)))
     sent = cache(lambda: listing_bytes(listing))
-    full = sent if kind == "direct" else cache(lambda: _full_bytes(app, allowed))
+    full = sent if kind == "direct" else cache(lambda: listing_bytes(one for _, one, _ in _listed(app, allowed)))
     by_name = {name: entry for entry in entries for name in (*entry.also, entry.name)}
     return Menu(listing, by_name, encoded, sent, full)
 
 
 # The menu `run`
-
 
 LARGE_RESULT = 20_000  # bytes: about two milliseconds
 RUN_TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
@@ -149,7 +151,6 @@ async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
 
 # The menu `search`
 
-
 SEARCH_LIMIT = 5
 HELP = "ot.help"
 SEARCH_SCHEMA = {
@@ -167,15 +168,12 @@ CALL_SCHEMA = {
 }
 
 
-def _search_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
-    return [_search(app, allowed), _call(app, allowed)]
-
-
 def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
+    starting = [] if app.servers is None else app.servers.packs(allowed)  # servers, of which nothing is known yet
     listing = {
         "name": "search",
         "title": "Search tools",
-        "description": search_description(_packs(app, allowed)),
+        "description": search_description([*dict.fromkeys([*app.catalog.packs(allowed), *starting])]),
         "inputSchema": SEARCH_SCHEMA,
         "annotations": {"readOnlyHint": True},
     }
@@ -185,25 +183,14 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         check(args)
         limit = args.get("limit", SEARCH_LIMIT)
         found = await asyncio.to_thread(app.search, args["query"], limit, allowed)  # others wait for the loop
-        has_help = allowed is None or HELP in allowed
-        return {"content": [text_block(_as_lines([spec for spec, _ in found], has_help))]}
+        if not found:
+            return {"content": [text_block("Nothing fits. Try other words.")]}
+        tools = [FoundTool(spec.name, signature(spec, exact=True), spec.description) for spec, _ in found]
+        help_on = f'call(name="{HELP}", args={as_json({"query": tools[0].name})})'
+        about = f"All about one: {help_on}. " if allowed is None or HELP in allowed else ""
+        return {"content": [text_block("\n".join(found_lines(tools, about)))]}
 
     return MenuEntry(listing=listing, call=call)
-
-
-def _as_lines(found: list[ToolSpec], has_help: bool) -> str:
-    if not found:
-        return "Nothing fits. Try other words."
-    tools = [FoundTool(spec.name, signature(spec, exact=True), spec.description) for spec in found]
-    help_on = f'call(name="{HELP}", args={as_json({"query": found[0].name})})'
-    about = f"All about one: {help_on}. " if has_help else ""
-    return "\n".join(found_lines(tools, about))
-
-
-def _packs(app: "App", allowed: Collection[str] | None) -> list[str]:
-    """Also of servers that are still starting."""
-    starting = [] if app.servers is None else app.servers.packs(allowed)
-    return [*dict.fromkeys([*app.catalog.packs(allowed), *starting])]
 
 
 def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
@@ -220,13 +207,9 @@ def _call(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         wanted = ToolCall(new_id(), args["name"], args.get("args", {}), "mcp")
         result = await app.call(wanted, allowed, caller.progress)
         is_whole = caller.wants_whole and caller.channel is not None  # the results of tasks are kept in memory
-        return await from_result(result, app.runtime, is_whole, _read_on_by_call)
+        return await from_result(result, app.runtime, is_whole, READ_ON_BY_CALL.format)
 
     return MenuEntry(listing=listing, call=call)
-
-
-def _read_on_by_call(handle: str, offset: int) -> str:
-    return f'call(name="ot.result", args={{"handle": "{handle}", "offset": {offset}}})'
 
 
 # The menu `direct`
@@ -261,27 +244,18 @@ ListedTool = tuple[ToolSpec, dict[str, Any], str]  # with its listing and its ow
 
 
 def _listed(app: "App", allowed: Collection[str] | None) -> list[ListedTool]:
-    """Every tool with its listing, and its own name if it is listed under an alias."""
-    from onetool.formats import provider_tools  # the menu `run` does without
+    """Return every tool with its listing, and its own name if it is listed under an alias."""
+    from onetool.formats import ProviderNames, provider_tools  # the menu `run` does without
 
     specs = app.tools(allowed)
     listings = provider_tools(specs, "mcp")
     taken = {listing["name"] for listing in listings}
-    aliases = _aliases(app, specs, taken)
-    return [(spec, one | aliases.get(spec.name, {}), one["name"]) for spec, one in zip(specs, listings, strict=True)]
-
-
-def _aliases(app: "App", specs: list[ToolSpec], taken: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The first alias of each tool that is not the name of another tool."""
-    from onetool.formats import ProviderNames
-
-    known = {spec.name for spec in specs}
-    found: dict[str, dict[str, Any]] = {}
+    aliases: dict[str, dict[str, Any]] = {}  # the first one of each tool that is not the name of another tool
     for alias, target in app.config.aliases.items():
         fits = ProviderNames([ToolSpec(name=alias, description="")], "mcp").to_provider(alias) == alias
-        if target in known and target not in found and fits and alias not in taken:
-            found[target] = {"name": alias}
-    return found
+        if fits and target not in aliases and alias not in taken:
+            aliases[target] = {"name": alias}
+    return [(spec, one | aliases.get(spec.name, {}), one["name"]) for spec, one in zip(specs, listings, strict=True)]
 
 
 def _direct_entry(
@@ -294,7 +268,7 @@ def _direct_entry(
         if isinstance(result, ServerResult) and (error := protocol_error(result)) is not None:
             raise error
         is_whole = caller.wants_whole and caller.channel is not None
-        return await from_result(result, app.runtime, is_whole, _read_on_by_tool, promise)
+        return await from_result(result, app.runtime, is_whole, READ_ON_BY_TOOL.format, promise)
 
     return MenuEntry(
         listing=listing,
@@ -305,21 +279,13 @@ def _direct_entry(
     )
 
 
-def _read_on_by_tool(handle: str, offset: int) -> str:
-    return f'the tool ot__result with {{"handle": "{handle}", "offset": {offset}}}'
-
-
 _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]]] = {
     "run": _run_entries,
-    "search": _search_entries,
+    "search": lambda app, allowed: [_search(app, allowed), _call(app, allowed)],
     "direct": _direct_entries,
 }
 
 
 def listing_bytes(listing: Iterable[Mapping[str, Any]]) -> int:
-    """The size of a list in bytes, encoded one by one so that other threads can run."""
+    """Return the size of a list in bytes, encoded one by one so that other threads can run."""
     return 1 + sum(len(encode(one)) + 1 for one in listing)
-
-
-def _full_bytes(app: "App", allowed: Collection[str] | None) -> int:
-    return listing_bytes(listing for _, listing, _ in _listed(app, allowed))

@@ -24,6 +24,7 @@ from onetool.core.mcp_protocol import (
     JsonRpcError,
     negotiated_revision,
 )
+from onetool.core.text import or_rather
 from onetool.interfaces.mcp import notifications, offers
 from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
 from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
@@ -50,14 +51,14 @@ CAPABILITIES = {
     "resources": {"subscribe": True, "listChanged": True},
     "completions": {},
 }
-MOST_WATCHED = 100  # resources of a session
+MAX_WATCHED = 100  # resources of a session
 CACHE = {"ttlMs": 5_000, "cacheScope": "private"}  # a list may be used again for a moment
 NO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 IDENTITY = {SERVER_INFO: SERVER}
 
 
 async def handle_request(service: Service, request: McpRequest) -> dict[str, Any]:
-    """The result of a request. Raises JsonRpcError, or CancelledError."""
+    """Return the result of a request. Raises JsonRpcError, or CancelledError."""
     is_stateless = request.client.is_stateless
     handler = (STATELESS_METHODS if is_stateless else SESSION_METHODS).get(request.method)
     if handler is None:
@@ -71,13 +72,10 @@ async def handle_request(service: Service, request: McpRequest) -> dict[str, Any
         raise JsonRpcError(
             INTERNAL_ERROR, f"internal error: {type(error).__name__}; the server's log says more"
         ) from None
-    return _completed_result(request.method, result) if is_stateless else result
-
-
-def _completed_result(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """The result with the members that 2026-07-28 requires."""
-    meta = {"_meta": {**IDENTITY, **result["_meta"]}} if "_meta" in result else {"_meta": IDENTITY}
-    return {"resultType": "complete", **CACHE_HINTS.get(method, {}), **result, **meta}
+    if not is_stateless:
+        return result
+    meta = {**IDENTITY, **result["_meta"]} if "_meta" in result else IDENTITY
+    return {"resultType": "complete", **CACHE_HINTS.get(request.method, {}), **result, "_meta": meta}
 
 
 def unknown_method(method: str) -> JsonRpcError:
@@ -126,8 +124,8 @@ async def subscribe(service: Service, request: McpRequest) -> dict[str, Any]:
     if not offers.has_resource(service, uri):
         raise JsonRpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri:.200}", {"uri": uri})
     if request.watched is not None:
-        if len(request.watched) >= MOST_WATCHED:
-            raise JsonRpcError(INVALID_PARAMS, f"{MOST_WATCHED} resources are subscribed to already")
+        if len(request.watched) >= MAX_WATCHED:
+            raise JsonRpcError(INVALID_PARAMS, f"{MAX_WATCHED} resources are subscribed to already")
         request.watched.add(uri)
     return {}
 
@@ -186,7 +184,6 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
 async def _call_entry(
     entry: MenuEntry, args: Mapping[str, Any], wants_whole: bool, caller: ClientCaller
 ) -> dict[str, Any]:
-    """Call an entry of a menu for this caller."""
     caller.wants_whole = wants_whole
     token = current_caller.set(caller)
     try:
@@ -218,12 +215,10 @@ class UnknownToolError(JsonRpcError):
 
 
 def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
-    """The entry of the client's menu by its name. Raises JsonRpcError."""
+    """Return the entry of the client's menu by its name. Raises JsonRpcError."""
     menu = service.menu(client)
     if name in menu.entries:
         return menu.entries[name]
-    from onetool.core.text import or_rather
-
     raise UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 
@@ -252,7 +247,7 @@ async def cancel_task(service: Service, request: McpRequest) -> dict[str, Any]:
 
 
 async def _running_task(service: Service, request: McpRequest) -> PendingCall:
-    """A task of this replica. Raises JsonRpcError."""
+    """Return a task of this replica. Raises JsonRpcError."""
     id = request.param("taskId")
     if service.tasks is not None and service.tasks.is_lost(id):
         await service.tasks.lost(id, request.client.owner, 0)  # who does not own it learns nothing else
@@ -266,7 +261,6 @@ def _check_tasks(request: McpRequest) -> None:
 
 
 # The table
-
 
 _COMMON_METHODS: dict[str, Handler] = {
     "tools/list": list_tools,

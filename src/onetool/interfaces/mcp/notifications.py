@@ -17,7 +17,7 @@ from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, L
 log = logging.getLogger("onetool.mcp")
 
 DEBOUNCE_S = 0.15  # seconds without a further change, after which a change is told
-LONGEST_DEBOUNCE_S = 1.0  # seconds after which it is told in any case
+MAX_DEBOUNCE_S = 1.0  # seconds after which it is told in any case
 CONNECT_AFTER_S = 0.2  # seconds: what the client wants first comes first
 
 
@@ -69,7 +69,7 @@ class _DebouncedNotice:
     def on_change(self) -> None:
         now = self._loop.time()
         if self._timer is None:
-            self._latest = now + LONGEST_DEBOUNCE_S
+            self._latest = now + MAX_DEBOUNCE_S
         else:
             self._timer.cancel()
         self._timer = self._loop.call_at(min(now + DEBOUNCE_S, self._latest), self._notify)
@@ -87,7 +87,7 @@ def notify_clients(service: Service) -> None:
 
 
 def _states(service: Service) -> ListedStates:
-    """What is listed now, for each list of tools that clients have."""
+    """Return what is listed now, for each list of tools that clients have."""
     kinds: dict[tuple[str, ...] | None, set[str]] = {tools: set() for tools in (None, *service.changes.allow_lists())}
     for kind, tools in service.menus_in_use():
         kinds.setdefault(tools, set()).add(kind)
@@ -97,25 +97,21 @@ def _states(service: Service) -> ListedStates:
 def _state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
     token = current_principal.set(principal)
     try:
-        return _listed_state(service, principal, kinds)
+        usual = service.menu_kind(RemoteClient())
+        clients = {kind: RemoteClient(menu=kind, principal=principal) for kind in {*kinds, usual}}
+        return ListedState(
+            menu=usual,
+            menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
+            prompts=encode(prompt_listing(service)),
+            resources=encode([resource_listing(service), template_listing(service)]),
+            texts={TOOLS: service.app.catalog.texts(service.allowed)},
+        )
     finally:
         current_principal.reset(token)
 
 
-def _listed_state(service: Service, principal: Principal, kinds: set[str]) -> ListedState:
-    usual = service.menu_kind(RemoteClient())
-    clients = {kind: RemoteClient(menu=kind, principal=principal) for kind in {*kinds, usual}}
-    return ListedState(
-        menu=usual,
-        menus={kind: encode(service.menu(client).listing) for kind, client in clients.items()},
-        prompts=encode(prompt_listing(service)),
-        resources=encode([resource_listing(service), template_listing(service)]),
-        texts={TOOLS: service.app.catalog.texts(service.allowed)},
-    )
-
-
 async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
-    """subscriptions/listen: send the requested notifications until one side ends the stream."""
+    """Answer subscriptions/listen: send the requested notifications until one side ends the stream."""
     wanted = request.param("notifications", dict)
     kinds = [kind for kind in KINDS if wanted.get(f"{kind}ListChanged") is True]
     uris = wanted.get("resourceSubscriptions", [])
@@ -132,7 +128,7 @@ async def listen(service: Service, request: McpRequest) -> dict[str, Any]:
     notify("notifications/subscriptions/acknowledged", {"notifications": honoured})
     forget = service.changes.add(ChangeListener(notify, request.client, kinds, set(uris)))
     try:
-        await service.changes.until_closed()
+        await service.changes.closed.wait()
     finally:
         forget()
     return {"_meta": mark}

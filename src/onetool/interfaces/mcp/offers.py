@@ -12,6 +12,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, JsonRpcError
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
+from onetool.core.text import or_rather
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 # Resources
 
-
 TOOLS = "ot://tools"
-LONGEST_URI = 2048
-LARGEST_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
+MAX_URI = 2048
+MAX_RESULT = 32 * 1024 * 1024  # bytes: as much as a server may have sent us at once, a picture for example
 
+_MIME_TYPES = {"data": "application/json", "text": "text/plain", "blob": "application/octet-stream"}
 _TOOLS_LISTING = {
     "uri": TOOLS,
     "name": "tools",
@@ -71,8 +72,8 @@ async def list_templates(service: "Service", request: McpRequest) -> dict[str, A
 
 async def read_resource(service: "Service", request: McpRequest) -> dict[str, Any]:
     uri = request.param("uri")
-    if len(uri) > LONGEST_URI:
-        raise _not_found(request, uri[:LONGEST_URI])
+    if len(uri) > MAX_URI:
+        raise _not_found(request, uri[:MAX_URI])
     if (own := await asyncio.to_thread(_own_resource, service, request, uri)) is not None:
         return {"contents": [{"uri": uri, **own}]}
     for resource in service.resources():
@@ -89,14 +90,16 @@ async def read_resource(service: "Service", request: McpRequest) -> dict[str, An
             raise lacking_capability(caller) or JsonRpcError(INTERNAL_ERROR, result.error.message)
         if "contents" in result.data:  # of an MCP server, which said itself what each part is
             return {"contents": result.data["contents"]}
-        return {"contents": [{"uri": uri, **_resource_content(result.data, resource.mime_type)}]}
+        kind, inside = next(iter(result.data.items()))
+        content = {"text": as_json(inside)} if kind == "data" else {kind: inside}
+        return {"contents": [{"uri": uri, "mimeType": resource.mime_type or _MIME_TYPES[kind], **content}]}
 
     return await run_pausable(request, work, service.pending_calls)
 
 
 def has_resource(service: "Service", uri: str) -> bool:
-    """Whether there is a resource at this URI, as far as is known without reading it."""
-    if len(uri) > LONGEST_URI:
+    """Return whether there is a resource at this URI, as far as is known without reading it."""
+    if len(uri) > MAX_URI:
         return False
     if uri == TOOLS or uri.startswith((f"{TOOLS}/", RESULTS)):
         return True
@@ -104,10 +107,10 @@ def has_resource(service: "Service", uri: str) -> bool:
 
 
 def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str, Any] | None:
-    """The content of an `ot://` resource; None for other URIs."""
+    """Return the content of an `ot://` resource; None for other URIs."""
     if uri == TOOLS:
-        lines = (f"{spec.name}: {_first_line(spec.description)}" for spec in service.app.tools(service.allowed))
-        return {"mimeType": "text/plain", "text": "\n".join(lines)}
+        gists = ((one.name, one.description.strip().partition("\n")[0]) for one in service.app.tools(service.allowed))
+        return {"mimeType": "text/plain", "text": "\n".join(f"{name}: {gist}" for name, gist in gists)}
     if uri.startswith(f"{TOOLS}/"):
         from urllib.parse import unquote
 
@@ -121,7 +124,7 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
         return {"mimeType": "application/json", "text": as_json(data)}
     if uri.startswith(RESULTS):
         try:
-            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, LARGEST_RESULT)
+            text = service.app.runtime.results.read(uri.removeprefix(RESULTS), request.client.owner, MAX_RESULT)
         except ResultTooLargeError as failure:
             raise JsonRpcError(INTERNAL_ERROR, str(failure), {"uri": uri}) from None
         except ToolFailure as failure:
@@ -131,20 +134,9 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
     return None
 
 
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
-
-
 def _members(resource: Resource) -> dict[str, Any]:
     mime = {"mimeType": resource.mime_type} if resource.mime_type else {}
     return {"name": resource.name, "description": resource.spec.description, **mime, **resource.server_listing}
-
-
-def _resource_content(value: dict[str, Any], mime_type: str | None) -> dict[str, Any]:
-    kind, inside = next(iter(value.items()))
-    if kind == "data":
-        return {"mimeType": mime_type or "application/json", "text": as_json(inside)}
-    return {"mimeType": mime_type or ("text/plain" if kind == "text" else "application/octet-stream"), kind: inside}
 
 
 def _not_found(request: McpRequest, uri: str, why: str | None = None) -> JsonRpcError:
@@ -153,7 +145,6 @@ def _not_found(request: McpRequest, uri: str, why: str | None = None) -> JsonRpc
 
 
 # Prompts
-
 
 ROLES = ("user", "assistant")
 
@@ -175,14 +166,14 @@ async def get_prompt(service: "Service", request: McpRequest) -> dict[str, Any]:
         return _snippet(name, snippets[name], args)
     prompts = service.prompts()
     if name not in prompts:
-        from onetool.core.text import or_rather
-
         known = [*snippets, *prompts]
         raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name:.100}{or_rather(name, known)}")
     prompt = prompts[name]
 
     async def work(caller: ClientCaller) -> dict[str, Any]:
-        result = await service.offer(prompt.spec, _typed_arguments(prompt, args))
+        properties = prompt.spec.input_schema["properties"]
+        typed = {key: _typed_value(value, properties.get(key, {})) for key, value in args.items()}
+        result = await service.offer(prompt.spec, typed)
         if result.error is not None:
             wrong = result.error.code == "invalid_args"
             raise lacking_capability(caller) or JsonRpcError(
@@ -228,13 +219,8 @@ def _pack_listing(prompt: Prompt) -> dict[str, Any]:
     return {"name": prompt.name, **title, "description": prompt.spec.description, "arguments": arguments}
 
 
-def _typed_arguments(prompt: Prompt, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with their types: clients send texts, which are parsed as JSON if the schema wants another type."""
-    properties = prompt.spec.input_schema["properties"]
-    return {name: _typed_value(value, properties.get(name, {})) for name, value in args.items()}
-
-
 def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Read an argument, which clients send as text, as JSON if its schema wants another type."""
     if not isinstance(value, str) or schema.get("type", "string") == "string" or len(value) > 10_000:
         return value
     try:
@@ -244,11 +230,12 @@ def _typed_value(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _messages(value: Any, read: Read) -> list[dict[str, Any]]:
-    """The result of a prompt as messages: from a text, content blocks, or messages with roles."""
+    """Return the result of a prompt as messages: from a text, content blocks, or messages with roles."""
     if isinstance(value, str):
         return [{"role": "user", "content": text_block(value)}]
     if isinstance(value, list) and value and all(map(_is_message, value)):
-        return [{"role": one["role"], "content": _message_content(one["content"])} for one in value]
+        contents = [text_block(one["content"]) if isinstance(one["content"], str) else one["content"] for one in value]
+        return [{"role": one["role"], "content": content} for one, content in zip(value, contents, strict=True)]
     if (blocks := blocks_of(value, read)) is not None:
         return [{"role": "user", "content": block} for block in blocks]
     return [{"role": "user", "content": text_block(as_json(value))}]
@@ -260,14 +247,9 @@ def _is_message(value: Any) -> bool:
     return isinstance(value["content"], str) or is_block(value["content"])
 
 
-def _message_content(value: Any) -> dict[str, Any]:
-    return text_block(value) if isinstance(value, str) else value
-
-
 # completion/complete
 
-
-MOST_COMPLETIONS = 100  # the protocol's own limit
+MAX_COMPLETIONS = 100  # the protocol's own limit
 
 
 async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
@@ -278,15 +260,16 @@ async def complete(service: "Service", request: McpRequest) -> dict[str, Any]:
     if ref.get("type") == "ref/prompt":
         words = _of_prompt(service, str(ref.get("name")), name)
     elif ref.get("type") == "ref/resource":
-        words = _of_template(service, str(ref.get("uri")))
+        names_tool = ref.get("uri") == f"{TOOLS}/{{name}}"
+        words = [spec.name for spec in service.app.tools(service.allowed)] if names_tool else ()
     else:
         raise JsonRpcError(INVALID_PARAMS, "params.ref.type: expected ref/prompt or ref/resource")
     fitting = [word for word in dict.fromkeys(words) if word.lower().startswith(begun.lower())]
     return {
         "completion": {
-            "values": fitting[:MOST_COMPLETIONS],
+            "values": fitting[:MAX_COMPLETIONS],
             "total": len(fitting),
-            "hasMore": len(fitting) > MOST_COMPLETIONS,
+            "hasMore": len(fitting) > MAX_COMPLETIONS,
         }
     }
 
@@ -306,7 +289,3 @@ def _values(kind: Any, default: Any) -> Iterable[str]:
     if kind == "boolean":
         return ("true", "false")
     return (str(default),) if isinstance(default, str | int | float) and default != "" else ()
-
-
-def _of_template(service: "Service", uri: str) -> Iterable[str]:
-    return [spec.name for spec in service.app.tools(service.allowed)] if uri == f"{TOOLS}/{{name}}" else ()

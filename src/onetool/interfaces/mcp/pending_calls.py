@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.mcp")
 
-MOST_PENDING = 64  # that are not done; each may hold a worker of the sandbox
-FULL = f"{MOST_PENDING} calls wait for an answer, or go on as tasks, already: try again later"
-MOST_DONE = 1000  # tasks whose results are kept
+MAX_PENDING = 64  # that are not done; each may hold a worker of the sandbox
+FULL = f"{MAX_PENDING} calls wait for an answer, or go on as tasks, already: try again later"
+MAX_DONE = 1000  # tasks whose results are kept
 PARKED_SECONDS = 600.0  # for an answer
 EVICTABLE_SECONDS = 60.0  # … where all places are taken
 POLL_MS = 500
@@ -57,7 +57,7 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 class PendingCall:
     """One call that can pause. `caller` is that of the latest request; `asks` are questions without an answer yet."""
 
-    _work: "asyncio.Task[Result]"
+    work: "asyncio.Task[Result]"
 
     def __init__(self, caller: ClientCaller, binding: bytes, answers: Mapping[str, Any], replica: str = "") -> None:
         self.id = replica + token_hex(16)
@@ -71,20 +71,16 @@ class PendingCall:
         self.is_admitted = is_admitted.get()
         self._principal = caller.client.principal
         self._loop = asyncio.get_running_loop()
-        self._answers = dict(answers)  # that came with the first request: a client may know what will be asked
+        self.answers = dict(answers)  # that came with the first request: a client may know what will be asked
         self._paused: asyncio.Future[None] | None = None
 
-    def on_end(self, call: Callable[[], None]) -> None:
-        """Call it when it is done."""
-        self._work.add_done_callback(lambda _: call())
-
     def start(self, work: Coroutine[Any, Any, Result]) -> None:
-        self._work = self._loop.create_task(work)
-        self._work.add_done_callback(self._ended)
+        self.work = self._loop.create_task(work)
+        self.work.add_done_callback(self._ended)
 
     async def wait_for_pause(self, seconds: float | None = None) -> bool:
         """Wait until the call is done or asks something. Returns False after `seconds`."""
-        if self._work.done():
+        if self.work.done():
             return True
         self._paused = self._loop.create_future()
         self._settle_soon()
@@ -95,20 +91,20 @@ class PendingCall:
 
     @property
     def is_done(self) -> bool:
-        return self._work.done()
+        return self.work.done()
 
     def result(self) -> Result:
-        """The result of the call. Raises JsonRpcError."""
+        """Return the result of the call. Raises JsonRpcError."""
         try:
-            return self._work.result()
+            return self.work.result()
         except asyncio.CancelledError:
             raise JsonRpcError(INTERNAL_ERROR, "the call was cancelled") from None
 
     def cancel(self) -> None:
-        self._work.cancel()
+        self.work.cancel()
 
     def renew(self, principal: Principal) -> bool:
-        """Its client has come back, maybe with another token: one that may the same lets the call go on."""
+        """Return whether the call may go on for a client that came back: another token needs the same rights."""
         before = self._principal
         if (principal.role, principal.tools) != (before.role, before.tools):
             return False
@@ -118,10 +114,10 @@ class PendingCall:
     # Questions
 
     async def ask(self, question: Question) -> Any:
-        """Called by the handler: ask the client and wait for its answer."""
-        if question.key in self._answers:
+        """Ask the client for the handler, and wait for the answer."""
+        if question.key in self.answers:
             with suppress(BadAnswerError):
-                return read_answer(question, self._answers.pop(question.key))
+                return read_answer(question, self.answers.pop(question.key))
         if question.key in self.asks:
             raise ToolFailure(f"two questions at once are called {question.key!r}: give each a key of its own")
         asking = self.asks[question.key] = PendingQuestion(question, self._loop.create_future())
@@ -149,10 +145,6 @@ class PendingCall:
             del self.asks[key]
         self.updated = _now()
 
-    def forget_answers(self) -> None:
-        """Drop answers that came with the first request: they are only for questions of that round."""
-        self._answers.clear()
-
     def questions(self) -> dict[str, Any]:
         return {key: request_for(asking.question) for key, asking in self.asks.items()}
 
@@ -165,7 +157,7 @@ class PendingCall:
 
     def _ended(self, work: "asyncio.Task[Result]") -> None:
         self.updated = _now()
-        self._answers.clear()
+        self.answers.clear()
         error = None if work.cancelled() else work.exception()  # reported when a client asks
         if error is not None and not isinstance(error, JsonRpcError):
             log.error("a call failed", exc_info=error)
@@ -178,45 +170,40 @@ class PendingCall:
     # As a task
 
     def task(self, ttl_ms: int) -> Result:
-        """The task with its questions, result or error."""
-        return {**self.summary(ttl_ms), **self._details()}
+        """Return the task with its questions, result or error."""
+        task = self.summary(ttl_ms)
+        if task["status"] == "input_required":
+            task["inputRequests"] = self.questions()
+        elif task["status"] == "completed":
+            task["result"] = self.result()
+        elif task["status"] == "failed":
+            error = self.work.exception()
+            failed = error if isinstance(error, JsonRpcError) else JsonRpcError(INTERNAL_ERROR, "internal error")
+            task["error"] = failed.error()
+        return task
 
     def summary(self, ttl_ms: int) -> Result:
+        if not self.work.done():
+            status = "input_required" if self.asks else "working"
+        elif self.work.cancelled():
+            status = "cancelled"
+        else:
+            status = "completed" if self.work.exception() is None else "failed"
         return {
             "taskId": self.id,
-            "status": self._status(),
+            "status": status,
             "createdAt": self.created,
             "lastUpdatedAt": self.updated,
             "ttlMs": ttl_ms,
             "pollIntervalMs": POLL_MS,
         }
 
-    def _status(self) -> str:
-        work = self._work
-        if not work.done():
-            return "input_required" if self.asks else "working"
-        if work.cancelled():
-            return "cancelled"
-        return "completed" if work.exception() is None else "failed"
-
-    def _details(self) -> Result:
-        match self._status():
-            case "input_required":
-                return {"inputRequests": self.questions()}
-            case "completed":
-                return {"result": self.result()}
-            case "failed":
-                error = self._work.exception()
-                return {"error": error.error() if isinstance(error, JsonRpcError) else _internal_error()}
-            case _:
-                return {}
-
 
 class PendingCalls:
     """All pending calls: those that wait for an answer, and tasks."""
 
     def __init__(self, task_seconds: float, shared: "SharedRequests | None" = None) -> None:
-        """Among several replicas ids begin with that of their own, and all have the same key for `requestState`."""
+        """Keep calls. Ids of several replicas begin with that of their own; all share the key for `requestState`."""
         self.replica = "" if shared is None else shared.id
         self._key = os.urandom(32) if shared is None else shared.key
         self._shared_tasks = None if shared is None else shared.tasks
@@ -233,18 +220,18 @@ class PendingCalls:
 
     @property
     def has_room(self) -> bool:
-        return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MOST_PENDING
+        return self._asking + sum(not pending.is_done for pending in self._by_id.values()) < MAX_PENDING
 
     def has_room_for(self, principal: Principal) -> bool:
-        """A caller with a name has half of the places at most: others need some, too."""
+        """Return whether the caller has a place left: with a name it has half of them at most, as others need some."""
         if not principal.name:
             return True
         own = sum(one.caller.owner == principal.owner and not one.is_done for one in self._by_id.values())
-        return own < MOST_PENDING // 2
+        return own < MAX_PENDING // 2
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """Counts a question to a client with a session against the limit of pending calls."""
+        """Count a question to a client with a session against the limit of pending calls."""
         if not self.has_room:
             raise JsonRpcError(INTERNAL_ERROR, FULL)
         self._asking += 1
@@ -255,7 +242,7 @@ class PendingCalls:
 
     def keep(self, pending: PendingCall) -> str:
         """Keep the call until the client answers; returns the `requestState` for the client."""
-        pending.forget_answers()
+        pending.answers.clear()  # those of the first request are only for questions of that round
         if not self.has_room_for(pending.caller.client.principal) or (not self.has_room and not self._make_room()):
             pending.cancel()
             raise JsonRpcError(INTERNAL_ERROR, FULL)
@@ -263,7 +250,7 @@ class PendingCalls:
         return sign(self._key, bytes.fromhex(pending.id) + pending.round.to_bytes(_ROUND))
 
     def resume(self, state: Any, client: RemoteClient, binding: bytes) -> PendingCall:
-        """The pending that goes on with this request."""
+        """Return the pending call that goes on with this request. Raises JsonRpcError."""
         data = verify(self._key, state) if isinstance(state, str) else None
         if data is None:
             raise JsonRpcError(INVALID_PARAMS, "requestState is not one of ours: send it back exactly as it came")
@@ -284,7 +271,7 @@ class PendingCalls:
     def as_task(self, pending: PendingCall) -> Result:
         """Turn the call into a task, which the client polls by its id."""
         done = [id for id, pending in self._by_id.items() if pending.is_done]
-        for id in done[: max(0, len(done) - MOST_DONE)]:
+        for id in done[: max(0, len(done) - MAX_DONE)]:
             self._end(id)
         self._keep_until(pending, self._task_seconds)
         self._tasks.add(pending.id)
@@ -296,12 +283,12 @@ class PendingCalls:
             return
         owner = pending.caller.owner
 
-        def end() -> None:
+        def end(_: object) -> None:
             if not self._is_closed:  # else it ends with this replica, which the others see
                 shared.end(pending.id, owner, self._task_seconds, pending.task(self.ttl_ms))
 
         await shared.begin(pending.id, owner, self._task_seconds)
-        pending.on_end(end)
+        pending.work.add_done_callback(end)
 
     def task(self, id: Any, client: RemoteClient) -> PendingCall:
         pending = self._by_id.get(id) if isinstance(id, str) and id in self._tasks else None
@@ -355,7 +342,7 @@ class PendingCalls:
 
 
 def binding_of(method: str, params: Mapping[str, Any]) -> bytes:
-    """A hash of method and params that is the same for the repeated request, in any order of members."""
+    """Return a hash of method and params that is the same for the repeated request, in any order of members."""
     kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
     return blake2b(json.dumps([method, kept], sort_keys=True).encode(), digest_size=16).digest()
 
@@ -364,12 +351,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _internal_error() -> dict[str, Any]:
-    return {"code": INTERNAL_ERROR, "message": "internal error"}
-
-
 # Running a handler that may pause
-
 
 _ASKING_CAPABILITIES = ("elicitation", "sampling", "roots")
 
@@ -416,7 +398,7 @@ async def run_pausing(
 
 
 def _start_or_resume(request: McpRequest, work: Work, pending_calls: PendingCalls) -> PendingCall:
-    """A new pending call, or the one that this request resumes."""
+    """Return a new pending call, or the one that this request resumes."""
     answers = request.param("inputResponses", dict, {})
     binding = binding_of(request.method, request.params)
     if "requestState" in request.params:
@@ -443,7 +425,7 @@ async def _with_caller(work: Work, caller: ClientCaller) -> dict[str, Any]:
 
 
 def lacking_capability(caller: ClientCaller) -> JsonRpcError | None:
-    """The error for a call that failed because its client lacks a capability."""
+    """Return the error for a call that failed because its client lacks a capability."""
     error = caller.lacking
     if error is None or not caller.client.is_stateless:
         return None

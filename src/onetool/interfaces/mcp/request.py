@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onetool.interfaces.mcp.menus import MenuEntry
 
 
-LONGEST_TOKEN = 256
+MAX_TOKEN = 256
 _WORDS = {str: "a text", dict: "an object", int: "a whole number"}
 
 
@@ -28,7 +28,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
     entry: "MenuEntry | None" = None  # the menu entry that it calls, if it was looked up already
 
     def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
-        """A member of params, of the type that is wanted."""
+        """Return a member of params, of the type that is wanted. Raises JsonRpcError."""
         value = self.params.get(name, default)
         if value is ...:
             raise JsonRpcError(INVALID_PARAMS, f"params.{name} is missing: {self.method} needs it")
@@ -41,11 +41,10 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The progress token; None if it is no id or too long to be repeated."""
         meta = self.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
-        return token if token is not None and is_id(token) and len(str(token)) <= LONGEST_TOKEN else None
+        return token if token is not None and is_id(token) and len(str(token)) <= MAX_TOKEN else None
 
 
 # Pages
-
 
 PAGE_SIZE = 1000  # everything at once, but for catalogues that would choke a client
 

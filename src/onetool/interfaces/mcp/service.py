@@ -43,7 +43,6 @@ class ListedState(msgspec.Struct, frozen=True):
     texts: Mapping[str, Any]  # of resources of our own, by their uri
 
     def changed(self, before: "ListedState", client: RemoteClient) -> list[str]:
-        """The lists that have changed for that client."""
         return [
             *(["tools"] if self._tools(client) != before._tools(client) else []),
             *(["prompts"] if self.prompts != before.prompts else []),
@@ -61,7 +60,7 @@ ListedStates = Mapping[tuple[str, ...] | None, ListedState]
 class ChangeListeners:
     def __init__(self) -> None:
         self._listeners: set[ChangeListener] = set()
-        self._closed = asyncio.Event()
+        self.closed = asyncio.Event()
 
     def add(self, listener: ChangeListener) -> Callable[[], None]:
         """Add a listener; returns a function that removes it."""
@@ -71,33 +70,21 @@ class ChangeListeners:
     def notify(self, before: ListedStates, after: ListedStates) -> None:
         for listener in list(self._listeners):
             tools = listener.client.principal.tools
-            _notify(listener, before.get(tools), after[tools])
+            old, new = before.get(tools), after[tools]  # of an unknown old state everything may have changed
+            for kind in KINDS if old is None else new.changed(old, listener.client):
+                if kind in listener.kinds:
+                    listener.notify(f"notifications/{kind}/list_changed", {})
+            for uri, text in new.texts.items():
+                if uri in listener.uris and (old is None or text != old.texts[uri]):
+                    listener.notify("notifications/resources/updated", {"uri": uri})
 
     def allow_lists(self) -> set[tuple[str, ...] | None]:
-        """What those may call who listen."""
         return {listener.client.principal.tools for listener in self._listeners}
-
-    def close(self) -> None:
-        self._closed.set()
-
-    async def until_closed(self) -> None:
-        await self._closed.wait()
-
-
-def _notify(listener: ChangeListener, before: ListedState | None, after: ListedState) -> None:
-    """`before` is None if nobody knows what it was shown: then everything may have changed."""
-    for kind in KINDS if before is None else after.changed(before, listener.client):
-        if kind in listener.kinds:
-            listener.notify(f"notifications/{kind}/list_changed", {})
-    for uri, text in after.texts.items():
-        if uri in listener.uris and (before is None or text != before.texts[uri]):
-            listener.notify("notifications/resources/updated", {"uri": uri})
 
 
 # The service
 
-
-MOST_MENUS = 256  # that are kept; there is one for each allow-list
+MAX_MENUS = 256  # that are kept; there is one for each allow-list
 SERVER = {"name": "onetool", "title": "OneTool", "version": __version__}
 
 
@@ -111,7 +98,7 @@ class Service:
         allowed: Offered = None,
         shared: "SharedRequests | None" = None,
     ) -> None:
-        """`shared` is what this process shares with other replicas."""
+        """Serve the app. `shared` is what this process shares with other replicas."""
         self.app = app
         self.replica = "" if shared is None else shared.id
         self.tasks = None if shared is None else shared.tasks
@@ -133,24 +120,24 @@ class Service:
         return client.menu or self._menu or self.app.config.menu
 
     def menu(self, client: RemoteClient) -> Menu:
-        """What this client is shown. Made once per catalogue."""
+        """Return what this client is shown. Made once per catalogue."""
         kind = client.menu or self._menu or self.app.config.menu
         catalogue = self.app.catalog.registry.snapshot()
         key = kind, client.principal.tools
         made = self._menus.get(key)
         if made is None or made[0] is not catalogue:
-            if len(self._menus) >= MOST_MENUS:
+            if len(self._menus) >= MAX_MENUS:
                 self._menus.clear()
             allowed = self._allow_lists.of(client.principal)
             made = self._menus[key] = (catalogue, menu(kind, self.app, allowed))
         return made[1]
 
     def menus_in_use(self) -> Collection[tuple[str, tuple[str, ...] | None]]:
-        """The menus that clients were shown, each with what these clients may call."""
+        """Return the menus that clients were shown, each with what these clients may call."""
         return tuple(self._menus)
 
     def prompts(self) -> Mapping[str, Prompt]:
-        """Those of packs that may be used here."""
+        """Return the prompts of packs that may be used here."""
         return {name: one for name, one in self.app.catalog.prompts.items() if self._offers(one.spec)}
 
     def resources(self) -> Collection[Resource]:
@@ -164,7 +151,7 @@ class Service:
         return await self.app.call(call, allowed, tools=SingleTool(spec))
 
     def _offers(self, spec: ToolSpec) -> bool:
-        """Whether prompts and resources of a pack may be used: with an allow-list, if one of its tools is on it."""
+        """Return whether an allow-list lets prompts and resources of a pack be used: one of its tools is on it."""
         allowed = self.allowed
         return allowed is None or any(name.partition(".")[0] == spec.pack for name in allowed)
 
@@ -173,4 +160,4 @@ class Service:
             self.stop_following()
             self.stop_following = None
         self.pending_calls.close()
-        self.changes.close()
+        self.changes.closed.set()

@@ -26,9 +26,9 @@ from onetool.interfaces.mcp.notifications import follow, reload
 from onetool.interfaces.mcp.service import Service
 
 CHUNK = 256 * 1024
-LONGEST = 16 * 1024 * 1024  # bytes of one line
-MOST_UNSENT = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
-MOST_AT_ONCE = 1000  # requests that are being answered
+MAX_LINE = 16 * 1024 * 1024  # bytes of one line
+MAX_UNSENT = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
+MAX_AT_ONCE = 1000  # requests that are being answered
 TURNS = 3  # of the loop, in which a quick request is answered
 LAST_SECONDS = 1.0  # for requests that are being answered when the client closes the pipe
 
@@ -42,7 +42,11 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     with suppress(NotImplementedError):  # on Windows there is Ctrl-C only, and that cancels what runs
-        _heed_signals(loop, stop, service)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if hasattr(signal, "SIGHUP"):
+            reloads: set[asyncio.Task[None]] = set()
+            loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
     pipe = StdioConnection(service, writer, stop)
     reading = loop.create_task(pipe.read(source))
     follow(service)
@@ -52,14 +56,6 @@ async def serve(service: Service, source: int, writer: int, warm: Callable[[], N
     await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     await pipe.close(reading)
-
-
-def _heed_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, service: Service) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if hasattr(signal, "SIGHUP"):
-        reloads: set[asyncio.Task[None]] = set()
-        loop.add_signal_handler(signal.SIGHUP, lambda: _keep(reloads, loop.create_task(reload(service))))
 
 
 class StdioConnection:
@@ -75,15 +71,15 @@ class StdioConnection:
         async for line in _lines(source):
             if line is None:
                 self._writer.send(
-                    error_response(None, JsonRpcError(INVALID_REQUEST, f"a message of over {LONGEST} bytes"))
+                    error_response(None, JsonRpcError(INVALID_REQUEST, f"a message of over {MAX_LINE} bytes"))
                 )
             elif line.strip():
                 for _ in range(TURNS):  # of many requests at once most are quick, and end meanwhile
-                    if len(self._tasks) >= MOST_AT_ONCE:
+                    if len(self._tasks) >= MAX_AT_ONCE:
                         await asyncio.sleep(0)
                 self._received(line)
             await self._writer.has_room()
-        self._service.changes.close()
+        self._service.changes.closed.set()
         self._conversation.expect_no_answers()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
@@ -103,8 +99,8 @@ class StdioConnection:
         if problem is not None:
             self._writer.send(error_response(id_of(message), problem))
             return
-        if len(self._tasks) >= MOST_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
-            message_text = f"{MOST_AT_ONCE} requests are being answered already: wait for some of them"
+        if len(self._tasks) >= MAX_AT_ONCE and isinstance(message, dict) and "method" in message and "id" in message:
+            message_text = f"{MAX_AT_ONCE} requests are being answered already: wait for some of them"
             self._writer.send(error_response(id_of(message), JsonRpcError(INTERNAL_ERROR, message_text)))
             return
         _keep(self._tasks, asyncio.get_running_loop().create_task(self._answer(message)))
@@ -135,7 +131,7 @@ class StdoutWriter:
         if self._refuses or self._stop.is_set():
             return
         by_the_way = isinstance(message, dict) and "id" not in message
-        if by_the_way and len(self._unsent) > MOST_UNSENT:
+        if by_the_way and len(self._unsent) > MAX_UNSENT:
             return  # whoever does not read misses what it is only told
         self._unsent += encode(message) + b"\n"
         if not self._is_waiting:
@@ -147,7 +143,7 @@ class StdoutWriter:
 
     async def has_room(self) -> None:
         """Wait until the client has read enough of what was sent; meanwhile nothing is read from it."""
-        while len(self._unsent) > MOST_UNSENT and not self._stop.is_set():
+        while len(self._unsent) > MAX_UNSENT and not self._stop.is_set():
             self._empty.clear()
             await self._empty.wait()
 
@@ -219,7 +215,7 @@ class ThreadedWriter(StdoutWriter):
 
 
 async def _lines(source: int) -> AsyncIterator[bytes | None]:
-    """The lines that come in; None for one that is too long."""
+    """Yield the lines that come in; None for one that is too long."""
     held, too_long = bytearray(), False
     async for chunk in _chunks(source):
         held += chunk
@@ -228,7 +224,7 @@ async def _lines(source: int) -> AsyncIterator[bytes | None]:
             for line in lines:
                 yield None if too_long else bytes(line)
                 too_long = False
-        if len(held) > LONGEST:
+        if len(held) > MAX_LINE:
             held.clear()
             too_long = True
     if held and not too_long:

@@ -22,7 +22,7 @@ from onetool.core.context import shown_args
 from onetool.core.principal import owner
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, respond
-from onetool.http.response_stream import MOST_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
+from onetool.http.response_stream import MAX_UNSENT, UNREAD_S, DisconnectWatch, ResponseStream
 from onetool.interfaces.rest import ASK_PATH, ask_approvals, ask_sessions
 from onetool.interfaces.rest.app import RestApp
 from onetool.interfaces.rest.ask_approvals import AskContext, OpenQuestion, OpenQuestions
@@ -67,7 +67,7 @@ class PacedResponseStream(ResponseStream):
     async def push_paced(self, event: bytes) -> None:
         """Raises TimeoutError where the client takes nothing for UNREAD_S seconds."""
         self.push_event(event)
-        while self._size >= MOST_UNSENT:
+        while self._size >= MAX_UNSENT:
             self._written.clear()
             async with asyncio.timeout(UNREAD_S):
                 await self._written.wait()

@@ -22,7 +22,7 @@ from onetool.core.errors import cut
 from onetool.core.json_data import JsonTooCostlyError, check_json
 from onetool.http.allowed_hosts import GLOBAL, reach
 from onetool.http.definition import FROM_TOOL
-from onetool.http.pool import MOST_ADDRESSES, Resolver
+from onetool.http.pool import MAX_ADDRESSES, Resolver
 from onetool.http.url import is_address
 from onetool.sources.mcp_servers.settings import ServerSettings
 from onetool.sources.mcp_servers.upstream_calls import AuthError, TransportFailure, current_upstream_call
@@ -104,7 +104,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
                 raise AuthError(f"refused: the server leads to {leads}, which is not a public address")
         failure: Exception | None = None
         share = timeout and timeout / max(1, len(addresses))  # one that is silent leaves time for the others
-        for address in addresses[:MOST_ADDRESSES]:
+        for address in addresses[:MAX_ADDRESSES]:
             try:
                 return await self._network.connect_tcp(address, port, share, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:

@@ -38,7 +38,7 @@ from mcp_types import (
 from onetool._version import __version__
 from onetool.core.call import Declined
 from onetool.core.errors import OneToolError, ToolFailure
-from onetool.core.json_data import MOST_PARTS, JsonTooCostlyError, check_json
+from onetool.core.json_data import MAX_PARTS, JsonTooCostlyError, check_json
 from onetool.database.documents import Documents
 from onetool.sdk.context import ask_model, ask_person, log_message
 from onetool.sources.mcp_servers import apps
@@ -148,8 +148,8 @@ class CompletedReadStream:
         message = getattr(item, "message", None)
         if not isinstance(message, JSONRPCResponse):
             return item
-        if not has_at_most(MOST_PARTS, message.result):
-            wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MOST_PARTS:,} parts")
+        if not has_at_most(MAX_PARTS, message.result):
+            wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MAX_PARTS:,} parts")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=wrong))
         if "resultType" not in message.result and self._is_stateless():
             message.result["resultType"] = "complete"

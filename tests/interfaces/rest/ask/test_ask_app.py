@@ -14,7 +14,7 @@ from onetool.ask.events import CallEnded, CallStarted, Done, Event, Notice, Text
 from onetool.ask.messages import File
 from onetool.core.call import ToolCall, ToolResult
 from onetool.core.principal import allowed_by_both, owner
-from onetool.http.response_stream import MOST_UNSENT
+from onetool.http.response_stream import MAX_UNSENT
 from onetool.interfaces.rest import ask_app as door_module
 from onetool.interfaces.rest.ask_app import MOST_AT_ONCE, AskApp
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON, AskQuestion
@@ -345,7 +345,7 @@ def test_a_server_that_stops_ends_it_too():
 
 def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
     piece = "x" * 10_000
-    count = 3 * MOST_UNSENT // len(piece)
+    count = 3 * MAX_UNSENT // len(piece)
 
     async def slow():
         app, reading = App(STARTED, *[Text(text=piece, step=1)] * count, Done(answer=ANSWER)), asyncio.Event()
@@ -356,7 +356,7 @@ def test_a_slow_reader_gets_everything_and_the_model_waits_for_it():
         return told, await asked
 
     told, client = FakeClock().run(slow())
-    assert 1 < told <= MOST_UNSENT // len(piece) + 2
+    assert 1 < told <= MAX_UNSENT // len(piece) + 2
     assert [event.name for event in client.events] == ["started", *["text"] * count, "answer"]
 
 
