@@ -20,15 +20,15 @@ from typing import Any
 from onetool.sandbox import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_varint, signed
 
-DEEPEST = 60  # levels; what reads the value at the other end stops there, too
-LONGEST_NUMBER = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
+MAX_DEPTH = 60  # levels; what reads the value at the other end stops there, too
+MAX_NUMBER_BITS = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
-MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
+MAX_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
 LARGE = 65_536  # bytes of a text, which are not copied before they are read
-LARGEST_KEY = 65_536  # bytes of a tuple or an object that is a key
-LONGEST_INDEX = 5  # bytes
+MAX_KEY_BYTES = 65_536  # bytes of a tuple or an object that is a key
+MAX_INDEX_BYTES = 5  # bytes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
 
 # !The first byte of a node: its tag in the schema and its wire type.
@@ -58,7 +58,7 @@ class Values:
     def __init__(self, budget: int, check: Check | None = None) -> None:
         self._budget = self._keys_budget = budget  # bytes, of all roots together; of all keys that are no texts
         self._check = check
-        self._part = max(PER_PART, budget // MOST_PARTS)
+        self._part = max(PER_PART, budget // MAX_PARTS)
         self._most_nodes = budget // self._part + SPARE_NODES
         self._values: list[Any] = []
         self._weights: list[int] = []  # of each node with all that it holds, in bytes
@@ -176,7 +176,7 @@ class Values:
         A list or dict is written in one step, in which nothing else of the process runs.
         """
         self._keys_budget -= weight
-        if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > LARGEST_KEY):
+        if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > MAX_KEY_BYTES):
             raise TooLargeError
         if key is None or isinstance(key, bool):
             return {None: "null", True: "true", False: "false"}[key]
@@ -184,7 +184,7 @@ class Values:
 
     def _check_count(self, size: int) -> None:
         """An index takes five bytes at most, and what it stands for weighs something: before so many are read."""
-        if size // LONGEST_INDEX * self._part > self._budget:
+        if size // MAX_INDEX_BYTES * self._part > self._budget:
             raise TooLargeError
 
     def _list(self, data: bytes, start: int, end: int) -> None:
@@ -215,7 +215,7 @@ class Values:
 
     def _add(self, value: Any, depth: int, weight: int) -> None:
         """A node that holds others."""
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise TooLargeError
         self._depths[len(self._values)] = depth
         self._values.append(value)
@@ -347,7 +347,7 @@ def read_indexes(packed: bytes) -> list[int]:
     pos = 0
     while pos < len(packed):
         width = _width(packed, pos)
-        run = _run_of(width).match(packed, pos) if width <= LONGEST_INDEX else None
+        run = _run_of(width).match(packed, pos) if width <= MAX_INDEX_BYTES else None
         if run is None:
             raise ProtocolError("an index of more than five bytes")
         found += _run_numbers(run[0], width)
@@ -387,7 +387,7 @@ def _big_integer(data: bytes, start: int, end: int) -> int:
     for tag, at, stop in fields(data, start, end):
         if tag == 1:
             negative = at
-        elif (stop - at) * 8 > LONGEST_NUMBER:
+        elif (stop - at) * 8 > MAX_NUMBER_BITS:
             raise TooManyDigitsError
         else:
             magnitude = int.from_bytes(data[at:stop], "big")

@@ -19,8 +19,8 @@ UNBOUNDED = 2**31 - 1  # suspensions: whoever answers them counts them, for each
 ANY_LENGTH = 2**64 - 1  # of a sleep: it ends with the deadline of the run
 FLUSH_MS = 100  # how long the worker may collect what is printed
 JSON_DIAGNOSTICS = 4  # TYPE_CHECK_FORMAT_JSON
-MOST_TRACE = 10_000  # of a traceback: ten times as deep as code may go
-MOST_CALL_BYTES = MEGABYTE  # of the numbers of calls that code waits for
+MAX_TRACE = 10_000  # of a traceback: ten times as deep as code may go
+MAX_CALL_BYTES = MEGABYTE  # of the numbers of calls that code waits for
 VIOLATION = "protocol violation: "  # how a worker begins where it can't take a request
 SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
 
@@ -238,7 +238,7 @@ class ResolveFutures:
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_ids: list[int] = []
-        if end - start > MOST_CALL_BYTES:
+        if end - start > MAX_CALL_BYTES:
             raise ProtocolError("more calls than anybody makes")
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
@@ -317,7 +317,7 @@ def _error(data: bytes, start: int, end: int) -> Exception:
                 message = data[at:stop].decode()
             elif tag == 3:
                 trace.append(_trace_line(data, at, stop))
-                if len(trace) > MOST_TRACE:
+                if len(trace) > MAX_TRACE:
                     raise ProtocolError("a traceback without an end")
     if not trace and (message or "").startswith(VIOLATION):
         return ProtocolError(f"the worker says: {message}")

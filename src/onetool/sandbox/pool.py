@@ -161,7 +161,7 @@ class WorkerProcess:
     @property
     def is_reusable(self) -> bool:
         """Whether the worker lives, has said no more than its answers, and has not served too many sessions."""
-        return self.sessions < MOST_SESSIONS and not self._buffer and not self.has_ended
+        return self.sessions < MAX_SESSIONS and not self._buffer and not self.has_ended
 
     @property
     def has_ended(self) -> bool:
@@ -325,7 +325,7 @@ class WorkerSession:
 # Workers
 
 
-MOST_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough
+MAX_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough
 START_SECONDS = 0.005  # about what starting a worker takes; no longer is another one's reset waited for
 RESET_SECONDS = 10.0  # after which a worker that is not through with its reset is ended
 

@@ -12,7 +12,7 @@ from onetool.sandbox import ProtocolError, TooLargeError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: how the content of a field is written
 LONGER = "a field that is longer than its message"
-LONGEST_VARINT = 63  # bits to shift by: ten bytes hold 64 bits
+MAX_SHIFT = 63  # bits to shift by: ten bytes hold 64 bits
 
 _ONE_BYTE = [bytes((number,)) for number in range(128)]
 
@@ -61,7 +61,7 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
         if byte < 128:
             return value, pos
         shift += 7
-        if shift > LONGEST_VARINT:
+        if shift > MAX_SHIFT:
             raise ProtocolError("a number without an end")
 
 
@@ -109,8 +109,8 @@ def signed(value: int) -> int:
 # Plain data
 
 
-DEEPEST = 300  # levels of a value; each takes two frames of Python, which has a thousand
-MOST_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB
+MAX_DEPTH = 300  # levels of a value; each takes two frames of Python, which has a thousand
+MAX_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB
 HOST = 3  # TYPE_ORIGIN_HOST: a class of ours
 _double = Struct("<d").pack
 
@@ -153,7 +153,7 @@ class Arena:
         """The arena as a field of a message, after its other fields; `within` is the tag of that message."""
         count = number(1, len(self._nodes))
         size = len(count) + sum(map(len, self._nodes))
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise TooLargeError("larger than what one message may hold")
         head = (*before, header(tag, size), count)
         outer = header(within, sum(map(len, head)) - len(count) + size) if within else b""
@@ -207,7 +207,7 @@ class Arena:
         return index
 
     def _dict(self, value: dict[Any, Any], depth: int) -> None:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise TooLargeError("nested too deep")
         add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
@@ -225,7 +225,7 @@ class Arena:
         self._nodes.append(message(2, message(14, b"".join(pairs))))
 
     def _list(self, value: list[Any] | tuple[Any, ...], depth: int, tag: int) -> None:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise TooLargeError("nested too deep")
         add, indexes = self.add, list[int]()
         for part in value:  # no comprehension: it would take a second frame for each level
