@@ -93,10 +93,10 @@ class _PrivateHosts(AllowedHosts):
 # Errors
 
 
-LONGEST_MESSAGE = 1000  # characters of a message
+MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200  # characters of what is no answer
-SHORTEST_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
-MOST_NAMES = 8  # models that are told
+MIN_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
+MAX_NAMES = 8  # models that are told
 
 
 class ProviderErrors:
@@ -104,13 +104,13 @@ class ProviderErrors:
 
     def __init__(self, adapter: "Adapter", model: str, endpoint: Endpoint, key: str | None) -> None:
         self._adapter, self._model, self._endpoint, self._key = adapter, model, endpoint, key
-        self._key_forms = key if key and len(key) >= SHORTEST_KEY else None
+        self._key_forms = key if key and len(key) >= MIN_KEY else None
 
     def without_key(self, body: bytes) -> bytes:
         """The body with the key masked: some servers repeat it. Done before it is cut: half a key can't be found."""
         return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
-    def masked(self, text: str, most: int = LONGEST_MESSAGE) -> str:
+    def masked(self, text: str, most: int = MAX_MESSAGE) -> str:
         """On one line, and without the key."""
         return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
@@ -213,7 +213,7 @@ class ProviderErrors:
         provider = next((name for name in PROVIDERS if (adapter(name).model or "").startswith(family)), None)
         if models:
             question = did_you_mean(wanted, models)
-            some = ", ".join(models[:MOST_NAMES]) + (", …" if len(models) > MOST_NAMES else "")
+            some = ", ".join(models[:MAX_NAMES]) + (", …" if len(models) > MAX_NAMES else "")
             yield f"--model names another one: {question or f'there are {some}'}"
         else:
             yield "--model, or ask.model in the config, names another one"

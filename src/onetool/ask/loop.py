@@ -50,8 +50,8 @@ from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new
 from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
-LARGEST_CACHED = 16 * 1024  # bytes of a value that is kept for another time
-LONGEST_EXCERPT = 200  # characters of what is no JSON
+MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is kept for another time
+MAX_EXCERPT = 200  # characters of what is no JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
 NOT_STARTED = "The call was not made: the person stopped before."
 
@@ -218,7 +218,7 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
 
 def _malformed_error(call: Call) -> ToolError:
     text = call.malformed or ""
-    excerpt = text if len(text) <= LONGEST_EXCERPT else f"{text[:LONGEST_EXCERPT]}…"
+    excerpt = text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
     return ToolError(
         code="invalid_args",
         message=f"the arguments of {call.name} are no JSON object: {excerpt}",
@@ -237,7 +237,7 @@ def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Res
 
 def _is_small(value: Any) -> bool:
     try:
-        return len(msgspec.json.encode(value)) <= LARGEST_CACHED
+        return len(msgspec.json.encode(value)) <= MAX_CACHED_BYTES
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
 
@@ -254,7 +254,7 @@ async def _stop_all(tasks: "Iterable[asyncio.Task[CallOutcome]]") -> None:
 # The loop
 
 
-MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
+MAX_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
 
 
 class AskLoop:
@@ -370,10 +370,8 @@ class AskLoop:
         written = self._write_reply(reply, may_call)
         if written.text and not said:  # it came in one piece
             yield Text(text=written.text, step=step)
-        if len(reply.calls) > MOST_CALLS:
-            yield Notice(
-                text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
-            )
+        if len(reply.calls) > MAX_CALLS:
+            yield Notice(text=f"the model made {len(reply.calls):,} calls in one step: the first {MAX_CALLS} are taken")
         yield written
 
     def _write_reply(self, reply: ModelReply, may_call: bool) -> ModelReply:
@@ -381,7 +379,7 @@ class AskLoop:
         self._steps += 1
         self._usage += reply.usage
         takes = may_call and reply.stop != "refused"
-        calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if takes else ()
+        calls = with_ids(reply.calls[:MAX_CALLS], self._taken) if takes else ()
         text = self._backend.clean(reply.text)
         if text or calls:
             kept = tuple(map(self._without_secrets, calls))

@@ -239,7 +239,7 @@ def unmark(content: str) -> tuple[str, str]:
 # Code fences that are longer than any in the text, and names on one line
 
 
-LONGEST_NAME = 200  # characters
+MAX_NAME = 200  # characters
 
 _TICKS = re.compile(r"`+")
 
@@ -256,5 +256,5 @@ def fenced(text: str, language: str = "") -> str:
 
 def on_one_line(name: str) -> str:
     """A name on one line, shortened and without unprintable characters."""
-    seen = "".join(sign if sign.isprintable() else " " for sign in replace_surrogates(name[: 8 * LONGEST_NAME]))
-    return cut(" ".join(seen.split()), LONGEST_NAME) or "(no name)"
+    seen = "".join(sign if sign.isprintable() else " " for sign in replace_surrogates(name[: 8 * MAX_NAME]))
+    return cut(" ".join(seen.split()), MAX_NAME) or "(no name)"

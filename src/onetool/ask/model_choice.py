@@ -23,7 +23,7 @@ from onetool.http.client import HttpClient
 PROBE = 0.5  # seconds that an Ollama has to answer in, where nobody said that there is one
 OLLAMA_SETTING = "OLLAMA_HOST"
 OLLAMA_PORT = 11434
-MOST_PROBED = 6  # models that are asked whether they can call tools …
+MAX_PROBED = 6  # models that are asked whether they can call tools …
 PROBE_TOTAL = 1.0  # … and seconds for all of these
 VERSION = re.compile(r"/v1(beta)?$")  # people write it at the end of any base URL, as with OpenAI's
 WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
@@ -191,7 +191,7 @@ async def _first_model(make: Callable[[str], ModelClient], names: list[str]) -> 
     if not names:
         raise _no_model_error(some, "it has none")
     if some.provider == "ollama" and len(names) > 1:
-        return make(await _first_with_tools(some, names[:MOST_PROBED]))
+        return make(await _first_with_tools(some, names[:MAX_PROBED]))
     return make(names[0])
 
 

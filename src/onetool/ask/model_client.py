@@ -29,15 +29,15 @@ from onetool.http.definition import longest_pause
 from onetool.http.errors import InvalidResponseError, RequestTimeoutError, WireError
 from onetool.http.url import HttpRequest
 
-LARGEST_EVENT = 16 * 1024 * 1024  # bytes of one event, or one line
+MAX_EVENT_BYTES = 16 * 1024 * 1024  # bytes of one event, or one line
 
 CONNECT = 10.0  # seconds for a connection
-LARGEST = 64 * 1024 * 1024  # bytes of an answer
-MOST_EVENTS = 1_000_000  # of an answer: about one for each token
-LONGEST_WAIT = 60.0  # seconds that are waited where a provider asks for it
+MAX_BYTES = 64 * 1024 * 1024  # bytes of an answer
+MAX_EVENTS = 1_000_000  # of an answer: about one for each token
+MAX_WAIT = 60.0  # seconds that are waited where a provider asks for it
 LISTING = 15.0  # seconds for a list of models …
 LISTING_FOR_HINT = 5.0  # … where it is for an error message
-LARGEST_ERROR = 1024 * 1024  # bytes of an answer that is none
+MAX_ERROR_BYTES = 1024 * 1024  # bytes of an answer that is none
 BODY_HEADERS = (("Content-Type", "application/json"),)
 HEADERS = (*BODY_HEADERS, ("Accept", "application/json"))
 NO_COMPRESSION = ("Accept-Encoding", "identity")  # what compresses a stream may hold it back
@@ -82,8 +82,8 @@ class _BoundedFraming:
     def feed(self, piece: bytes) -> list[str]:
         found = self._framing.feed(piece)
         self._pending = 0 if found else self._pending + len(piece)
-        if self._pending > LARGEST_EVENT:
-            raise InvalidResponseError(f"{self._host} sends one event of more than {LARGEST_EVENT:,} bytes")
+        if self._pending > MAX_EVENT_BYTES:
+            raise InvalidResponseError(f"{self._host} sends one event of more than {MAX_EVENT_BYTES:,} bytes")
         return found
 
     def end(self) -> list[str]:
@@ -250,7 +250,7 @@ class ModelClient:
         """What the provider says to something else than a prompt. It is asked once."""
         try:
             answer = await self._client.send(
-                self._http_request(request), self._endpoint.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT
+                self._http_request(request), self._endpoint.hosts, timeout=seconds, max_bytes=MAX_BYTES, connect=CONNECT
             )
             return self._body(answer, request)
         except ModelError as error:
@@ -270,7 +270,7 @@ class ModelClient:
             http_request,
             self._endpoint.hosts,
             timeout=seconds,
-            max_bytes=LARGEST,
+            max_bytes=MAX_BYTES,
             connect=CONNECT,
             stream=stream,
         )
@@ -324,12 +324,12 @@ class ModelClient:
             raise RequestTimeoutError(
                 f"{self._endpoint.authority} did not come to the end of its answer", self._timeout
             )
-        if number > MOST_EVENTS:
-            raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MOST_EVENTS:,} events")
+        if number > MAX_EVENTS:
+            raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MAX_EVENTS:,} events")
 
     async def _rest(self, answer: HttpResponse, pieces: BodyStream) -> bytes:
         """A body that is no stream. Of one that tells of an error the beginning will do."""
-        found, most = bytearray(), LARGEST if _is_success(answer) else LARGEST_ERROR
+        found, most = bytearray(), MAX_BYTES if _is_success(answer) else MAX_ERROR_BYTES
         async with aclosing(aiter(pieces)) as coming:
             async for piece in coming:
                 found += piece
@@ -378,7 +378,7 @@ class ModelClient:
 
     def _pause(self, error: ModelError, tries: int, until: float) -> float | None:
         """Seconds until the next try; None where there is none."""
-        if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > LONGEST_WAIT:
+        if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > MAX_WAIT:
             return None
         pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._random()) / 2)
         return pause if pause < until - asyncio.get_running_loop().time() else None

@@ -35,8 +35,8 @@ A_MESSAGE = 4  # what stands around each, in tokens
 A_CALL = 8
 A_PICTURE = 1_500
 MARKS = 24  # around what a tool gave
-SHORTEST_RESULT = 64  # tokens of a result that stay, however little room there is
-MOST_COUNTED = 50_000  # texts whose numbers are remembered
+MIN_RESULT = 64  # tokens of a result that stay, however little room there is
+MAX_COUNTED = 50_000  # texts whose numbers are remembered
 
 UNKNOWN_WINDOW = 32_768
 # What a family's models for text read at most, as their maker says. Where more has to be asked for or costs more, it is
@@ -135,7 +135,7 @@ def _shortened(messages: list[SessionMessage], used: int, limit: int) -> tuple[l
 def _shorter(result: Result, most: int) -> Result:
     text, word = unmark(result.content)
     note = f"\n[… of {len(text):,} characters the rest is left out here: it does not fit into the model's window]"
-    keep = max(SHORTEST_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
+    keep = max(MIN_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
     text = cut_to_tokens(text[: 4 * keep + 4], keep)  # a token is four characters at most, and counting takes long
     return msgspec.structs.replace(result, content=mark_as_data(text + note, word) if word else text + note)
 
@@ -167,7 +167,7 @@ def _tokens(text: str) -> int:
     key = (hash(text), len(text))
     count = _counted.get(key)
     if count is None:
-        if len(_counted) >= MOST_COUNTED:
+        if len(_counted) >= MAX_COUNTED:
             _counted.clear()
         count = _counted[key] = count_tokens(text)
     return count
@@ -187,7 +187,7 @@ def _too_long_error(used: int, most: int, other: int) -> AskError:
 
 
 MUCH_TEXT = 100_000  # characters: counting their tokens takes some ten milliseconds
-MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
+MAX_SHORTENED = 2  # times that a prompt is made shorter, when the model says that it is too long
 ANSWER_TOKENS = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
 ANSWER_SHARE = 8  # … and where that is less, this part of the window
 
@@ -242,7 +242,7 @@ class PromptBuilder:
 
     def shorten(self, error: ModelError) -> bool:
         """Make the next prompts shorter if the error is `too_long`; returns whether to retry."""
-        if error.reason != "too_long" or self._shorter == MOST_SHORTER:
+        if error.reason != "too_long" or self._shorter == MAX_SHORTENED:
             return False
         self._shorter += 1
         self._window = min(error.window or self._window // 2, self._window * 4 // 5)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from onetool.ask.errors import ModelError, Reason
 from onetool.ask.messages import Call, Delta, ModelPrompt, ModelReply, Stop, TextDelta, ThoughtDelta, Usage
-from onetool.ask.providers._reading import LONGEST_TOOL_NAME as LONGEST_NAME
+from onetool.ask.providers._reading import MAX_TOOL_NAME as MAX_NAME
 from onetool.ask.providers._reading import (
     NO_TOOLS_HINTS,
     SizeLimit,
@@ -238,8 +238,8 @@ class _Pieces:
         self.id = self.id or id
         if name != self.name and not self._args:  # some repeat it with every piece
             self.name += name
-            if len(self.name) > LONGEST_NAME:
-                raise too_large_error(LONGEST_NAME, "the name of a tool")
+            if len(self.name) > MAX_NAME:
+                raise too_large_error(MAX_NAME, "the name of a tool")
         if args:
             self._args.append(self._limit.take(args))
         self.kept |= kept

@@ -23,10 +23,10 @@ from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
 MIB = 1024 * 1024
-LARGEST_TEXT = 4 * MIB  # bytes of what is said
-LARGEST_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
-LARGEST_ARGUMENTS = 1 * MIB  # of one call
-LONGEST_TOOL_NAME = 1024  # of a tool
+MAX_TEXT = 4 * MIB  # bytes of what is said
+MAX_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
+MAX_ARGUMENTS = 1 * MIB  # of one call
+MAX_TOOL_NAME = 1024  # of a tool
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
@@ -50,15 +50,15 @@ class SizeLimit:
 
 
 def text_limit() -> SizeLimit:
-    return SizeLimit(LARGEST_TEXT, "an answer")
+    return SizeLimit(MAX_TEXT, "an answer")
 
 
 def thoughts_limit() -> SizeLimit:
-    return SizeLimit(LARGEST_THOUGHTS, "thoughts")
+    return SizeLimit(MAX_THOUGHTS, "thoughts")
 
 
 def arguments_limit() -> SizeLimit:
-    return SizeLimit(LARGEST_ARGUMENTS, "the arguments of a call")
+    return SizeLimit(MAX_ARGUMENTS, "the arguments of a call")
 
 
 def too_large_error(most: int, what: str) -> ModelError:
@@ -69,8 +69,8 @@ def too_large_error(most: int, what: str) -> ModelError:
 # Reading and writing
 
 
-LONGEST_EXCERPT = 500  # characters of what a server says, in a message
-MOST_EXAMINED = 16 * 1024
+MAX_EXCERPT = 500  # characters of what a server says, in a message
+MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are texts: they are made when there is one, and not at every start.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
@@ -134,8 +134,8 @@ def a_text(value: Any, where: str) -> str:
 def a_name(value: Any) -> str:
     """The name of a called tool."""
     name = a_text(value, "the name of a call")
-    if len(name) > LONGEST_TOOL_NAME:
-        raise too_large_error(LONGEST_TOOL_NAME, "the name of a tool")
+    if len(name) > MAX_TOOL_NAME:
+        raise too_large_error(MAX_TOOL_NAME, "the name of a tool")
     return name
 
 
@@ -225,10 +225,10 @@ def has_no_tools(message: str) -> bool:
 
 def body_text(body: Any) -> str:
     """What a body says, on one line: JSON as it stands, pages without their tags."""
-    text = body[:MOST_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
+    text = body[:MAX_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
     if text.lstrip().startswith("<"):
         text = re.sub(_TAG, " ", text)
-    return in_short(text, LONGEST_EXCERPT)
+    return in_short(text, MAX_EXCERPT)
 
 
 # The order of a conversation

@@ -392,7 +392,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 VERSION = "2023-06-01"  # not the newest: that one knows no temperature, and few other servers know it
-MOST_TOKENS = 32_000  # the API wants a number. All its models take this, and what they think counts too
+MAX_TOKENS = 32_000  # the API wants a number. All its models take this, and what they think counts too
 CACHED = {"type": "ephemeral"}  # what stands up to here costs a tenth when it is sent again within minutes
 
 
@@ -409,7 +409,7 @@ class Anthropic:
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
         body: dict[str, Any] = {
             "model": prompt.model,
-            "max_tokens": prompt.max_tokens or MOST_TOKENS,
+            "max_tokens": prompt.max_tokens or MAX_TOKENS,
             "messages": _with_cache(AnthropicHistory(prompt).messages),
             "stream": stream,
             **_tools_member(prompt),
