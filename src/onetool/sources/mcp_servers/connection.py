@@ -39,7 +39,7 @@ from onetool.sources.mcp_servers.upstream_calls import (
     watching_auth,
 )
 
-LONGEST_MESSAGE = 600
+MAX_MESSAGE = 600
 # Words of a refusal that is about who we are.
 _OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
 # Servers use this code for all sorts of things; with these words it is the SDK's own.
@@ -95,10 +95,10 @@ def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure
         if not _is_of_transport(error, while_calling):
             data = {} if error.data is None else {"data": error.data}
             return protocol_failure(words, {"code": error.code, "message": words, **data})
-        return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, LONGEST_MESSAGE))
+        return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, MAX_MESSAGE))
     if isinstance(error, ValidationError):
         return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
-    return ToolFailure(cut(why(error), LONGEST_MESSAGE))
+    return ToolFailure(cut(why(error), MAX_MESSAGE))
 
 
 def _is_of_transport(error: MCPError, while_calling: str | None) -> bool:

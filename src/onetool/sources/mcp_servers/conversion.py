@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 
-LONGEST_NAME = 200
-LONGEST_CHECK = 10.0  # seconds for all definitions of one server
+MAX_NAME = 200
+MAX_CHECK = 10.0  # seconds for all definitions of one server
 
 
 def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definition]) -> dict[str, str]:
     """Those that can't be tools of ours, and why. Schemas are compiled for that: done once, when they are new."""
     found: dict[str, str] = {}
-    until = monotonic() + LONGEST_CHECK
+    until = monotonic() + MAX_CHECK
     for definition in definitions:
         try:
             if monotonic() > until:
@@ -51,7 +51,7 @@ def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definiti
 def spec_of(name: str, settings: ServerSettings, definition: Definition, handler: Handler, **more: Any) -> ToolSpec:
     """The tool. Raises DefinitionError for one that is no tool at all; its schemas are not checked here."""
     own = definition.get("name")
-    if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
+    if not isinstance(own, str) or not own.strip() or len(own) > MAX_NAME:
         raise DefinitionError(f"its name is not usable: {own!r:.100}")
     hints: Mapping[str, Any] = definition.get("annotations") or {}
     pack = pack_name(name, settings)
@@ -222,8 +222,8 @@ def _offer_spec(
 # Answers as plain data: structuredContent, else JSON in text, else text
 
 
-LONGEST_ERROR = 2_000
-MOST_STORED = 200
+MAX_ERROR = 2_000
+MAX_STORED = 200
 
 
 def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wraps: bool = False) -> AnsweredValue:
@@ -237,8 +237,8 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
     sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
     if result.is_error:
         raise ServerFailure(_error_text(result), sent)
-    if sum(block.type != "text" for block in result.content) > MOST_STORED:
-        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
+    if sum(block.type != "text" for block in result.content) > MAX_STORED:
+        raise ToolFailure(f"it gave more than {MAX_STORED} pictures, sounds, blobs or links at once")
     value = _in_blocks(content, store_result) if structured is None else unwrapped(structured) if wraps else structured
     return AnsweredValue(value, sent)
 
@@ -263,7 +263,7 @@ def is_light(result: "CallToolResult") -> bool:
 
 def _error_text(result: "CallToolResult") -> str:
     words = "\n".join(block.text for block in result.content if block.type == "text").strip()
-    return words[:LONGEST_ERROR] or "the server says that it failed, and nothing else"
+    return words[:MAX_ERROR] or "the server says that it failed, and nothing else"
 
 
 def _block(block: Mapping[str, Any], store_result: StoreBlob) -> Any:

@@ -27,11 +27,11 @@ from onetool.http.url import is_address
 from onetool.sources.mcp_servers.settings import ServerSettings
 from onetool.sources.mcp_servers.upstream_calls import AuthError, TransportFailure, current_upstream_call
 
-LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
+MAX_BYTES = 32 * 1024 * 1024  # bytes of one answer, or of one event
 LONGEST_REFUSAL, LONGEST_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
 PATIENCE = 5.0  # seconds until it has said why
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
-LONGEST_END = 3  # bytes of it that may have come before
+MAX_OVERLAP = 3  # bytes of it that may have come before
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
 STREAM_PATIENCE = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
 
@@ -63,7 +63,7 @@ async def reached(
     else:
         async with (
             client(own, httpx2.Timeout(settings.connect_timeout, read=STREAM_PATIENCE), auth) as http,
-            streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST) as streams,
+            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES) as streams,
         ):
             yield streams
 
@@ -186,8 +186,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         body = bytearray()
         async for part in self._stream:
             body += part
-            if len(body) > LARGEST:
-                raise self._refused(f"is larger than {LARGEST // 1024**2} MB")
+            if len(body) > MAX_BYTES:
+                raise self._refused(f"is larger than {MAX_BYTES // 1024**2} MB")
         self._check(body)
         yield bytes(body)
 
@@ -211,7 +211,7 @@ class _BoundedEvents(_BoundedStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         event = bytearray()
         async for part in self._stream:
-            before = max(0, len(event) - LONGEST_END)
+            before = max(0, len(event) - MAX_OVERLAP)
             event += part
             while end := _BLANK_LINE.search(event, before):
                 self._check(event[: end.start()])

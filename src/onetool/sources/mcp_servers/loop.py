@@ -25,7 +25,7 @@ LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
 log = logging.getLogger("onetool.servers")
 
 CLOSING = "this process is about to stop"
-LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
+CLOSE_TIMEOUT = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
 NOT_YET = 0.05  # seconds between two looks whether calls have ended
 REMEMBER = 60  # of these, until what was learnt is written down
@@ -128,7 +128,7 @@ class ServerLoop:
     def replace(self, gone: Iterable[str], names: Iterable[str]) -> None:
         """From any thread: end those that are gone or are others now, and start what was started before."""
         with suppress(TimeoutError):  # they end in their own time, and are not waited for
-            self.background.submit(self._replaced(list(gone), list(names))).result(LONGEST_CLOSE)
+            self.background.submit(self._replaced(list(gone), list(names))).result(CLOSE_TIMEOUT)
 
     async def _replaced(self, gone: list[str], names: list[str]) -> None:
         ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
@@ -189,7 +189,7 @@ class ServerLoop:
 
     def close(self) -> None:
         with suppress(TimeoutError):
-            self.background.submit(self._closed()).result(LONGEST_CLOSE)
+            self.background.submit(self._closed()).result(CLOSE_TIMEOUT)
         self.background.close()
         self._reaper.close()
 

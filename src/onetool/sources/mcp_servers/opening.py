@@ -61,7 +61,7 @@ from onetool.sources.mcp_servers.upstream_calls import (
 )
 
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
-MOST_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
+MAX_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
 WRITE_SECONDS = 5.0  # seconds
 NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
@@ -367,7 +367,7 @@ async def _process(
     child = await upstream.process()
     connection.bind_process(child)
     try:
-        unanswered = asyncio.Semaphore(MOST_UNANSWERED)
+        unanswered = asyncio.Semaphore(MAX_UNANSWERED)
         yield ProcessReadStream(child.lines, upstream.server_log, unanswered), ProcessWriteStream(child, unanswered)
     finally:
         await child.end()

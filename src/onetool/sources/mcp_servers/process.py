@@ -24,8 +24,8 @@ from onetool.sources.mcp_servers.program import find_program, program_at, why_ch
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
-LONGEST_LINE = 32 * 1024 * 1024  # bytes of one message
-MOST_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
+MAX_LINE = 32 * 1024 * 1024  # bytes of one message
+MAX_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
 GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
 
@@ -127,7 +127,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def why_ended(self) -> str:
         if self.lines.too_long:
-            return f"it sent a line of more than {LONGEST_LINE // 1024**2} MB"
+            return f"it sent a line of more than {MAX_LINE // 1024**2} MB"
         code = self.code
         if code is None:
             return "it closed its standard output"
@@ -215,11 +215,11 @@ class ProcessLines:
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
-        if self._size > LONGEST_LINE:
+        if self._size > MAX_LINE:
             self.too_long = True
             self._parts, self._size = [], 0
             self.end()
-        if len(self._waiting) > MOST_WAITING and not self._paused:
+        if len(self._waiting) > MAX_WAITING and not self._paused:
             self._paused = True
             self._pause(True)
         self._wake()
@@ -246,7 +246,7 @@ class ProcessLines:
                 await self._wanted
             finally:
                 self._wanted = None
-        if self._paused and len(self._waiting) < MOST_WAITING // 2:
+        if self._paused and len(self._waiting) < MAX_WAITING // 2:
             self._paused = False
             self._pause(False)
         return self._waiting.popleft()

@@ -33,7 +33,7 @@ PARTS = {  # what is pinned of a definition, and what it is called when it chang
 PASSED = ("title", "annotations", "icons", "_meta")  # what our clients read of it as it is
 # What, once it has this value, lets a tool run unasked or a second time, here or in a client that asks people.
 LOOSENING = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
-LONGEST_NAME = 100
+MAX_NAME = 100
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +235,7 @@ def _written(definition: Definition) -> list[str]:
 def file_name(name: str) -> str:
     """A safe file name for a server's name."""
     quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
-    return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
+    return quoted if len(quoted) <= MAX_NAME else f"{quoted[:MAX_NAME]}-{_digest(name)[:8]}"
 
 
 def cache_key(file_name: str, server: str) -> str:

@@ -20,9 +20,9 @@ from onetool.core.state_folders import make_state_folder
 
 log = logging.getLogger("onetool.servers")
 
-LONGEST = 2_000  # characters of a line
+MAX_LINE = 2_000  # characters of a line
 SHORT = 200  # characters of one that is in the wrong place
-MOST_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
+MAX_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
 IN_MEMORY = 50  # lines
 
 Redact = Callable[[Any], Any]
@@ -49,7 +49,7 @@ class ServerLog:
     def write_stderr(self, data: bytes) -> None:
         """A piece of its standard error, wherever that was cut."""
         *lines, rest = (self._rest + data).split(b"\n")
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_LINE:
             lines, rest = [*lines, rest], b""
         self._rest = rest
         self._add_lines(lines)
@@ -70,9 +70,9 @@ class ServerLog:
         self.words.extend(texts)
         self._append([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
 
-    def _cleaned(self, line: bytes, most: int = LONGEST) -> str:
+    def _cleaned(self, line: bytes, most: int = MAX_LINE) -> str:
         """Cut only after it was masked: half a secret is one, too."""
-        return self._clean(line[: 4 * LONGEST].decode(errors="replace").rstrip())[:most]
+        return self._clean(line[: 4 * MAX_LINE].decode(errors="replace").rstrip())[:most]
 
     def last_lines(self, most: int = 3) -> str:
         """The end of what it said, in one line: most often it says why it ended."""
@@ -127,18 +127,18 @@ class ServerLog:
             if self._size is None:
                 make_state_folder(self._file.parent)
                 self._size = self._file.stat().st_size if self._file.exists() else 0
-            if self._size + len(data) > MOST_BYTES and self._size:
+            if self._size + len(data) > MAX_BYTES and self._size:
                 os.replace(self._file, self._old)
                 self._size = 0
             with open(self._file, "ab", opener=private) as stream:
-                stream.write(data[-MOST_BYTES:])
+                stream.write(data[-MAX_BYTES:])
             self._size += len(data)
 
 
 def _read(file: Path) -> tuple[bytes, str]:
     """Whole lines, and what the file is called by where it is renamed."""
     with open(file, "rb") as stream:
-        data = stream.read(2 * MOST_BYTES)
+        data = stream.read(2 * MAX_BYTES)
         return data[: data.rfind(b"\n") + 1], f"{os.fstat(stream.fileno()).st_ino:x}"
 
 

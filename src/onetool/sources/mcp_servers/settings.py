@@ -24,7 +24,7 @@ Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
 PLACEHOLDER = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
-SHORTEST_SECRET = 8
+MIN_SECRET = 8
 SSE = ("sse",)  # what clients call the transport of old servers
 
 
@@ -138,7 +138,7 @@ def secrets_in(settings: ServerSettings) -> Iterator[str]:
 
 def _is_no_word(text: str) -> bool:
     """Whether it can be masked wherever it appears: `true`, `test` and `postgres` would spoil half of all results."""
-    return len(text) >= SHORTEST_SECRET and any(map(str.isalpha, text)) and not text.isalpha()
+    return len(text) >= MIN_SECRET and any(map(str.isalpha, text)) and not text.isalpha()
 
 
 def pack_name(name: str, settings: ServerSettings) -> str:

@@ -43,8 +43,8 @@ STEADY = 10.0  # seconds after which a connection counts as a good one
 FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
 GRACE = 15.0  # seconds beside those of connecting: to import the SDK, and to end a process that did not answer
 PAUSE = 0.1  # seconds; one that changes all the time must not keep us busy
-LONGEST_ERROR = 600
-LONGEST_END = 4.0  # seconds; a process gets two before it is killed
+MAX_ERROR = 600
+END_TIMEOUT = 4.0  # seconds; a process gets two before it is killed
 
 
 class ServerListing(msgspec.Struct, frozen=True):
@@ -143,10 +143,10 @@ class Upstream:
         self._try_now.set()
         if self.state != "connected":
             self._task.cancel()
-        _, late = await asyncio.wait({self._task}, timeout=LONGEST_END)
+        _, late = await asyncio.wait({self._task}, timeout=END_TIMEOUT)
         if late:  # a web server that does not say good-bye, say
             self._task.cancel()
-            await asyncio.wait({self._task}, timeout=LONGEST_END)
+            await asyncio.wait({self._task}, timeout=END_TIMEOUT)
         self._settle()  # no call waits for it any more
 
     # How it lives
@@ -303,14 +303,14 @@ class Upstream:
             words = why(error)
         last = self.server_log.last_lines()
         text = f"{words}; it said: {last}" if last and last not in words else words
-        text = cut(mask_values(text, self.server_log.masked), LONGEST_ERROR)
+        text = cut(mask_values(text, self.server_log.masked), MAX_ERROR)
         if self.state == "connected":
             return text
         return text + start_advice(self.settings, " ".join((words, *self.server_log.words)))
 
     def _was_not_received(self, connection: "UpstreamConnection", call: UpstreamCall) -> ToolFailure:
         why = f"the MCP server {self.name} was not reached: {connection.why_ended(call)}"
-        return ToolFailure(cut(why, LONGEST_ERROR), reason="source_unavailable")
+        return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable")
 
     async def _failure(
         self, connection: "UpstreamConnection", what: str, error: BaseException, call: UpstreamCall
@@ -326,7 +326,7 @@ class Upstream:
         return ToolFailure(
             cut(
                 f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{said}",
-                LONGEST_ERROR,
+                MAX_ERROR,
             ),
             reason="source_unavailable",
             hints=["whether the call had an effect is not known", f"onetool servers logs {self.name}"],
