@@ -15,8 +15,8 @@ from onetool.script.bindings import TAKING, Bindings, Path, PathStep, step
 
 GATHERING = {"gather", "run"}
 SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
-DEEPEST = 6  # parts of parts of parts
-MOST_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
+MAX_DEPTH = 6  # parts of parts of parts
+MAX_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
 
 ANY, CALL, DONE = PathStep.ANY, PathStep.CALL, PathStep.DONE
 
@@ -35,7 +35,7 @@ class _Flow:
         self._asyncio, self._gathering = _names_of_asyncio(self._code.starts)
         self._seen: set[tuple[int, Path]] = set()
         self._waiting: list[tuple[ast.AST, Path]] = []
-        self._left = MOST_STEPS
+        self._left = MAX_STEPS
         for node in self._code.starts:
             if isinstance(node, ast.Await):
                 self._want(node.value)
@@ -57,7 +57,7 @@ class _Flow:
 
     def _want(self, node: ast.AST, path: Path = ()) -> None:
         """What this expression gives, or that part of it, is awaited."""
-        if len(path) <= DEEPEST and (id(node), path) not in self._seen:
+        if len(path) <= MAX_DEPTH and (id(node), path) not in self._seen:
             self._seen.add((id(node), path))
             self._waiting.append((node, path))
 

@@ -35,7 +35,7 @@ SPACE = re.compile(r"\s*")
 ALONE = re.compile(r"(?!\S)")
 # One word of a shell: parts in quotes, escaped signs, and all else up to the next space.
 WORD = re.compile(r"""(?:[^\s'"\\]++|'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.)*+""", re.DOTALL)
-MOST_NAMED = 5  # tools of one slug that an error lists
+MAX_NAMED = 5  # tools of one slug that an error lists
 
 
 class CallLine(NamedTuple):
@@ -84,8 +84,8 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
         return spec
     same = [one for one in names.with_slug(slug) if allowed is None or one.name in allowed]
     if len(same) > 1:
-        listed = ", ".join(one.name for one in same[:MOST_NAMED])
-        more = " …" if len(same) > MOST_NAMED else ""
+        listed = ", ".join(one.name for one in same[:MAX_NAMED])
+        more = " …" if len(same) > MAX_NAMED else ""
         raise ScriptError(f"several tools have the slug {slug}: name one of {listed}{more}")
     if not same:
         raise ScriptError(f"there is no tool {value_shown(slug)}{or_rather(slug, _all_names(names, allowed))}")

@@ -134,12 +134,12 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
 # Checking calls
 
 
-MOST_TOLD = 5
+MAX_SHOWN = 5
 ASYNCIO = ("gather", "run", "sleep")  # what there is
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 CONDITIONAL = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
-LONGEST = 460  # characters of all that is told
+MAX_FOUND = 100  # each may ask for the nearest name, which takes its time
+MAX_TEXT = 460  # characters of all that is told
 
 
 class CodeFinding(NamedTuple):
@@ -162,7 +162,7 @@ def check(
     scan: CodeScan, names: ScriptNames, modules: Collection[str], allowed: Collection[str] | None = None
 ) -> list[CodeFinding]:
     """What is wrong with the calls of tools. `modules` are the names that an import could give."""
-    return list(islice(_Check(scan, names, modules, allowed).findings(), MOST_FOUND))
+    return list(islice(_Check(scan, names, modules, allowed).findings(), MAX_FOUND))
 
 
 def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -> list[str]:
@@ -173,13 +173,13 @@ def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -
 def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
     """One message with all of them, or with the first ones, and the signatures that help."""
     shown: list[CodeFinding] = []
-    while len(shown) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(shown) + 1])) < MAX_MESSAGE:
+    while len(shown) < min(len(findings), MAX_SHOWN) and len(_sentence(findings[: len(shown) + 1])) < MAX_MESSAGE:
         shown.append(findings[len(shown)])
     shown = shown or findings[:1]
     message = cut(_sentence(shown), MAX_MESSAGE)
     if len(findings) > len(shown):
         message += f"; and {len(findings) - len(shown)} more"
-    left = LONGEST - len(message)
+    left = MAX_TEXT - len(message)
     hints: list[str] = []
     for spec in dict.fromkeys(one.spec for one in shown if one.spec is not None):
         hint = _usage(spec, names.spelling(spec), left)
@@ -338,7 +338,7 @@ class _Check:
     def _near(self, name: str, known: Iterable[str]) -> str:
         """Similar names. Computed only for findings that are shown, since it takes a while."""
         self._asked += 1
-        return or_rather(name, known) if self._asked <= MOST_TOLD else ""
+        return or_rather(name, known) if self._asked <= MAX_SHOWN else ""
 
     def _call(self, node: ast.Call, spec: ToolSpec) -> Iterator[CodeFinding]:
         if spec is CALL:

@@ -26,10 +26,10 @@ from onetool.script.parse import CodeScan, Edit, Span, edited, string_lines
 
 ERROR = "__onetool_error"
 LONG_STRING = re.compile(r"'{3}|\"{3}|\\\n")  # only with these does a string go on in the next line
-LONGEST_NOTE = 1000  # characters of an error's text that are compared
-MOST_NOTED_LINES = 50_000  # characters of code
-MOST_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
-DEEPEST_TRY = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
+MAX_NOTE = 1000  # characters of an error's text that are compared
+MAX_NOTED_CODE = 50_000  # characters of code
+MAX_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
+MAX_TRY_DEPTH = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
 _LOSING = (ast.Try, ast.With)  # where an error loses its line
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
@@ -46,7 +46,7 @@ class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         """Code whose value is the line, and the beginning of the error's text. No name in it can mean another thing."""
-        return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{LONGEST_NOTE}]]'
+        return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{MAX_NOTE}]]'
 
     def doubts(self, error: CodeError, feed: str) -> bool:
         """Whether the line that the sandbox names may be another one than that which failed."""
@@ -58,7 +58,7 @@ class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
         said = error.message
         match answer:
             # The text of a KeyError is its key as it is written.
-            case [int(line), str(text)] if line and text in (said[:LONGEST_NOTE], repr(said)[:LONGEST_NOTE]):
+            case [int(line), str(text)] if line and text in (said[:MAX_NOTE], repr(said)[:MAX_NOTE]):
                 return line
             case _:
                 return None
@@ -69,7 +69,7 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
 
     The sandbox may still refuse it, since functions can be too large for it; then the code goes as it is.
     """
-    if scan.tree is None or not scan.loses_lines or len(scan.code) > MOST_NOTED_LINES or "__future__" in scan.code:
+    if scan.tree is None or not scan.loses_lines or len(scan.code) > MAX_NOTED_CODE or "__future__" in scan.code:
         return None
     note = f"__onetool_{crc32(scan.code.encode()):08x}"  # in a session, other code has its own
     in_strings = string_lines(scan.tree) if LONG_STRING.search(scan.code) else set[int]()
@@ -78,7 +78,7 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
     if watch.too_deep:
         return None
     edits = watch.edits()
-    if sum(len(edit.text) for edit in edits) > MOST_ADDED:
+    if sum(len(edit.text) for edit in edits) > MAX_ADDED:
         return None
     return TracedCode(
         code=edited(scan.code, edits), futures=_moved(scan.futures, edits), note=note, lines=tuple(watch.lines)
@@ -116,7 +116,7 @@ class _Watch:
             self._blocks_of(first, depth + wrap, watching)
 
     def _blocks_of(self, node: ast.stmt, depth: int, watching: bool) -> None:
-        self.too_deep = self.too_deep or depth > DEEPEST_TRY
+        self.too_deep = self.too_deep or depth > MAX_TRY_DEPTH
         if isinstance(node, ast.ClassDef):
             watching = False  # what is in its body is a name of the class
         elif isinstance(node, (*_LOSING, *_DEFINING)):

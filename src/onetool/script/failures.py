@@ -27,10 +27,10 @@ from onetool.script.run_result import LimitError, RunLimits, too_much_memory, to
 # The sandbox's own words for its limits.
 OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
 OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes")
-LONGEST_MESSAGE = 260
-LONGEST_LINE = 80
-LONGEST_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
-LONGEST = 470  # characters of a message and its hints: an error should cost its reader less than 120 tokens
+MAX_MESSAGE = 260
+MAX_LINE = 80
+MAX_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
+MAX_TEXT = 470  # characters of a message and its hints: an error should cost its reader less than 120 tokens
 
 
 class RunScene(NamedTuple):
@@ -48,7 +48,7 @@ class RunScene(NamedTuple):
 def failure(error: BaseException, scene: RunScene) -> ToolError:
     """Whatever ended a run, as the error that its caller gets."""
     found = _classified(error, scene)
-    left = LONGEST - len(found.message)
+    left = MAX_TEXT - len(found.message)
     hints: list[str] = []
     for hint in found.hints:
         if left > 0:
@@ -103,7 +103,7 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
         return ToolError(
             code="execution_error", message=_short(failed.message), reason=failed.reason, hints=(*place, *failed.hints)
         )
-    text = text[:LONGEST_READ]
+    text = text[:MAX_READ]
     if is_limit(error):
         return _limit((too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits), *place)
     if kind == "SystemExit":
@@ -151,7 +151,7 @@ def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
     """The line of the code where it happened: the innermost one that is the writer's own."""
     if (line := failed_line(error, scene)) is None:
         return ()
-    return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), LONGEST_LINE)}",)
+    return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), MAX_LINE)}",)
 
 
 def failed_line(error: BaseException, scene: RunScene) -> int | None:
@@ -167,7 +167,7 @@ def failed_line(error: BaseException, scene: RunScene) -> int | None:
 
 
 def _short(text: str) -> str:
-    return cut(" ".join(text.split()), LONGEST_MESSAGE)
+    return cut(" ".join(text.split()), MAX_MESSAGE)
 
 
 # What the sandbox's Python lacks, modules, builtins and syntax, and the way around

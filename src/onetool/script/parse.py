@@ -57,12 +57,12 @@ def edited(code: str, edits: list[Edit]) -> str:
 # From a text to its code: fences, line ends and indentation are removed
 
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 # What this Python may parse, in the middle of everything else that it does: a few tenths of a second. Code that has
 # more in it is data, or an attack; the sandbox takes it as it is.
-MOST_TOKENS = 50_000
-MOST_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
-MOST_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
+MAX_TOKENS = 50_000
+MAX_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
+MAX_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
 
 # No part of it can be matched in two ways: a line of a million tildes is read once.
 FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n", re.MULTILINE)
@@ -77,8 +77,8 @@ class ScriptError(OneToolError):
 
 def read(text: str) -> str:
     """The code in a text. ScriptError when it is too long or can't be code at all."""
-    if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
-        raise ScriptError(f"the code is longer than {MOST_BYTES // 1024**2} MiB; pass data through tools or files")
+    if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
+        raise ScriptError(f"the code is longer than {MAX_BYTES // 1024**2} MiB; pass data through tools or files")
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ScriptError(f"line {line}: the code has a null character; write \\0 inside of a string")
@@ -133,9 +133,9 @@ def _parsed(code: str) -> ast.Module:
 
 
 def _is_too_much(code: str) -> bool:
-    if len(code) > MOST_TOKENS and sum(1 for _ in TOKEN.finditer(code)) > MOST_TOKENS:
+    if len(code) > MAX_TOKENS and sum(1 for _ in TOKEN.finditer(code)) > MAX_TOKENS:
         return True
-    return code.count("{") * len(code) > MOST_IN_F_STRINGS and F_STRING.search(code) is not None
+    return code.count("{") * len(code) > MAX_IN_F_STRINGS and F_STRING.search(code) is not None
 
 
 def _without_fence(text: str) -> str:
@@ -151,7 +151,7 @@ def _inside(text: str, opening: re.Match[str]) -> str:
     fence = opening["fence"]
     closing = re.compile(rf"^[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+$", re.MULTILINE)
     ends = [match.start() for match in closing.finditer(text, opening.end())] or [len(text)]
-    tries = max(2, MOST_TRIED // len(text))
+    tries = max(2, MAX_TRIED // len(text))
     for end in ends[: -tries - 1 : -1]:
         body = text[opening.end() : end]
         if parse(_dedented(body)) is not None:

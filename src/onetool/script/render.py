@@ -77,7 +77,7 @@ def _ordered(values: Set[Any]) -> list[Any]:
 _INSIDE = r"[A-Za-z0-9_ ./()+@$%^*!;<>=~&'\"|\\`\w-]*+"
 _PLAIN = re.compile(rf"[^\W\d]{_INSIDE}(?:(?<! )(?::(?=[\w/:\\])|#){_INSIDE})*+(?<! )")
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-_LONGEST_WORD = 5
+_MAX_WORD = 5
 # What may not stand in a YAML text as it is, or is taken for the end of a line.
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _HALF = re.compile(r"[\ud800-\udfff]")
@@ -86,7 +86,7 @@ _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udff
 
 def yaml_text(text: str) -> str:
     """A text, in quotes if it needs them."""
-    if _PLAIN.fullmatch(text) and (len(text) > _LONGEST_WORD or text.lower() not in _WORDS):
+    if _PLAIN.fullmatch(text) and (len(text) > _MAX_WORD or text.lower() not in _WORDS):
         return text
     return yaml_quoted(text)
 
@@ -140,15 +140,15 @@ SCALARS: dict[type, Callable[[Any], str]] = {
 # Rendering: text as it is, data as YAML
 
 
-MOST_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless
-DEEPEST = 64
+MAX_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless
+MAX_DEPTH = 64
 LEVELS = 2  # of flow style
 LIST_WIDTH = 120
 OBJECT_WIDTH = 400
-LONGEST_KEY = 1_000  # YAML takes no more than 1024 characters before the colon
+MAX_KEY = 1_000  # YAML takes no more than 1024 characters before the colon
 SHORT = 40  # characters of a text with line breaks that may stand between others
 _KEPT = 64  # a text no longer than this is likely to come again …
-_MOST_KEPT = 4_096  # … and this many are worth remembering
+_MAX_KEPT = 4_096  # … and this many are worth remembering
 
 
 class RenderTooLargeError(OneToolError, ValueError):
@@ -159,7 +159,7 @@ def render(value: Any, most_bytes: int | None = None) -> str:
     """The value as text of at most so many bytes of UTF-8; TooLarge if that is not enough."""
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
-    most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MOST_BYTES
+    most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
     text = value if is_text else scalar(value) if scalar else _Writer(most).write(value)
     if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
         raise _too_large_error(most)
@@ -186,8 +186,8 @@ class _Writer:
 
     def _block(self, value: Any, lead: str, pad: str, depth: int) -> None:
         """An object or a list in block style; `lead` is what its first line begins with, `pad` the others."""
-        if depth > DEEPEST:
-            raise RenderTooLargeError(f"the value is nested more than {DEEPEST} levels deep, or holds itself")
+        if depth > MAX_DEPTH:
+            raise RenderTooLargeError(f"the value is nested more than {MAX_DEPTH} levels deep, or holds itself")
         inner = f"{pad}  "
         if type(value) is list:
             for part in value:
@@ -196,7 +196,7 @@ class _Writer:
             return
         for key, part in value.items():
             name = self._key(key)
-            if len(name) > LONGEST_KEY:
+            if len(name) > MAX_KEY:
                 self._line(f"{lead}? {name}")
                 lead, name = pad, ""
             self._part(f"{lead}{name}:", part, inner, depth, compact=False)
@@ -253,7 +253,7 @@ class _Writer:
         if len(text) > OBJECT_WIDTH or ("\n" in text and len(text) > SHORT):
             return None
         written = yaml_text(text)
-        if len(text) <= _KEPT and len(self._known) < _MOST_KEPT:
+        if len(text) <= _KEPT and len(self._known) < _MAX_KEPT:
             self._known[text] = written
         return written
 
@@ -288,7 +288,7 @@ class _Writer:
         if type(key) is not str:
             return self._inline(key, LEVELS) or yaml_quoted(f"<{type(key).__name__}>")
         text = yaml_quoted(key) if ":" in key else yaml_text(key)
-        if len(text) <= _KEPT and len(self._keys) < _MOST_KEPT:
+        if len(text) <= _KEPT and len(self._keys) < _MAX_KEPT:
             self._keys[key] = text
         return text
 

@@ -272,7 +272,7 @@ def _raw(value: Any, text: str, place: MarkPosition) -> str:
 
 
 FUEL = 100_000  # steps: a loop over some thousand items
-LONGEST = 1_000_000  # characters of what comes out
+MAX_OUTPUT = 1_000_000  # characters of what comes out
 PRIVATE = range(0xF0000, 0xFFFFE)  # characters that mean nothing to anybody; no text has them all
 # What could tell of more than the values, fill the memory out of a number, or pass text on as if it were code.
 NO_GLOBALS = ("cycler", "debug", "joiner", "namespace")
@@ -298,8 +298,8 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         if mark in text or hasattr(value, "__html__"):  # what a macro, a set block or a filter block has put together
             raise BodyError("what a block or a macro puts together can't be put out; write it where it belongs")
         size += len(text)
-        if size > LONGEST:
-            raise BodyError(f"it grows longer than {LONGEST:,} characters")
+        if size > MAX_OUTPUT:
+            raise BodyError(f"it grows longer than {MAX_OUTPUT:,} characters")
         out.append(value)
         return f"{mark}{len(out) - 1}{mark}"
 
@@ -323,8 +323,8 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         text = env.render_str(body)
     except TemplateError as error:
         raise BodyError(_template_error(error, body, env, values)) from None
-    if len(text) > LONGEST:
-        raise BodyError(f"it grows longer than {LONGEST:,} characters")
+    if len(text) > MAX_OUTPUT:
+        raise BodyError(f"it grows longer than {MAX_OUTPUT:,} characters")
     return text, out, mark
 
 
@@ -338,8 +338,8 @@ def _template_error(error: Any, body: str, env: Any, values: Mapping[str, Any]) 
 
 
 def _bounded(size: int) -> None:
-    if size > LONGEST:
-        raise BodyError(f"it grows longer than {LONGEST:,} characters")
+    if size > MAX_OUTPUT:
+        raise BodyError(f"it grows longer than {MAX_OUTPUT:,} characters")
 
 
 def _join(value: Any, by: str = "") -> str:

@@ -49,7 +49,7 @@ EXPECTED = {
     "object": 'JSON such as {"a": 1}',
 }
 WHOLE = 2**127  # the largest number that the templates know as a whole one
-DEEPEST = 32
+MAX_DEPTH = 32
 SHOWN = 40
 UNREAD = "the rest was not read"
 
@@ -171,8 +171,8 @@ def _is(value: Any, type: str) -> bool:
 
 def _check_value(value: Any, depth: int = 0) -> None:
     """Refuses what the templates would not give back as it is."""
-    if depth > DEEPEST:
-        raise WrongValueError(f"is nested deeper than {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        raise WrongValueError(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             raise WrongValueError("has half of a surrogate pair in it, which is no character")
@@ -205,7 +205,7 @@ def _line_end(text: str, at: int) -> int:
 
 HEAD = re.compile(rf"\s*\$({NAME})")
 LISTED = 10
-LONGEST_DEFAULT = 40
+MAX_DEFAULT = 40
 BARE = re.compile(r"[^\s'\"=:\[{][^\s'\"=]*")
 
 
@@ -338,7 +338,7 @@ def _written(param: ParamLike) -> str:
         text = param.default
     else:
         text = json.dumps(param.default, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST_DEFAULT else "…"
+    return text if len(text) <= MAX_DEFAULT else "…"
 
 
 def _filled(name: str, body: str, values: Mapping[str, Any]) -> str:

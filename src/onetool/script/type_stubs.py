@@ -29,7 +29,7 @@ Text = str | bytes | date | time | Decimal | PurePath | BaseException
 Items = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 """
 MEANT = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
-MOST_FINDINGS = 20  # nobody reads more
+MAX_FINDINGS = 20  # nobody reads more
 RULES = {"invalid-argument-type", "missing-argument", "unknown-argument", "too-many-positional-arguments"}
 
 
@@ -75,7 +75,7 @@ def _type_stub(schema: Any) -> str:
 
 def type_findings(report: str, names: ScriptNames) -> list[CodeFinding]:
     """What the checker says of our tools. `report` is its own, as JSON."""
-    return list(islice(_ours(msgspec.json.decode(report), names), MOST_FINDINGS))
+    return list(islice(_ours(msgspec.json.decode(report), names), MAX_FINDINGS))
 
 
 def _ours(diagnostics: Iterable[Mapping[str, Any]], names: ScriptNames) -> Iterable[CodeFinding]:

@@ -137,8 +137,8 @@ class PendingFutures:
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those
-MOST_WARNINGS = 20  # that are told
-MOST_REFUSED = 100  # questions that code may ask while it tells where its error comes from
+MAX_WARNINGS = 20  # that are told
+MAX_REFUSED = 100  # questions that code may ask while it tells where its error comes from
 OVER = Raised("RuntimeError", "the run is over")
 INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
 
@@ -270,7 +270,7 @@ class WorkerLoop:
             return None
         try:
             question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
-            for _ in range(MOST_REFUSED):
+            for _ in range(MAX_REFUSED):
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
                 question = _refused(session, question)
@@ -423,7 +423,7 @@ class WorkerLoop:
     def _answer(self, call: ToolCall, result: ToolResult) -> Answer:
         if (watch := self._context.watch) is not None:
             watch.ended(call, result)
-        self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MOST_WARNINGS]
+        self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MAX_WARNINGS]
         if result.error is None:
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
