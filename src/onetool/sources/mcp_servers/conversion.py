@@ -5,7 +5,7 @@ a handle with their type stands for them: code that passes one on need not carry
 accident.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from time import monotonic
@@ -21,13 +21,12 @@ from onetool.core.schema_keywords import upgrade
 from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
 from onetool.sources.mcp_servers.apps import address_here, address_there, passed_meta, passed_part
+from onetool.sources.mcp_servers.owners import ServerRequest
 from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
-
-    from onetool.sources.mcp_servers.proxy import ServerProxy
 
 
 MAX_NAME = 200
@@ -115,6 +114,10 @@ OURS = "ot://"
 EVERYBODYS = ("file", "http", "https")  # schemes that are no server's own
 
 
+Fetch = Callable[[ServerRequest], Awaitable[Any]]
+"""Asks the server for a prompt or a resource."""
+
+
 class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
     """Addresses of a form that only its server understands: whatever begins like it is for the server to judge."""
 
@@ -128,7 +131,7 @@ class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
 
 
 def prompts_of(
-    server: str, pack: str, settings: ServerSettings, listed: Iterable[Definition], proxy: "ServerProxy"
+    server: str, pack: str, settings: ServerSettings, listed: Iterable[Definition], fetch: Fetch
 ) -> list[Prompt]:
     def made(one: Definition) -> Prompt:
         name = str(one["name"])
@@ -143,7 +146,7 @@ def prompts_of(
         }
 
         async def handler(**args: Any) -> Any:
-            return await proxy.prompt(name, args)
+            return await fetch(ServerRequest("prompt", name, args))
 
         about = one.get("description") or one.get("title") or name
         spec = _offer_spec(server, f"{pack}.prompt {name}", about, schema, handler, settings)
@@ -152,16 +155,14 @@ def prompts_of(
     return [made(one) for one in listed]
 
 
-def resources_of(
-    server: str, pack: str, settings: ServerSettings, offers: Offers, proxy: "ServerProxy"
-) -> list[Resource]:
+def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: Fetch) -> list[Resource]:
     """Return the resources with an address, then the templates."""
 
     def made(kind: type[Resource], one: Definition, uri: str) -> Resource:
         name = str(one.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
-            found = await proxy.resource(address_there(pack, args["uri"]) if args else uri)
+            found = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
             return {"contents": [passed_part(pack, part) for part in found["contents"]]}
 
         schema = {"type": "object", "properties": {"uri": {"type": "string"}}}

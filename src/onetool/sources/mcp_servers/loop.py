@@ -8,16 +8,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onetool.core.errors import ToolFailure
 from onetool.core.threads import LoopThread
 from onetool.services.child_reaper import ChildReaper
+from onetool.sources.mcp_servers.proxy import ServerSet
 from onetool.sources.mcp_servers.upstream import Upstream, Work
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
-
-if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.servers import Servers
 
 T = TypeVar("T")
 LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
@@ -35,7 +33,7 @@ REMEMBER = 60  # of these, until what was learnt is written down
 class ServerLoop:
     """The loop in its thread, and the connections on it. All but its making and `close` happen over there."""
 
-    def __init__(self, servers: "Servers") -> None:
+    def __init__(self, servers: ServerSet) -> None:
         self.background = LoopThread("onetool-servers")
         self.upstreams: dict[str, Upstream] = {}
         self._servers = servers

@@ -1,10 +1,10 @@
 """`ServerProxy` presents one MCP server as a pack: its tools, as known now or from the last time, and their changes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from threading import Lock
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from onetool.sources.mcp_servers.server_cache import (
     CachedServer,
     Definition,
     ServerCache,
+    ServerListing,
     approval,
     as_trusted,
     changes,
@@ -44,12 +45,25 @@ from onetool.sources.mcp_servers.server_cache import (
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
-if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.servers import Servers
-    from onetool.sources.mcp_servers.upstream import ServerListing
-
 LATELY = 600.0  # seconds
 SHOWN = 5  # tools in a message: their names are the server's own words
+
+
+class ServerSet(Protocol):
+    """The set of all servers, as the parts of one server use it: `Servers` imports these parts."""
+
+    logins: Documents
+    mask_also: Callable[[str], None]
+
+    def proxy(self, name: str) -> "ServerProxy | None": ...
+
+    async def do(self, server: str, what: str, work: Any, may_repeat: bool) -> Any: ...
+
+    def listing_received(self, proxy: "ServerProxy", listing: ServerListing) -> None: ...
+
+    def reread_approvals(self) -> None: ...
+
+    def save_seen(self) -> None: ...
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -73,7 +87,7 @@ class ServerProxy:
         settings: ServerSettings,
         folder: Path,
         redact: Redact,
-        servers: "Servers",
+        servers: ServerSet,
         store_result: StoreBlob,
         documents: Documents,
     ) -> None:
@@ -164,7 +178,7 @@ class ServerProxy:
 
     # What it learns
 
-    def set_listing(self, listing: "ServerListing") -> bool:
+    def set_listing(self, listing: ServerListing) -> bool:
         """Take the server's listing. Return whether that changes what it offers."""
         tools = first_by_name(listing.tools)
         all_of_it = digests_by_name(tools, listing.offers)
@@ -295,8 +309,8 @@ class ServerProxy:
                 kept.setdefault(name, tool)  # one that is listed twice is there once
         offered = Catalogue(
             tools=tuple(self._tool(definition, cached) for definition in kept.values()),
-            prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self)),
-            resources=tuple(resources_of(self.name, self.pack, self.settings, cached.offers, self)),
+            prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self._fetch)),
+            resources=tuple(resources_of(self.name, self.pack, self.settings, cached.offers, self._fetch)),
             mistakes=tuple(
                 Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})")
                 for name, why in bad.items()
@@ -337,11 +351,8 @@ class ServerProxy:
             self._has_seen = True
         return answer
 
-    async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
-        return await self._servers.do(self.name, name, ServerRequest("prompt", name, args), True)
-
-    async def resource(self, uri: str) -> Any:
-        return await self._servers.do(self.name, uri, ServerRequest("resource", uri), True)
+    async def _fetch(self, request: ServerRequest) -> Any:
+        return await self._servers.do(self.name, request.name, request, True)
 
 
 def _shown(name: str) -> str:

@@ -44,6 +44,15 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
     templates: tuple[Definition, ...] = ()
 
 
+class ServerListing(msgspec.Struct, frozen=True):
+    """What a server said of itself when it was connected."""
+
+    tools: Sequence[Definition]
+    offers: Offers
+    version: str | None
+    way: str
+
+
 class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the document."""
 

@@ -21,13 +21,13 @@ from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.server_cache import Offers, file_name
+from onetool.sources.mcp_servers.server_cache import Offers, ServerListing, file_name
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import AuthValue, ServerSettings, Transport, secrets_in
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.loop import ServerLoop
-    from onetool.sources.mcp_servers.upstream import ServerListing, Work
+    from onetool.sources.mcp_servers.upstream import Work
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
@@ -436,7 +436,7 @@ class Servers(Source):
     def proxy(self, name: str) -> ServerProxy | None:
         return self._proxies.get(name)
 
-    def listing_received(self, proxy: ServerProxy, listing: "ServerListing") -> None:
+    def listing_received(self, proxy: ServerProxy, listing: ServerListing) -> None:
         if self._proxies.get(proxy.name) is not proxy:  # it was replaced meanwhile, and speaks for itself no more
             return
         offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(listing.offers).items()}

@@ -7,13 +7,11 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
 from time import monotonic, time
 from typing import TYPE_CHECKING, Literal, TypeVar
-
-import msgspec
 
 from onetool.core.errors import ToolFailure, cut
 from onetool.core.redaction import mask_values
@@ -21,14 +19,13 @@ from onetool.services.child_reaper import ChildReaper
 from onetool.services.secrets import RELOAD_NOTE
 from onetool.sources.mcp_servers.environment import start_advice
 from onetool.sources.mcp_servers.process import ServerProcess, spawned
-from onetool.sources.mcp_servers.server_cache import Definition, Offers
+from onetool.sources.mcp_servers.proxy import ServerProxy, ServerSet
+from onetool.sources.mcp_servers.server_cache import ServerListing
 from onetool.sources.mcp_servers.settings import missing_secret
 from onetool.sources.mcp_servers.upstream_calls import LoginRequiredError, UpstreamCall, UpstreamCalls, auth_error_in
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.connection import UpstreamConnection
-    from onetool.sources.mcp_servers.proxy import ServerProxy
-    from onetool.sources.mcp_servers.servers import Servers
 
 log = logging.getLogger("onetool.servers")
 
@@ -47,21 +44,10 @@ MAX_ERROR = 600
 END_TIMEOUT = 4.0  # seconds; a process gets two before it is killed
 
 
-class ServerListing(msgspec.Struct, frozen=True):
-    """What a server said of itself when it was connected."""
-
-    tools: Sequence[Definition]
-    offers: Offers
-    version: str | None
-    way: str
-
-
 class Upstream:
     """The connection to the server of a proxy. `servers` gets each listing of what the server offers."""
 
-    def __init__(
-        self, proxy: "ServerProxy", servers: "Servers", reaper: ChildReaper, logs_errors: bool = False
-    ) -> None:
+    def __init__(self, proxy: ServerProxy, servers: ServerSet, reaper: ChildReaper, logs_errors: bool = False) -> None:
         self.name = proxy.name
         self.settings = proxy.settings
         self.server_log = proxy.server_log
