@@ -205,7 +205,7 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
-    """The window to ask for: Ollama truncates silently. A power of two, since each change reloads the model."""
+    """Return the window to ask for: Ollama truncates silently. A power of two, since each change reloads the model."""
     needed = prompt.tokens
     if needed is None:
         needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)
