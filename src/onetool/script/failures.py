@@ -46,7 +46,7 @@ class RunScene(NamedTuple):
 
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
-    """Whatever ended a run, as the error that its caller gets."""
+    """Return whatever ended a run as the error that its caller gets."""
     found = _classified(error, scene)
     left = MAX_TEXT - len(found.message)
     hints: list[str] = []
@@ -72,7 +72,10 @@ def _classified(error: BaseException, scene: RunScene) -> ToolError:
         hint = "the code made the sandbox's worker end; do less at once"
         return ToolError(code="execution_error", message="the sandbox broke down", reason="crashed", hints=(hint,))
     if isinstance(error, CodeSyntaxError):
-        return _syntax(error, scene)
+        place = _place(error, scene)
+        hints = (*place, *rename_advice(" ".join(place), scene.names, scene.allowed))
+        message = f"SyntaxError: {_short(error.message)}"
+        return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
     if isinstance(error, CodeError):
         return _raised(error, scene)
     if isinstance(error, NeverAwaitedError):
@@ -87,13 +90,6 @@ def _classified(error: BaseException, scene: RunScene) -> ToolError:
 
 def _limit(hit: LimitError, *place: str) -> ToolError:
     return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
-
-
-def _syntax(error: CodeSyntaxError, scene: RunScene) -> ToolError:
-    message = f"SyntaxError: {_short(error.message)}"
-    place = _place(error, scene)
-    hints = (*place, *rename_advice(" ".join(place), scene.names, scene.allowed))
-    return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
 
 
 def _raised(error: CodeError, scene: RunScene) -> ToolError:
@@ -111,7 +107,8 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
     if "exceptions can only be called with" in text:
         kind, text = "TypeError", "an exception takes one text here: raise ValueError(str(…))"
     syntax = kind == "NotImplementedError" and "syntax parser" in text
-    message = f"{kind}: {_short(_in_our_words(text))}" if text else kind
+    shown = _short(text.replace("The monty syntax parser does not yet support ", "not supported here: "))
+    message = f"{kind}: {shown}" if text else kind
     hint = _way_around(kind, text, scene.names, scene.allowed)
     return ToolError(
         code="invalid_args" if syntax else "execution_error",
@@ -122,14 +119,10 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
 
 
 def is_limit(error: CodeError) -> bool:
-    """Whether the sandbox ended the code for using too much, and not the code itself by raising something alike."""
+    """Return whether the sandbox ended the code for using too much, and not the code by raising something alike."""
     if error.kind == "TimeoutError":
         return OUT_OF_TIME.fullmatch(error.message) is not None
     return error.kind == "MemoryError" and OUT_OF_MEMORY.match(error.message) is not None
-
-
-def _in_our_words(text: str) -> str:
-    return text.replace("The monty syntax parser does not yet support ", "not supported here: ")
 
 
 def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[str] | None) -> str | None:
@@ -148,14 +141,14 @@ def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[st
 
 
 def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
-    """The line of the code where it happened: the innermost one that is the writer's own."""
+    """Return the line of the code where it happened: the innermost one that is the writer's own."""
     if (line := failed_line(error, scene)) is None:
         return ()
     return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), MAX_LINE)}",)
 
 
 def failed_line(error: BaseException, scene: RunScene) -> int | None:
-    """The number of that line; None where it is not known."""
+    """Return the number of that line; None where it is not known."""
     if not isinstance(error, CodeError):
         return None
     lines = scene.code.count("\n") + 1
@@ -177,7 +170,7 @@ NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has"
 SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls side by side; asyncio here has gather, run and sleep"
-MOST_WANTED = (
+COMMON_MODULES = (
     "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
     "urllib.parse and some more"
 )
@@ -252,7 +245,7 @@ MISSING_BUILTINS = {
 
 
 def without_module(name: str, known: Collection[str]) -> str:
-    """What to do without a module that is not there."""
+    """Return what to do without a module that is not there."""
     root = name.partition(".")[0]
     near = did_you_mean(name, known) if root not in sys.stdlib_module_names else None
-    return MISSING_MODULES.get(root) or near or MOST_WANTED
+    return MISSING_MODULES.get(root) or near or COMMON_MODULES
