@@ -54,7 +54,7 @@ class OneTool:
         """Return the seconds of one exchange with a worker whose call is answered at once: what a call can't beat."""
         engine, started = self._app.runtime.engine, perf_counter()
         with engine._workers.sandbox.session() as session:
-            pack = engine._tools_of(self._app.catalog.registry.snapshot()).value("bench")
+            pack = engine.tools_of(self._app.catalog.registry.snapshot()).value("bench")
             code = self.codes.calls.format(n=count)
             question = session.feed(code, {"bench": pack}, lambda *_: None)
             while isinstance(question, FunctionCall):

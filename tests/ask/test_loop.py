@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onetool.ask.errors import AskError, ModelError
 from onetool.ask.events import Answer, CallEnded, CallStarted, Done, Event, Notice, Text
-from onetool.ask.loop import MOST_CALLS, AskLoop
+from onetool.ask.loop import MAX_CALLS, AskLoop
 from onetool.ask.messages import Assistant, Call, ModelPrompt, ModelReply, Result, TextDelta, Toolset, User
 from onetool.ask.prompts import AskTask
 from onetool.ask.sessions import SessionStore
@@ -242,7 +242,7 @@ def test_malformed_arguments_come_back_with_what_was_wrong(tmp_path):
 def test_of_a_thousand_calls_in_one_step_the_first_ones_are_taken(tmp_path):
     model = Script(calls(*(call(f"c{n}") for n in range(1000))), ModelReply(text="Done."))
     events, answer, _ = play(tmp_path, model)
-    assert [one.call.id for one in answer.tool_results] == [f"c{n}" for n in range(MOST_CALLS)]
+    assert [one.call.id for one in answer.tool_results] == [f"c{n}" for n in range(MAX_CALLS)]
     assert any(isinstance(event, Notice) and "1,000 calls" in event.text for event in events)
 
 

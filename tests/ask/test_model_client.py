@@ -409,7 +409,7 @@ def test_also_before_the_first_byte(upstream):
 
 
 def test_an_answer_has_an_end(upstream, monkeypatch):
-    monkeypatch.setattr(model_client, "LARGEST", 10_000)
+    monkeypatch.setattr(model_client, "MAX_BYTES", 10_000)
     upstream.say(events(*[{"say": "x" * 1000}] * 20))
     error = failed(model_at(upstream.url))[0]
     assert error.reason == "garbled"
@@ -420,7 +420,7 @@ def test_an_answer_has_an_end(upstream, monkeypatch):
 
 
 def test_so_many_events_and_no_more(upstream, monkeypatch):
-    monkeypatch.setattr(model_client, "MOST_EVENTS", 10)
+    monkeypatch.setattr(model_client, "MAX_EVENTS", 10)
     upstream.say(events(*[{}] * 20, DONE))
     error, said = failed(model_at(upstream.url))
     assert (error.reason, said) == ("garbled", [])
@@ -439,7 +439,7 @@ def test_an_answer_that_is_too_long_is_not_asked_for_again(upstream, stream):
 
 @pytest.mark.parametrize("framing", ["events", "lines"])
 def test_an_event_has_an_end(upstream, monkeypatch, framing):
-    monkeypatch.setattr(model_client, "LARGEST", 50_000)
+    monkeypatch.setattr(model_client, "MAX_BYTES", 50_000)
     begins = "data: " if framing == "events" else ""
     upstream.say(Reply(headers=SSE, body=f'{begins}{{"say": "{"x" * 200_000}"}}\n\n'.encode()))
     error, said = failed(model_at(upstream.url, Fake(stream=framing)))

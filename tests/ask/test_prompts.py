@@ -127,7 +127,7 @@ def test_a_huge_result_is_soon_shortened():
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch):
-    monkeypatch.setattr(prompts, "MOST_COUNTED", 10)
+    monkeypatch.setattr(prompts, "MAX_COUNTED", 10)
     monkeypatch.setattr(prompts, "_counted", {})
     for number in range(100):
         fit([User(text=f"{number}")], 100)

@@ -161,7 +161,7 @@ def test_who_listens_is_called_while_nobody_can_connect_to_listen(database, monk
     database.on_change("things", told.append)
     wait_until(lambda: told)
     with database.connect(autocommit=True) as other:
-        monkeypatch.setattr(database._listener, "_connect", lambda **options: 1 / 0)
+        monkeypatch.setattr(database, "connect", lambda **options: 1 / 0)
         query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         wait_until(lambda: other.execute(query).fetchall())
     before = len(told)

@@ -289,7 +289,7 @@ def test_a_run_that_is_cancelled_while_its_tool_blocks_gives_its_worker_back(app
         await there.arrival()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        await until_async(lambda: not app.runtime.engine._sandbox._busy)
+        await until_async(lambda: not app.runtime.engine.sandbox._busy)
 
     asyncio.run(main())
     there.open()

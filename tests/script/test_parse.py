@@ -8,7 +8,7 @@ from helpers import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onetool.script.parse import MOST_BYTES, ScriptError, parse, read
+from onetool.script.parse import MAX_BYTES, ScriptError, parse, read
 
 FENCED = {
     "backticks": "```\nx = 1\n```",
@@ -113,7 +113,7 @@ def test_it_runs(scripts, text, value):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("x = 1\ny = '\0'", "line 2"), ("x" * (MOST_BYTES + 1), "1 MiB"), ("é" * (MOST_BYTES // 2 + 1), "1 MiB")],
+    [("x = 1\ny = '\0'", "line 2"), ("x" * (MAX_BYTES + 1), "1 MiB"), ("é" * (MAX_BYTES // 2 + 1), "1 MiB")],
     ids=["null", "long", "long in bytes"],
 )
 def test_what_can_not_be_code(text, words):

@@ -10,9 +10,11 @@ from errno import ECONNREFUSED
 from typing import TYPE_CHECKING
 
 from onetool.ask.errors import ModelError, NoModelError
+from onetool.ask.providers import Adapter, adapter
 from onetool.core.errors import ToolFailure
 from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.redaction import MASK
+from onetool.core.text import did_you_mean
 from onetool.http.allowed_hosts import GLOBAL, AllowedHosts, HostRule, reach
 from onetool.http.errors import (
     LOOKED_AT,
@@ -27,9 +29,7 @@ from onetool.http.errors import (
 from onetool.http.url import Url, escape_unsafe, is_address, parse_url
 
 if TYPE_CHECKING:
-    from onetool.ask.providers import Adapter
     from onetool.http.connection import HttpResponse
-
 
 SETTING = "ask.base_url"
 
@@ -38,13 +38,20 @@ class Endpoint:
     """A base URL. `with_key`: whether a key is sent there. `setting` names the setting, for messages."""
 
     def __init__(self, text: str, with_key: bool = False, setting: str = SETTING) -> None:
-        self._url = _parse_base_url(text.strip(), setting)
+        try:
+            if "?" in text or "#" in text:
+                raise RequestRefusedError("it ends with its path, and can have no ? or # in it")
+            url = parse_url(text.strip())
+        except RequestRefusedError as refusal:
+            hints = (*refusal.hints, "it looks like this: http://127.0.0.1:8000/v1")
+            raise NoModelError(f"{setting} can't be used: {refusal}", "no_provider", hints) from None
+        self._url = url._replace(target=url.target.rstrip("/"))  # paths below it begin with a slash
         self.text = self._url.text
         self.setting = setting
         self.hosts = _hosts(self._url, with_key)
 
     def url(self, path: str) -> Url:
-        """The URL of a path below the base URL."""
+        """Return the URL of a path below the base URL."""
         return self._url._replace(target=self._url.target + escape_unsafe(path))
 
     @property
@@ -55,18 +62,6 @@ class Endpoint:
     def is_loopback(self) -> bool:
         host = self._url.host
         return host in ("localhost", "::1") or host.endswith(".localhost") or (is_address(host) and host[:4] == "127.")
-
-
-def _parse_base_url(text: str, setting: str) -> Url:
-    """Without a slash at its end: paths begin with one."""
-    try:
-        if "?" in text or "#" in text:
-            raise RequestRefusedError("it ends with its path, and can have no ? or # in it")
-        url = parse_url(text)
-    except RequestRefusedError as refusal:
-        hints = (*refusal.hints, "it looks like this: http://127.0.0.1:8000/v1")
-        raise NoModelError(f"{setting} can't be used: {refusal}", "no_provider", hints) from None
-    return url._replace(target=url.target.rstrip("/"))
 
 
 def _hosts(url: Url, with_key: bool) -> AllowedHosts:
@@ -93,44 +88,42 @@ class _PrivateHosts(AllowedHosts):
 # Errors
 
 
-LONGEST_MESSAGE = 1000  # characters of a message
+MAX_MESSAGE = 1000  # characters of a message
 EXCERPT = 200  # characters of what is no answer
-SHORTEST_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
-MOST_NAMES = 8  # models that are told
+MIN_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
+MAX_NAMES = 8  # models that are told
 
 
 class ProviderErrors:
     """The errors of one model at one endpoint."""
 
-    def __init__(self, adapter: "Adapter", model: str, endpoint: Endpoint, key: str | None) -> None:
+    def __init__(self, adapter: Adapter, model: str, endpoint: Endpoint, key: str | None) -> None:
         self._adapter, self._model, self._endpoint, self._key = adapter, model, endpoint, key
-        self._key_forms = key if key and len(key) >= SHORTEST_KEY else None
+        self._key_forms = key if key and len(key) >= MIN_KEY else None
 
     def without_key(self, body: bytes) -> bytes:
-        """The body with the key masked: some servers repeat it. Done before it is cut: half a key can't be found."""
+        """Return the body with the key masked: some servers repeat it. It is cut later: half a key can't be found."""
         return body.replace(self._key_forms.encode(), MASK.encode()) if self._key_forms else body
 
-    def masked(self, text: str, most: int = LONGEST_MESSAGE) -> str:
-        """On one line, and without the key."""
+    def masked(self, text: str, most: int = MAX_MESSAGE) -> str:
+        """Return a text on one line, and without the key."""
         return in_short(text.replace(self._key_forms, MASK) if self._key_forms else text, most)
 
     def from_http_failure(self, failure: ToolFailure) -> ModelError:
-        """The ModelError for a failure of our HTTP client."""
+        """Return the ModelError for a failure of our HTTP client."""
         where = self._endpoint.authority
         if isinstance(failure, ResponseTooLargeError):
             return ModelError(f"the answer of {where} is larger than anybody could read", "garbled")
         if isinstance(failure, RequestTimeoutError) and not isinstance(failure, ConnectTimeoutError):
             return ModelError(str(failure), "timeout")
         reason = "garbled" if isinstance(failure, InvalidResponseError) else "unreachable"
-        again = isinstance(failure, WireError) and failure.again and not self._is_not_running(failure)
+        # Refused on this machine: nothing is listening, and a retry does not help.
+        is_not_running = self._endpoint.is_loopback and str(failure).endswith(f": {os.strerror(ECONNREFUSED)}")
+        again = isinstance(failure, WireError) and failure.again and not is_not_running
         return ModelError(str(failure), reason, failure.hints, again=again)
 
-    def _is_not_running(self, failure: WireError) -> bool:
-        """Whether the connection was refused on this machine: then nothing is listening, and a retry does not help."""
-        return self._endpoint.is_loopback and str(failure).endswith(f": {os.strerror(ECONNREFUSED)}")
-
     def not_json(self, answer: "HttpResponse") -> ModelError:
-        """The error for a successful response that is not JSON: mostly an HTML page."""
+        """Return the error for a successful response that is not JSON: mostly an HTML page."""
         begins = self.masked(answer.body[:LOOKED_AT].decode("utf-8", "replace"), EXCERPT) or "(nothing)"
         hint = f"is {self._endpoint.text} really the place of this API? ({self._endpoint.setting})"
         return ModelError(f"{self._endpoint.authority} answered with what is no JSON: {begins}", "garbled", [hint])
@@ -152,7 +145,7 @@ class ProviderErrors:
     def explained(
         self, error: ModelError, *, tries: int = 1, was_cut_off: bool = False, models: Iterable[str] = ()
     ) -> ModelError:
-        """The error with the number of tries, hints and a masked key."""
+        """Return the error with the number of tries, hints and a masked key."""
         text = str(error)
         if was_cut_off:
             text = f"the answer broke off: {text}"
@@ -170,12 +163,18 @@ class ProviderErrors:
         )
 
     def _hints(self, error: ModelError, models: list[str]) -> Iterator[str]:
-        """What to do."""
+        """Yield what to do."""
         if error.wait:
             yield f"it asks to be tried again in {_duration(error.wait)}"
         match error.reason:
             case "unauthorized":
-                yield self._about_key()
+                provider, name = self._adapter.name, key_name(self._adapter.name)
+                if self._key is not None:
+                    yield f"the key that was sent is {name}: `onetool auth set {provider}` sets another one"
+                elif provider == "ollama" and self._is_own:
+                    yield f"{name} is sent only where OLLAMA_HOST or ask.base_url names the place"
+                else:
+                    yield f"there is no {name}: `onetool auth set {provider}` keeps one"
             case "model_not_found":
                 yield from self._about_model(models)
             case "overloaded" if not error.wait:
@@ -195,25 +194,13 @@ class ProviderErrors:
     def _is_own(self) -> bool:
         return self._endpoint.text == self._adapter.base_url
 
-    def _about_key(self) -> str:
-        provider = self._adapter.name
-        name = key_name(provider)
-        if self._key is None and provider == "ollama" and self._is_own:
-            return f"{name} is sent only where OLLAMA_HOST or ask.base_url names the place"
-        if self._key is None:
-            return f"there is no {name}: `onetool auth set {provider}` keeps one"
-        return f"the key that was sent is {name}: `onetool auth set {provider}` sets another one"
-
     def _about_model(self, models: list[str]) -> Iterator[str]:
-        from onetool.ask.providers import adapter
-        from onetool.core.text import did_you_mean
-
         wanted = self._model
         family = f"{wanted.partition('-')[0]}-"  # gpt-, claude-: as the provider's default model
         provider = next((name for name in PROVIDERS if (adapter(name).model or "").startswith(family)), None)
         if models:
             question = did_you_mean(wanted, models)
-            some = ", ".join(models[:MOST_NAMES]) + (", …" if len(models) > MOST_NAMES else "")
+            some = ", ".join(models[:MAX_NAMES]) + (", …" if len(models) > MAX_NAMES else "")
             yield f"--model names another one: {question or f'there are {some}'}"
         else:
             yield "--model, or ask.model in the config, names another one"

@@ -50,8 +50,8 @@ from onetool.core.call import ServerResult, ToolCall, ToolError, ToolResult, new
 from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
-LARGEST_CACHED = 16 * 1024  # bytes of a value that is kept for another time
-LONGEST_EXCERPT = 200  # characters of what is no JSON
+MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is kept for another time
+MAX_EXCERPT = 200  # characters of what is no JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
 NOT_STARTED = "The call was not made: the person stopped before."
 
@@ -77,47 +77,42 @@ class ToolBackend(Protocol):
     not_run: set[str]  # ids of calls that were not approved, also because nobody waits for that any more
 
     def spec(self, name: str) -> ToolSpec | None:
-        """The tool of that name, if the model may call it."""
+        """Return the tool of that name, if the model may call it."""
         ...
 
     async def call(self, call: ToolCall) -> ToolResult: ...
 
     async def content(self, result: ToolResult) -> str:
-        """The text for the model: the whole result, or its beginning and where the rest is."""
+        """Return the text for the model: the whole result, or its beginning and where the rest is."""
         ...
 
     def masked(self, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a call without those that are secret."""
+        """Return the arguments of a call without those that are secret."""
         ...
 
     def clean(self, value: Any) -> Any:
-        """The data with known secrets masked: a provider may have sent one back."""
+        """Return the data with known secrets masked: a provider may have sent one back."""
         ...
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
-        """What a call with these arguments gave, without those that are secret: a tool may repeat them."""
+        """Return what a call with these arguments gave, without those that are secret: a tool may repeat them."""
         ...
 
 
 def with_ids(calls: Iterable[Call], taken: set[str]) -> tuple[Call, ...]:
-    """The calls, each with an id that no other call of the session has: results are matched by that alone."""
+    """Return the calls, each with an id that no other call of the session has: results are matched by that alone."""
     named: list[Call] = []
     for call in calls:
-        id = call.id if _ID.fullmatch(call.id) and call.id not in taken else _new_id(taken)
+        id = call.id
+        while not _ID.fullmatch(id) or id in taken:
+            id = f"c{new_id().replace('-', '')[-8:]}"  # nine letters and digits: one of the APIs takes nothing else
         taken.add(id)
         named.append(msgspec.structs.replace(call, id=id))
     return tuple(named)
 
 
-def _new_id(taken: set[str]) -> str:
-    """Nine letters and digits: one of the APIs takes nothing else."""
-    while (id := f"c{new_id().replace('-', '')[-8:]}") in taken:
-        pass
-    return id
-
-
 def public_call(call: Call, backend: ToolBackend) -> ToolCall:
-    """The call without secrets, for people and for the session."""
+    """Return the call without secrets, for people and for the session."""
     return ToolCall(call.id, call.name, backend.clean(backend.masked(call.name, call.args)), SOURCE)
 
 
@@ -138,7 +133,10 @@ async def run_calls(
                 waiting.pop(0)
                 yield CallEnded(call=public_call(call, backend), result=given.result, is_cached=given.is_cached)
     finally:
-        await _stop_all(tasks.values())
+        left = [task for task in tasks.values() if not task.done()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         for call in waiting:
             task = tasks.get(call.id)
             if task is not None and not task.cancelled() and task.exception() is None:
@@ -152,7 +150,7 @@ async def run_calls(
 async def run_user_call(
     call: ToolCall, run: Callable[[ToolCall], Awaitable[ToolResult]], backend: ToolBackend, session: ChatSession
 ) -> ToolResult:
-    """A call that the person makes: it and its result are written to the session, also if it is stopped halfway."""
+    """Make a call of the person. The call and its result are written to the session, also if it is stopped."""
     args = backend.clean(backend.masked(call.name, call.args))
     try:
         result = await run(call)
@@ -165,12 +163,12 @@ async def run_user_call(
 
 
 def _kept_by(name: str, args: Mapping[str, Any], backend: ToolBackend) -> Callable[[Any], Any]:
-    """Makes of what a call gave what stands in the session, where also what the model or the person sent is masked."""
+    """Return a function that masks what the model or the person sent in a value, for the session."""
     return lambda value: backend.kept(name, args, backend.clean(value))
 
 
 def _groups(calls: Sequence[Call], backend: ToolBackend) -> Iterator[list[Call]]:
-    """Those that may run at the same time: neighbours whose tools say so. All others are alone."""
+    """Yield calls that may run at the same time: neighbours whose tools say so. All others are alone."""
     together: list[Call] = []
     for call in calls:
         spec = backend.spec(call.name)
@@ -205,8 +203,15 @@ def _start_group(
 async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, session: ChatSession) -> CallOutcome:
     meta = {"tool": call.name, "source": SOURCE, "duration_ms": 0.0}
     value = session.cached(call.name, call.args) if spec is not None and spec.pure else UNSET
-    if call.malformed is not None:
-        result = ToolResult(ok=False, error=_malformed_error(call), meta=meta)
+    if (text := call.malformed) is not None:
+        excerpt = text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
+        error = ToolError(
+            code="invalid_args",
+            message=f"the arguments of {call.name} are no JSON object: {excerpt}",
+            reason="malformed",
+            hints=("send one JSON object with the arguments by name, complete and with all quotes escaped",),
+        )
+        result = ToolResult(ok=False, error=error, meta=meta)
     elif value is not UNSET:
         result = ToolResult(ok=True, data=value, meta={**meta, "cached": True})
     else:
@@ -216,45 +221,21 @@ async def _run_call(call: Call, spec: ToolSpec | None, backend: ToolBackend, ses
     return CallOutcome(result.plain() if isinstance(result, ServerResult) else result, content, "cached" in result.meta)
 
 
-def _malformed_error(call: Call) -> ToolError:
-    text = call.malformed or ""
-    excerpt = text if len(text) <= LONGEST_EXCERPT else f"{text[:LONGEST_EXCERPT]}…"
-    return ToolError(
-        code="invalid_args",
-        message=f"the arguments of {call.name} are no JSON object: {excerpt}",
-        reason="malformed",
-        hints=("send one JSON object with the arguments by name, complete and with all quotes escaped",),
-    )
-
-
 def _result_message(call: Call, given: CallOutcome, backend: ToolBackend) -> Result:
     spec, result = backend.spec(call.name), given.result
-    keeps = spec is not None and spec.pure and result.ok and not given.is_cached and _is_small(result.data)
-    value: Any | UnsetType = result.data if keeps else UNSET
+    value: Any | UnsetType = UNSET
+    if spec is not None and spec.pure and result.ok and not given.is_cached:
+        with suppress(TypeError, ValueError, OverflowError, RecursionError):
+            if len(msgspec.json.encode(result.data)) <= MAX_CACHED_BYTES:
+                value = result.data
     not_run = not result.ok and call.id in backend.not_run
     return Result(call=call.id, name=call.name, ok=result.ok, content=given.content, value=value, not_run=not_run)
-
-
-def _is_small(value: Any) -> bool:
-    try:
-        return len(msgspec.json.encode(value)) <= LARGEST_CACHED
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return False
-
-
-async def _stop_all(tasks: "Iterable[asyncio.Task[CallOutcome]]") -> None:
-    """Stop those that are still under way, and wait until they have."""
-    left = [task for task in tasks if not task.done()]
-    for task in left:
-        task.cancel()
-    if left:
-        await asyncio.gather(*left, return_exceptions=True)
 
 
 # The loop
 
 
-MOST_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
+MAX_CALLS = 64  # of one step; a model that wants more has lost its way, and its history would fill its window
 
 
 class AskLoop:
@@ -274,13 +255,17 @@ class AskLoop:
         self._steps = 0
 
     def answer(self, text: str | None = None, stop: str = "other", limit_reached: bool = False) -> Answer:
-        """The answer so far. Without text there is none."""
-        failed = next((one for one in self._results if one.result.error is not None), None)
+        """Return the answer so far. Without text there is none."""
+        problems = (
+            ToolProblem(tool=one.call.name, code=error.code, message=error.message)
+            for one in self._results
+            if (error := one.result.error) is not None
+        )
         return Answer(
             answer=text,
             tool_calls=tuple(self._calls),
             tool_results=tuple(self._results),
-            tool_error=None if failed is None else _tool_problem(failed),
+            tool_error=next(problems, None),
             session_context_updated=any(isinstance(one, Result) for one in self._session.messages[self._before :]),
             session_id=self._session.id,
             provider=self._model.provider,
@@ -293,7 +278,7 @@ class AskLoop:
         )
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """All events of the question. Raises AskError if there is no answer."""
+        """Yield all events of the question. Raises AskError if there is no answer."""
         session, model = self._session, self._model
         yield Started(session_id=session.id, is_new=session.is_new, provider=model.provider, model=model.name)
         session.append(self._task.question)
@@ -329,20 +314,28 @@ class AskLoop:
                     else:
                         yield event
             if reply.calls:
-                async with aclosing(self._run_calls(reply)) as called:
-                    async for event in called:
+                self._calls += [public_call(call, self._backend) for call in reply.calls]
+                await self._session.settle()  # no tool runs whose call might be forgotten
+                async with aclosing(run_calls(reply.calls, self._backend, self._session)) as running:
+                    async for event in running:
+                        if isinstance(event, CallEnded):
+                            self._results.append(Executed(call=event.call, result=event.result))
                         yield event
-            elif not is_last and not tried_again and _is_worth_retrying(reply):
-                tried_again = True
-                yield Notice(text=f"the model gave no answer{_why(reply)}: asking once more")
-            else:
-                yield Done(answer=self._final(reply, is_last))
+            elif reply.text.strip():
+                yield Done(answer=self.answer(reply.text, reply.stop, is_last))
                 return
-
-    # The model's part
+            elif is_last:
+                yield Done(answer=self.answer(NO_ANSWER_TEXT.format(steps=most), reply.stop, True))
+                return
+            elif not tried_again and reply.stop in ("end", "other"):  # some models begin a malformed call
+                tried_again = True
+                why = f" ({reply.why})" if reply.why else ""
+                yield Notice(text=f"the model gave no answer{why}: asking once more")
+            else:
+                raise _no_answer_error(reply)
 
     async def _ask_model(self, step: int, may_call: bool) -> AsyncGenerator[Event | ModelReply, None]:
-        """One step of the model: yields its text as it comes, then the reply, which is written to the session."""
+        """Ask the model once: yield its text as it comes, then the reply, which is written to the session."""
         said: list[str] = []
         reply: ModelReply | None = None
         while reply is None:
@@ -370,10 +363,8 @@ class AskLoop:
         written = self._write_reply(reply, may_call)
         if written.text and not said:  # it came in one piece
             yield Text(text=written.text, step=step)
-        if len(reply.calls) > MOST_CALLS:
-            yield Notice(
-                text=f"the model made {len(reply.calls):,} calls in one step: the first {MOST_CALLS} are taken"
-            )
+        if len(reply.calls) > MAX_CALLS:
+            yield Notice(text=f"the model made {len(reply.calls):,} calls in one step: the first {MAX_CALLS} are taken")
         yield written
 
     def _write_reply(self, reply: ModelReply, may_call: bool) -> ModelReply:
@@ -381,57 +372,22 @@ class AskLoop:
         self._steps += 1
         self._usage += reply.usage
         takes = may_call and reply.stop != "refused"
-        calls = with_ids(reply.calls[:MOST_CALLS], self._taken) if takes else ()
+        calls = with_ids(reply.calls[:MAX_CALLS], self._taken) if takes else ()
         text = self._backend.clean(reply.text)
         if text or calls:
-            kept = tuple(map(self._without_secrets, calls))
+            kept = tuple(  # without secrets
+                msgspec.structs.replace(
+                    call, args=public_call(call, self._backend).args, malformed=self._backend.clean(call.malformed)
+                )
+                for call in calls
+            )
             said = Assistant(text=text, calls=kept, provider=self._model.provider, kept=reply.kept)
             self._session.append(said)
         return msgspec.structs.replace(reply, text=text, calls=calls)
 
-    def _without_secrets(self, call: Call) -> Call:
-        """The call without secrets, for the session."""
-        return msgspec.structs.replace(
-            call, args=public_call(call, self._backend).args, malformed=self._backend.clean(call.malformed)
-        )
-
-    def _final(self, reply: ModelReply, limit_reached: bool) -> Answer:
-        text = reply.text
-        if text.strip():
-            return self.answer(text, reply.stop, limit_reached)
-        if limit_reached:
-            return self.answer(NO_ANSWER_TEXT.format(steps=self._task.max_steps), reply.stop, True)
-        raise _no_answer_error(reply)
-
-    # The tools' part
-
-    async def _run_calls(self, reply: ModelReply) -> AsyncGenerator[Event, None]:
-        self._calls += [public_call(call, self._backend) for call in reply.calls]
-        await self._session.settle()  # no tool runs whose call might be forgotten
-        async with aclosing(run_calls(reply.calls, self._backend, self._session)) as running:
-            async for event in running:
-                if isinstance(event, CallEnded):
-                    self._results.append(Executed(call=event.call, result=event.result))
-                yield event
-
-
-def _tool_problem(executed: Executed) -> ToolProblem:
-    error = executed.result.error
-    assert error is not None  # noqa: S101 - for the type checker: only failed ones come here
-    return ToolProblem(tool=executed.call.name, code=error.code, message=error.message)
-
-
-def _is_worth_retrying(reply: ModelReply) -> bool:
-    """Whether an empty reply is worth a retry: some models say nothing, or begin a malformed call."""
-    return not reply.text.strip() and reply.stop in ("end", "other")
-
-
-def _why(reply: ModelReply) -> str:
-    return f" ({reply.why})" if reply.why else ""
-
 
 def _no_answer_error(reply: ModelReply) -> AskError:
-    why = _why(reply)
+    why = f" ({reply.why})" if reply.why else ""
     if reply.stop == "refused":
         return AskError(f"the model would not answer{why}", "refused", ["put the question in other words"])
     if reply.stop == "length":

@@ -38,32 +38,29 @@ class Toolset:
         return bool(self.specs)
 
     def names(self, provider: str) -> ProviderNames:
-        """Both ways between the tools' names and the provider's spelling."""
+        """Return both ways between the tools' names and the provider's spelling."""
         if provider not in self._names:
             self._names[provider] = ProviderNames(self.specs, provider, self._others)
         return self._names[provider]
 
     def written(self, provider: str) -> msgspec.Raw:
-        """The list that the provider takes, as JSON that can stand in a larger body."""
+        """Return the list that the provider takes, as JSON that can stand in a larger body."""
         if provider not in self._written:
-            shaped = provider_tools(self.specs, provider, merge=True)
-            self._written[provider] = msgspec.Raw(_encode_tools(shaped))
+            tools = provider_tools(self.specs, provider, merge=True)
+            try:
+                text = msgspec.json.encode(tools)
+            except (ValueError, OverflowError):  # half of a character in somebody's description, a number of any length
+                import json
+
+                text = json.dumps(replace_all_surrogates(tools)).encode()
+            self._written[provider] = msgspec.Raw(text)
         return self._written[provider]
 
     def tokens(self, provider: str) -> int:
-        """About how many a model reads for them."""
+        """Return about how many tokens a model reads for them."""
         if provider not in self._tokens:
             self._tokens[provider] = count_tokens(bytes(self.written(provider)).decode()) if self.specs else 0
         return self._tokens[provider]
-
-
-def _encode_tools(tools: list[dict[str, Any]]) -> bytes:
-    try:
-        return msgspec.json.encode(tools)
-    except (ValueError, OverflowError):  # half of a character in somebody's description, a number of any length
-        import json
-
-        return json.dumps(replace_all_surrogates(tools)).encode()
 
 
 NO_TOOLS = Toolset()
@@ -219,7 +216,7 @@ _MARKED = re.compile(r'<result id="(\w+)">\n(.*)\n</result \1>', re.DOTALL)
 
 
 def system_prompt(own: str | None, with_tools: bool, with_data: bool = False) -> str:
-    """The system prompt. `own` replaces our text, but not the rule for data, which also counts `with_data` alone."""
+    """Return the system prompt. `own` replaces our text, but not the rule for data, which `with_data` adds, too."""
     said = own if own is not None else SYSTEM_TEXT if with_tools else ""
     return "\n\n".join(filter(None, (said.strip(), DATA_RULE if with_tools or with_data else "")))
 
@@ -231,7 +228,7 @@ def mark_as_data(content: str, word: str = "") -> str:
 
 
 def unmark(content: str) -> tuple[str, str]:
-    """The content inside the tags and their id; without tags, the whole content and ""."""
+    """Return the content inside the tags and their id; without tags, the whole content and ""."""
     found = _MARKED.fullmatch(content)
     return (content, "") if found is None else (found[2], found[1])
 
@@ -239,13 +236,13 @@ def unmark(content: str) -> tuple[str, str]:
 # Code fences that are longer than any in the text, and names on one line
 
 
-LONGEST_NAME = 200  # characters
+MAX_NAME = 200  # characters
 
 _TICKS = re.compile(r"`+")
 
 
 def backticks(text: str, least: int = 1) -> str:
-    """One backtick more than the longest run in the text."""
+    """Return one backtick more than the longest run in the text."""
     return "`" * max(least, 1 + max(map(len, _TICKS.findall(text)), default=0))
 
 
@@ -255,6 +252,6 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def on_one_line(name: str) -> str:
-    """A name on one line, shortened and without unprintable characters."""
-    seen = "".join(sign if sign.isprintable() else " " for sign in replace_surrogates(name[: 8 * LONGEST_NAME]))
-    return cut(" ".join(seen.split()), LONGEST_NAME) or "(no name)"
+    """Return a name on one line, shortened and without unprintable characters."""
+    seen = "".join(sign if sign.isprintable() else " " for sign in replace_surrogates(name[: 8 * MAX_NAME]))
+    return cut(" ".join(seen.split()), MAX_NAME) or "(no name)"

@@ -18,12 +18,13 @@ from onetool.ask.errors import ModelError, NoModelError
 from onetool.ask.model_client import ModelClient
 from onetool.ask.providers import Adapter, ProviderRequest, adapter, ranked_providers
 from onetool.core.model_providers import PROVIDERS, key_name
+from onetool.core.text import or_rather
 from onetool.http.client import HttpClient
 
 PROBE = 0.5  # seconds that an Ollama has to answer in, where nobody said that there is one
 OLLAMA_SETTING = "OLLAMA_HOST"
 OLLAMA_PORT = 11434
-MOST_PROBED = 6  # models that are asked whether they can call tools …
+MAX_PROBED = 6  # models that are asked whether they can call tools …
 PROBE_TOTAL = 1.0  # … and seconds for all of these
 VERSION = re.compile(r"/v1(beta)?$")  # people write it at the end of any base URL, as with OpenAI's
 WILDCARD_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens, not a place
@@ -47,16 +48,24 @@ Secret = Callable[[str], str | None]
 async def choose_model(
     choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
 ) -> ModelClient:
-    """A model that can be asked. NoModelError says what is missing.
+    """Return a model that can be asked. Raises NoModelError, which says what is missing.
 
     Where a server has to be asked for its models, a ModelError says why it did not answer.
     """
     name = chosen_provider(choice, secret)
     chosen = adapter(name or "ollama")
     base_url, key, setting = _place(chosen, choice, secret, env)
-    make = _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)
-    if name is None:
-        return await _local_model(choice, make, env)
+
+    def make(model: str) -> ModelClient:
+        url = base_url or chosen.base_url
+        return ModelClient(chosen, model, url, key, client, timeout=choice.timeout, setting=setting)
+
+    if name is None:  # a local Ollama
+        try:
+            names = await make("").names(PROBE)
+        except ModelError:
+            raise _no_provider_error(ollama_url(env)) from None
+        return make(choice.model) if choice.model else await _first_model(make, names)
     is_own = base_url is None or Endpoint(base_url, setting=setting).text == chosen.base_url
     if is_own and chosen.rank is not None and not key:
         raise NoModelError(
@@ -66,22 +75,30 @@ async def choose_model(
         )
     if named := choice.model or (chosen.model if is_own else None):
         return make(named)
-    return await _first_listed(make)
+    some = make("")
+    try:
+        names = await some.names()
+    except ModelError as error:
+        if error.reason in ("unreachable", "timeout", "unauthorized"):
+            raise
+        raise _no_model_error(some, f"it does not list its models: {error}") from None
+    return await _first_model(make, names)
 
 
 def model_lister(
     choice: ModelChoice, secret: Secret, client: HttpClient, env: Mapping[str, str] = os.environ
 ) -> ModelClient:
-    """What can list the models of a provider that `choice` names. Raises ModelError for an address that is none."""
+    """Return a client that lists the models of the provider in `choice`. Raises ModelError for an invalid address."""
     chosen = adapter(_known_provider(choice.provider or "openai"))
     base_url, key, setting = _place(chosen, choice, secret, env)
-    return _maker(chosen, base_url or chosen.base_url, key, client, choice.timeout, setting)("")
+    url = base_url or chosen.base_url
+    return ModelClient(chosen, "", url, key, client, timeout=choice.timeout, setting=setting)
 
 
 def _place(
     chosen: Adapter, choice: ModelChoice, secret: Secret, env: Mapping[str, str]
 ) -> tuple[str | None, str | None, str]:
-    """Where it is (None: the provider's own address), the key that goes there, and the setting that says where."""
+    """Return the address (None: the provider's own), the key that goes there, and the setting that names it."""
     key, base_url, setting = _key(chosen.name, secret), choice.base_url, SETTING
     if base_url is not None and not VERSION.search(chosen.base_url):
         base_url = VERSION.sub("", base_url.strip().rstrip("/"))
@@ -91,18 +108,11 @@ def _place(
     return base_url, key, setting
 
 
-def _maker(
-    chosen: Adapter, base_url: str, key: str | None, client: HttpClient, seconds: float, setting: str
-) -> Callable[[str], ModelClient]:
-    """Models of one provider at one place, by their names. One without a name can list the others."""
-    return lambda name: ModelClient(chosen, name, base_url, key, client, timeout=seconds, setting=setting)
-
-
 # Which provider
 
 
 def chosen_provider(choice: ModelChoice, secret: Secret) -> str | None:
-    """The provider to use; None if only a local Ollama is left."""
+    """Return the provider to use; None if only a local Ollama is left."""
     if choice.provider is not None:
         return _known_provider(choice.provider)
     if choice.base_url is not None:
@@ -118,24 +128,11 @@ def _known_provider(name: str) -> str:
     plain = name.strip().lower()
     if plain in PROVIDERS:
         return plain
-    from onetool.core.text import or_rather
-
     raise NoModelError(
         f"there is no provider {name[:100]!r}{or_rather(plain, PROVIDERS)}",
         "no_provider",
         [f"the providers are {', '.join(PROVIDERS)}; any server that speaks OpenAI's API is openai, with {SETTING}"],
     )
-
-
-# A local Ollama
-
-
-async def _local_model(choice: ModelChoice, make: Callable[[str], ModelClient], env: Mapping[str, str]) -> ModelClient:
-    try:
-        names = await make("").names(PROBE)
-    except ModelError:
-        raise _no_provider_error(ollama_url(env)) from None
-    return make(choice.model) if choice.model else await _first_model(make, names)
 
 
 def _no_provider_error(base_url: str) -> NoModelError:
@@ -152,7 +149,7 @@ def _no_provider_error(base_url: str) -> NoModelError:
 
 
 def ollama_url(env: Mapping[str, str]) -> str:
-    """Where Ollama is, as Ollama itself reads it: a host, a host with a port, or a URL. Everywhere means here."""
+    """Return where Ollama is, as Ollama itself reads it: a host, a host with a port, or a URL."""
     text = _host(env)
     if text == "ollama.com":
         text = "https://ollama.com"
@@ -168,22 +165,11 @@ def ollama_url(env: Mapping[str, str]) -> str:
 
 
 def _host(env: Mapping[str, str]) -> str:
-    """The configured host of Ollama, or an empty text."""
+    """Return the configured host of Ollama, or an empty text."""
     return env.get(OLLAMA_SETTING, "").strip().strip("\"'")
 
 
 # Which model
-
-
-async def _first_listed(make: Callable[[str], ModelClient]) -> ModelClient:
-    some = make("")
-    try:
-        names = await some.names()
-    except ModelError as error:
-        if error.reason in ("unreachable", "timeout", "unauthorized"):
-            raise
-        raise _no_model_error(some, f"it does not list its models: {error}") from None
-    return await _first_model(make, names)
 
 
 async def _first_model(make: Callable[[str], ModelClient], names: list[str]) -> ModelClient:
@@ -191,7 +177,7 @@ async def _first_model(make: Callable[[str], ModelClient], names: list[str]) -> 
     if not names:
         raise _no_model_error(some, "it has none")
     if some.provider == "ollama" and len(names) > 1:
-        return make(await _first_with_tools(some, names[:MOST_PROBED]))
+        return make(await _first_with_tools(some, names[:MAX_PROBED]))
     return make(names[0])
 
 
@@ -203,7 +189,7 @@ def _no_model_error(some: ModelClient, why: str) -> NoModelError:
 
 
 async def _first_with_tools(model: ModelClient, names: list[str]) -> str:
-    """The first model that can call tools; the first of all if none says so."""
+    """Return the first model that can call tools; the first of all if none says so."""
 
     async def can(name: str) -> bool:
         try:

@@ -9,7 +9,7 @@ import asyncio
 import codecs
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Literal
 
 import msgspec
@@ -29,15 +29,15 @@ from onetool.http.definition import longest_pause
 from onetool.http.errors import InvalidResponseError, RequestTimeoutError, WireError
 from onetool.http.url import HttpRequest
 
-LARGEST_EVENT = 16 * 1024 * 1024  # bytes of one event, or one line
+MAX_EVENT_BYTES = 16 * 1024 * 1024  # bytes of one event, or one line
 
 CONNECT = 10.0  # seconds for a connection
-LARGEST = 64 * 1024 * 1024  # bytes of an answer
-MOST_EVENTS = 1_000_000  # of an answer: about one for each token
-LONGEST_WAIT = 60.0  # seconds that are waited where a provider asks for it
+MAX_BYTES = 64 * 1024 * 1024  # bytes of an answer
+MAX_EVENTS = 1_000_000  # of an answer: about one for each token
+MAX_WAIT = 60.0  # seconds that are waited where a provider asks for it
 LISTING = 15.0  # seconds for a list of models …
 LISTING_FOR_HINT = 5.0  # … where it is for an error message
-LARGEST_ERROR = 1024 * 1024  # bytes of an answer that is none
+MAX_ERROR_BYTES = 1024 * 1024  # bytes of an answer that is none
 BODY_HEADERS = (("Content-Type", "application/json"),)
 HEADERS = (*BODY_HEADERS, ("Accept", "application/json"))
 NO_COMPRESSION = ("Accept-Encoding", "identity")  # what compresses a stream may hold it back
@@ -82,8 +82,8 @@ class _BoundedFraming:
     def feed(self, piece: bytes) -> list[str]:
         found = self._framing.feed(piece)
         self._pending = 0 if found else self._pending + len(piece)
-        if self._pending > LARGEST_EVENT:
-            raise InvalidResponseError(f"{self._host} sends one event of more than {LARGEST_EVENT:,} bytes")
+        if self._pending > MAX_EVENT_BYTES:
+            raise InvalidResponseError(f"{self._host} sends one event of more than {MAX_EVENT_BYTES:,} bytes")
         return found
 
     def end(self) -> list[str]:
@@ -91,37 +91,34 @@ class _BoundedFraming:
 
 
 async def each_stream_value(
-    pieces: BodyStream, framing: Literal["events", "lines"], host: str, timeouts: Callable[[], float | None]
+    pieces: BodyStream, framing: Literal["events", "lines"], host: str, timeouts: "StreamTimeouts"
 ) -> AsyncGenerator[Any]:
-    """The value of each event or line: its JSON, or the text if it is not JSON.
+    """Yield the value of each event or line: its JSON, or the text if it is not JSON.
 
-    `timeouts` gives the seconds to wait for the next byte; None waits for ever. `StreamStalledError` is raised after
-    that, and where there are none left: also when there would be something at hand.
+    `StreamStalledError` is raised after the time-out, and where no time is left: also when there would be something
+    at hand.
     """
     frames = _BoundedFraming(EventDecoder() if framing == "events" else JsonLines(), host)
-    async with (
-        aclosing(_with_timeout(pieces, host, timeouts)) as coming,
-        aclosing(each_event(coming, frames)) as texts,
-    ):
+
+    async def in_time() -> AsyncGenerator[bytes]:
+        async with aclosing(aiter(pieces)) as coming:
+            while True:
+                seconds = timeouts.seconds()
+                silent = StreamStalledError(f"{host} did not go on with its answer", max(seconds or 0, 0))
+                if seconds is not None and seconds <= 0:
+                    raise silent
+                try:
+                    async with asyncio.timeout(seconds):
+                        piece = await anext(coming, None)
+                except TimeoutError:
+                    raise silent from None
+                if piece is None:
+                    return
+                yield piece
+
+    async with aclosing(in_time()) as coming, aclosing(each_event(coming, frames)) as texts:
         async for text in texts:
             yield event_value(text)
-
-
-async def _with_timeout(pieces: BodyStream, host: str, timeouts: Callable[[], float | None]) -> AsyncGenerator[bytes]:
-    async with aclosing(aiter(pieces)) as coming:
-        while (piece := await _next_piece(coming, host, timeouts())) is not None:
-            yield piece
-
-
-async def _next_piece(coming: AsyncGenerator[bytes], host: str, seconds: float | None) -> bytes | None:
-    silent = StreamStalledError(f"{host} did not go on with its answer", max(seconds or 0, 0))
-    if seconds is not None and seconds <= 0:
-        raise silent
-    try:
-        async with asyncio.timeout(seconds):
-            return await anext(coming, None)
-    except TimeoutError:
-        raise silent from None
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
@@ -149,7 +146,7 @@ class StreamTimeouts:
         self._begun = self._was_complete = False
 
     def seconds(self) -> float | None:
-        """Seconds to wait for the next byte; None waits until the deadline."""
+        """Return the seconds to wait for the next byte; None waits until the deadline."""
         if self._reader.is_complete:
             return self._ends - self._now()
         return self._silence if self._begun else None
@@ -160,7 +157,7 @@ class StreamTimeouts:
         return self._now() >= self._ends
 
     def event_received(self, has_delta: bool) -> None:
-        """An event was received. `has_delta`: it had more of the answer. Some servers say `complete` with each one."""
+        """Note an event. `has_delta`: it had more of the answer. Some servers say `complete` with each one."""
         self._begun = True
         if self._reader.has_ended:
             self._ends = min(self._ends, self._now() + ENDING)
@@ -201,7 +198,14 @@ class ModelClient:
         chance: Callable[[], float] | None = None,
     ) -> None:
         self.provider, self.name = adapter.name, model
-        key = _checked_key(key, adapter)
+        key = (key or "").strip() or None
+        if key and not all("!" <= character <= "~" for character in key):  # it could not stand in a header
+            name = key_name(adapter.name)
+            raise NoModelError(
+                f"{name} can't be a key: there are spaces, line ends or other strange characters in it",
+                "no_key",
+                [f"`onetool auth set {adapter.name}` sets another one"],
+            )
         self._adapter, self._client = adapter, client
         self._endpoint = Endpoint(base_url, with_key=key is not None, setting=setting)
         self._errors = ProviderErrors(adapter, model, self._endpoint, key)
@@ -217,7 +221,7 @@ class ModelClient:
         return self._endpoint.text
 
     async def ask(self, prompt: ModelPrompt, stream: bool = True) -> AsyncGenerator[ModelOutput]:
-        """What is said, as it comes, and at last the Reply, which has all of it."""
+        """Yield what is said, as it comes, and at last the ModelReply, which has all of it."""
         request = self._adapter.request(prompt, stream)
         http_request = self._http_request(request, stream)
         until = asyncio.get_running_loop().time() + self._timeout
@@ -235,22 +239,26 @@ class ModelClient:
                 failed = self._errors.from_http_failure(failure)
             pause = None if begun else self._pause(failed, tries, until)
             if pause is None:
-                raise await self._explained(failed, tries, begun) from None
+                models: list[str] = []
+                if failed.reason == "model_not_found":
+                    with suppress(ModelError):
+                        models = await self.names(LISTING_FOR_HINT)
+                raise self._errors.explained(failed, tries=tries, was_cut_off=begun, models=models) from None
             yield Retrying(pause, self._errors.masked(str(failed)))
             await self._sleep(pause)
             tries += 1
 
     async def names(self, seconds: float = LISTING) -> list[str]:
-        """The models that are there."""
+        """Return the models that are there."""
         body = await self.fetch(self._adapter.models_request(), seconds)
         with self._reading():
             return self._adapter.models(body)
 
     async def fetch(self, request: ProviderRequest, seconds: float) -> Any:
-        """What the provider says to something else than a prompt. It is asked once."""
+        """Return what the provider says to something else than a prompt. It is asked once."""
         try:
             answer = await self._client.send(
-                self._http_request(request), self._endpoint.hosts, timeout=seconds, max_bytes=LARGEST, connect=CONNECT
+                self._http_request(request), self._endpoint.hosts, timeout=seconds, max_bytes=MAX_BYTES, connect=CONNECT
             )
             return self._body(answer, request)
         except ModelError as error:
@@ -270,13 +278,15 @@ class ModelClient:
             http_request,
             self._endpoint.hosts,
             timeout=seconds,
-            max_bytes=LARGEST,
+            max_bytes=MAX_BYTES,
             connect=CONNECT,
             stream=stream,
         )
         pieces = answer.stream
         try:
-            if pieces is not None and _is_stream(answer):
+            # Some servers always answer with one JSON body, or with an HTML page.
+            kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if pieces is not None and _is_success(answer) and kind not in ("application/json", "text/html"):
                 async with aclosing(self._streamed(pieces, prompt, until)) as received:
                     async for one in received:
                         yield one
@@ -296,13 +306,17 @@ class ModelClient:
     ) -> AsyncGenerator[TextDelta | ThoughtDelta | ModelReply]:
         reader = self._adapter.reader(prompt)
         timeouts = StreamTimeouts(reader, self._silence, until)
-        values = each_stream_value(pieces, self._adapter.stream, self._endpoint.authority, timeouts.seconds)
+        values = each_stream_value(pieces, self._adapter.stream, self._endpoint.authority, timeouts)
         number = 0
         try:
             async with aclosing(values) as coming:
                 async for value in coming:
                     number += 1
-                    self._check(number, timeouts)
+                    if timeouts.is_over:
+                        late = f"{self._endpoint.authority} did not come to the end of its answer"
+                        raise RequestTimeoutError(late, self._timeout)
+                    if number > MAX_EVENTS:
+                        raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MAX_EVENTS:,} events")
                     if reader.has_ended:
                         continue
                     with self._reading():
@@ -319,17 +333,9 @@ class ModelClient:
             reply = reader.reply()
         yield reply
 
-    def _check(self, number: int, timeouts: StreamTimeouts) -> None:
-        if timeouts.is_over:
-            raise RequestTimeoutError(
-                f"{self._endpoint.authority} did not come to the end of its answer", self._timeout
-            )
-        if number > MOST_EVENTS:
-            raise InvalidResponseError(f"{self._endpoint.authority} sends more than {MOST_EVENTS:,} events")
-
     async def _rest(self, answer: HttpResponse, pieces: BodyStream) -> bytes:
-        """A body that is no stream. Of one that tells of an error the beginning will do."""
-        found, most = bytearray(), LARGEST if _is_success(answer) else LARGEST_ERROR
+        """Return a body that isn't a stream. Of one that tells of an error the beginning will do."""
+        found, most = bytearray(), MAX_BYTES if _is_success(answer) else MAX_ERROR_BYTES
         async with aclosing(aiter(pieces)) as coming:
             async for piece in coming:
                 found += piece
@@ -338,7 +344,7 @@ class ModelClient:
         return bytes(found)
 
     def _body(self, answer: HttpResponse, request: ProviderRequest) -> Any:
-        """What it says, in JSON; ModelError where it is a refusal, or none."""
+        """Return the body's JSON. Raises ModelError where it is a refusal, or not JSON."""
         if 300 <= answer.status < 400:
             raise self._errors.redirected(answer, request.path)
         is_fine = _is_success(answer)
@@ -353,11 +359,16 @@ class ModelClient:
             return body
         with self._reading():
             error = self._adapter.failure(answer.status, body)
-        raise _with_retry_headers(error, answer)
+        error.status = answer.status
+        if error.wait is None:
+            error.wait = _retry_after(answer)
+        if answer.headers.get("x-should-retry") == "false":
+            error.again = False
+        raise error
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turns exceptions of an adapter into ModelError: the provider's reply did not follow its API."""
+        """Turn exceptions of an adapter into ModelError: the provider's reply did not follow its API."""
         try:
             yield
         except AskError:
@@ -377,32 +388,11 @@ class ModelClient:
     # Between two tries, and after the last
 
     def _pause(self, error: ModelError, tries: int, until: float) -> float | None:
-        """Seconds until the next try; None where there is none."""
-        if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > LONGEST_WAIT:
+        """Return the seconds until the next try; None where there is none."""
+        if tries >= self._tries or not error.again or error.reason == "quota" or (error.wait or 0) > MAX_WAIT:
             return None
         pause = max(error.wait or 0.0, longest_pause(tries + 1) * (1 + self._random()) / 2)
         return pause if pause < until - asyncio.get_running_loop().time() else None
-
-    async def _explained(self, error: ModelError, tries: int, was_cut_off: bool) -> ModelError:
-        models: list[str] = []
-        if error.reason == "model_not_found":
-            try:
-                models = await self.names(LISTING_FOR_HINT)
-            except ModelError:
-                models = []
-        return self._errors.explained(error, tries=tries, was_cut_off=was_cut_off, models=models)
-
-
-def _checked_key(key: str | None, adapter: Adapter) -> str | None:
-    """The key as it can stand in a header."""
-    key = (key or "").strip()
-    if all("!" <= character <= "~" for character in key):
-        return key or None
-    raise NoModelError(
-        f"{key_name(adapter.name)} can't be a key: there are spaces, line ends or other strange characters in it",
-        "no_key",
-        [f"`onetool auth set {adapter.name}` sets another one"],
-    )
 
 
 def _random() -> float:
@@ -413,22 +403,6 @@ def _random() -> float:
 
 def _is_success(answer: HttpResponse) -> bool:
     return 200 <= answer.status < 300
-
-
-def _is_stream(answer: HttpResponse) -> bool:
-    """Whether the response is a stream: some servers always answer with one JSON body, or with an HTML page."""
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return _is_success(answer) and kind not in ("application/json", "text/html")
-
-
-def _with_retry_headers(error: ModelError, answer: HttpResponse) -> ModelError:
-    """Add the status and the retry headers of the response to the error."""
-    error.status = answer.status
-    if error.wait is None:
-        error.wait = _retry_after(answer)
-    if answer.headers.get("x-should-retry") == "false":
-        error.again = False
-    return error
 
 
 def _retry_after(answer: HttpResponse) -> float | None:

@@ -15,7 +15,6 @@ from onetool.ask.messages import (
     LAST_STEP_TEXT,
     USER_CALL_TEXT,
     Assistant,
-    File,
     ModelPrompt,
     Result,
     SessionMessage,
@@ -35,8 +34,8 @@ A_MESSAGE = 4  # what stands around each, in tokens
 A_CALL = 8
 A_PICTURE = 1_500
 MARKS = 24  # around what a tool gave
-SHORTEST_RESULT = 64  # tokens of a result that stay, however little room there is
-MOST_COUNTED = 50_000  # texts whose numbers are remembered
+MIN_RESULT = 64  # tokens of a result that stay, however little room there is
+MAX_COUNTED = 50_000  # texts whose numbers are remembered
 
 UNKNOWN_WINDOW = 32_768
 # What a family's models for text read at most, as their maker says. Where more has to be asked for or costs more, it is
@@ -65,7 +64,7 @@ _counted: dict[tuple[int, int], int] = {}
 
 
 def window_of(provider: str, model: str) -> int:
-    """How many tokens the model takes, by its name: `gpt-4o-mini`, `openai/gpt-4o` and `models/gemini-x` are known."""
+    """Return how many tokens a model takes, by its name: also of `gpt-4o-mini`, `openai/gpt-4o`, `models/gemini-x`."""
     if provider == "ollama":  # it serves with the window that it is told, whatever the model could take
         return UNKNOWN_WINDOW
     name = model.lower().removeprefix("ft:").rpartition("/")[2]
@@ -74,7 +73,7 @@ def window_of(provider: str, model: str) -> int:
 
 
 def without_abandoned(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
-    """The messages without questions that the model never answered before the next question."""
+    """Return the messages without questions that the model never answered before the next question."""
     kept: list[SessionMessage] = []
     asked_next = False
     for message in reversed(messages):
@@ -86,7 +85,7 @@ def without_abandoned(messages: Sequence[SessionMessage]) -> list[SessionMessage
 
 
 def as_question(call: UserCall) -> User:
-    """A call of the person as each provider takes it: in the person's words, with the result marked as data."""
+    """Return a call of the person as each provider takes it: in the person's words, with the result marked as data."""
     args = json.dumps(call.args, ensure_ascii=False, default=str)
     return User(text=USER_CALL_TEXT.format(name=on_one_line(call.name), args=args, content=call.content))
 
@@ -94,7 +93,7 @@ def as_question(call: UserCall) -> User:
 def fit_messages(
     messages: Sequence[SessionMessage], most: int, *, other: int = 0
 ) -> tuple[list[SessionMessage], int, int]:
-    """What fits into `most` tokens beside `other` (instructions, tools); how many messages were left out; its tokens.
+    """Return what fits into `most` tokens beside `other`; how many messages were left out; and its tokens.
 
     It begins with a question. The last turn always stays; where it is too long by itself, its oldest results are
     shortened. Raises AskError (too_long).
@@ -111,31 +110,30 @@ def fit_messages(
         elif used and used + size > limit:
             break
     kept = list(messages[start:])
-    if used > limit:
-        kept, used = _shortened(kept, used, limit)
-    if used > limit:
-        raise _too_long_error(used, most, other)
-    return kept, start, used
-
-
-def _shortened(messages: list[SessionMessage], used: int, limit: int) -> tuple[list[SessionMessage], int]:
-    """The oldest results first, and each by no more than is needed."""
-    for place, message in enumerate(messages):
+    for place, message in enumerate(kept):  # the oldest results first, and each by no more than is needed
         if used <= limit:
             break
         if isinstance(message, Result):
             before = _message_tokens(message)
             shorter = _shorter(message, before - (used - limit))
             if (after := _message_tokens(shorter)) < before:
-                messages[place] = shorter
+                kept[place] = shorter
                 used += after - before
-    return messages, used
+    if used > limit:
+        beside = f", with about {other:,} for the instructions and tools" if other else ""
+        hints = ["ask a shorter question, or attach less", "choose a model with a larger window (--model)"]
+        if other > most // 2:
+            hints.append("show it fewer tools (--tool-allow), or `run` alone (--menu run)")
+        hints.append("set ask.context_tokens in the config, if the model takes more than that")
+        message = f"too long for the model: about {used + other:,} tokens{beside}, and it takes {most:,}"
+        raise AskError(message, "too_long", hints)
+    return kept, start, used
 
 
 def _shorter(result: Result, most: int) -> Result:
     text, word = unmark(result.content)
     note = f"\n[… of {len(text):,} characters the rest is left out here: it does not fit into the model's window]"
-    keep = max(SHORTEST_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
+    keep = max(MIN_RESULT, most - A_MESSAGE - _tokens(result.name) - _tokens(note) - (MARKS if word else 0) - 1)
     text = cut_to_tokens(text[: 4 * keep + 4], keep)  # a token is four characters at most, and counting takes long
     return msgspec.structs.replace(result, content=mark_as_data(text + note, word) if word else text + note)
 
@@ -143,7 +141,11 @@ def _shorter(result: Result, most: int) -> Result:
 def _message_tokens(message: SessionMessage) -> int:
     match message:
         case User():
-            return A_MESSAGE + _tokens(message.text) + sum(map(_file_tokens, message.files))
+            files = sum(
+                A_MESSAGE + _tokens(file.name) + (A_PICTURE if file.text is None else _tokens(file.text))
+                for file in message.files
+            )
+            return A_MESSAGE + _tokens(message.text) + files
         case Assistant():
             calls = sum(A_CALL + _tokens(call.name) + _json_tokens(call.args, call.kept) for call in message.calls)
             malformed = sum(_tokens(call.malformed or "") for call in message.calls)
@@ -154,46 +156,32 @@ def _message_tokens(message: SessionMessage) -> int:
             return A_MESSAGE + _tokens(as_question(message).text)
 
 
-def _file_tokens(file: File) -> int:
-    return A_MESSAGE + _tokens(file.name) + (_tokens(file.text) if file.text is not None else A_PICTURE)
-
-
 def _json_tokens(*parts: object) -> int:
     return sum(_tokens(json.dumps(part, ensure_ascii=False, default=str)) for part in parts if part)
 
 
 def _tokens(text: str) -> int:
-    """The number of tokens, cached by hash: the same messages are counted at every step."""
+    """Return the number of tokens, cached by hash: the same messages are counted at every step."""
     key = (hash(text), len(text))
     count = _counted.get(key)
     if count is None:
-        if len(_counted) >= MOST_COUNTED:
+        if len(_counted) >= MAX_COUNTED:
             _counted.clear()
         count = _counted[key] = count_tokens(text)
     return count
-
-
-def _too_long_error(used: int, most: int, other: int) -> AskError:
-    beside = f", with about {other:,} for the instructions and tools" if other else ""
-    hints = ["ask a shorter question, or attach less", "choose a model with a larger window (--model)"]
-    if other > most // 2:
-        hints.append("show it fewer tools (--tool-allow), or `run` alone (--menu run)")
-    hints.append("set ask.context_tokens in the config, if the model takes more than that")
-    total = used + other
-    return AskError(f"too long for the model: about {total:,} tokens{beside}, and it takes {most:,}", "too_long", hints)
 
 
 # The prompt of each step
 
 
 MUCH_TEXT = 100_000  # characters: counting their tokens takes some ten milliseconds
-MOST_SHORTER = 2  # times that a prompt is made shorter, when the model says that it is too long
+MAX_SHORTENED = 2  # times that a prompt is made shorter, when the model says that it is too long
 ANSWER_TOKENS = 32_000  # tokens that are left for an answer, where nobody says how long it may be …
 ANSWER_SHARE = 8  # … and where that is less, this part of the window
 
 
 def message_chars(message: SessionMessage) -> int:
-    """About how many characters it has."""
+    """Return about how many characters a message has."""
     if isinstance(message, Result | UserCall):
         return len(message.content)
     if isinstance(message, User):
@@ -228,13 +216,13 @@ class PromptBuilder:
         self._left_out = self._has_noted = 0  # messages
 
     async def build(self, may_call: bool) -> ModelPrompt:
-        """The next one. Where there is much to count it is counted in a thread: others wait for the loop."""
+        """Build the next prompt. Where there is much to count, do it in a thread: others wait for the loop."""
         if sum(map(message_chars, self._session.messages)) < MUCH_TEXT:
             return self._build(may_call)
         return await asyncio.to_thread(self._build, may_call)
 
     def notice(self) -> str | None:
-        """A notice about left-out messages, once."""
+        """Return a notice about left-out messages, once."""
         if self._left_out <= self._has_noted:
             return None
         self._has_noted = self._left_out
@@ -242,7 +230,7 @@ class PromptBuilder:
 
     def shorten(self, error: ModelError) -> bool:
         """Make the next prompts shorter if the error is `too_long`; returns whether to retry."""
-        if error.reason != "too_long" or self._shorter == MOST_SHORTER:
+        if error.reason != "too_long" or self._shorter == MAX_SHORTENED:
             return False
         self._shorter += 1
         self._window = min(error.window or self._window // 2, self._window * 4 // 5)
@@ -252,7 +240,13 @@ class PromptBuilder:
         task, model = self._task, self._model
         shown = self._toolset.tokens(model.provider) if may_call else 0
         if shown > self._window * 3 // 4:
-            raise self._too_many_tools(shown)
+            count, takes = len(self._toolset.specs), f"{model.name} takes {self._window:,} in all"
+            hints = [
+                "--menu run shows the model one tool, whose code reaches all of them",
+                "--tool-allow NAMES shows it only these",
+                "ask.context_tokens in the config says how many tokens the model takes, where that is more",
+            ]
+            raise AskError(f"{count} tools take about {shown:,} tokens, and {takes}", "too_long", hints)
         note = () if may_call else (User(text=LAST_STEP_TEXT),)  # for this once: it is nothing that the person said
         limit = min(task.max_tokens or ANSWER_TOKENS, self._window // ANSWER_SHARE)
         other = count_tokens(self._system) + shown + sum(count_tokens(one.text) for one in note)
@@ -269,16 +263,4 @@ class PromptBuilder:
             max_tokens=task.max_tokens,
             context_tokens=task.context_tokens,
             tokens=used + other,
-        )
-
-    def _too_many_tools(self, shown: int) -> AskError:
-        count, takes = len(self._toolset.specs), f"{self._model.name} takes {self._window:,} in all"
-        return AskError(
-            f"{count} tools take about {shown:,} tokens, and {takes}",
-            "too_long",
-            [
-                "--menu run shows the model one tool, whose code reaches all of them",
-                "--tool-allow NAMES shows it only these",
-                "ask.context_tokens in the config says how many tokens the model takes, where that is more",
-            ],
         )

@@ -206,7 +206,10 @@ class Forwarder:
     @asynccontextmanager
     async def _exchange(self, replica: Replica, request: ForwardRequest, kind: str) -> AsyncGenerator[HttpResponse]:
         """Send a request, and check the proof of its response before anything of it is passed on."""
-        pool = await self._pool()
+        loop = asyncio.get_running_loop()
+        if (pool := self._pools.get(loop)) is None:
+            pool = self._pools[loop] = ConnectionPool(loop, MAX_CONNECTIONS)
+            await pool.begin()
         connection, response = await self._ask(pool, replica, request, kind)
         try:
             shown = response.headers.get(ANSWERED_HEADER.decode(), "")
@@ -257,13 +260,6 @@ class Forwarder:
             del self._open[connection]
             pool.drop(connection)
             raise
-
-    async def _pool(self) -> ConnectionPool:
-        loop = asyncio.get_running_loop()
-        if (known := self._pools.get(loop)) is None:
-            known = self._pools[loop] = ConnectionPool(loop, MAX_CONNECTIONS)
-            await known.begin()
-        return known
 
     def _end_gone(self) -> None:
         """End requests to replicas that are gone. Called after each beat, in its thread."""
@@ -375,7 +371,14 @@ class ForwardSeal:
         if told.to != self._members.id:
             # The sender learns from this status that the replica is gone: its address is ours now.
             raise HttpError(OTHER_REPLICA, "other_replica", "This request is for another replica, which is gone.")
-        self._check_once(told)
+        now = self._members.now()
+        if abs(now - told.at) > VALID_S:
+            raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
+        while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
+            del self._seen[oldest[0]]
+        if told.nonce in self._seen:
+            raise _refused("it was used already: it is good once")
+        self._seen[told.nonce] = now + 2 * VALID_S
         return told
 
     def accept(self, told: ForwardedBy, body: bytes, scope: Scope) -> None:
@@ -397,16 +400,6 @@ class ForwardSeal:
 
     def is_proof(self, header: bytes, status: int, shown: str) -> bool:
         return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
-
-    def _check_once(self, told: ForwardedBy) -> None:
-        now = self._members.now()
-        if abs(now - told.at) > VALID_S:
-            raise _refused("it has expired, or the clocks of the replicas differ by more than a minute")
-        while self._seen and (oldest := next(iter(self._seen.items())))[1] < now:
-            del self._seen[oldest[0]]
-        if told.nonce in self._seen:
-            raise _refused("it was used already: it is good once")
-        self._seen[told.nonce] = now + 2 * VALID_S
 
 
 def _audit_id() -> str:

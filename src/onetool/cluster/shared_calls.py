@@ -22,6 +22,7 @@ from onetool.core.json_data import ServerFailure, protocol_failure
 from onetool.http.asgi import FORWARDED, HttpError, Receive, Scope, Send, read_body, respond
 from onetool.http.response_stream import DisconnectWatch
 from onetool.sources.mcp_servers.owners import ServerRequest
+from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -112,15 +113,6 @@ def failure_of(line: FailureLine) -> ToolFailure:
     return ToolFailure(line.message, reason=line.reason, hints=line.hints)
 
 
-def question_line(id: str, question: Question) -> QuestionLine:
-    kind = next(kind for kind, of in QUESTIONS.items() if isinstance(question, of))
-    return QuestionLine(id, kind, msgspec.to_builtins(question))
-
-
-def question_of(line: QuestionLine) -> Question:
-    return msgspec.convert(line.question, type=QUESTIONS[line.kind])
-
-
 def answer_of(error: ToolFailure) -> CallerAnswer:
     """Return the answer for a caller that gave none."""
     if isinstance(error, Declined):
@@ -144,14 +136,8 @@ class SharedBlock:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
-
-    @property
-    def type(self) -> Any:
-        return self._data.get("type")
-
-    @property
-    def text(self) -> str:
-        return self._data.get("text", "")
+        self.type = data.get("type")
+        self.text: str = data.get("text", "")
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         return dict(self._data)
@@ -168,16 +154,6 @@ class SharedResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def content(self) -> list[SharedBlock]:
         return [SharedBlock(one) for one in self.blocks]
-
-
-def shared_result(result: Any) -> SharedResult:
-    """Return a result of the SDK as data."""
-    return SharedResult(
-        is_error=result.is_error,
-        blocks=tuple(one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content),
-        structured_content=result.structured_content,
-        meta=result.meta,
-    )
 
 
 class RemotePeer:
@@ -250,8 +226,6 @@ class SharedCalls:
         lines.put_nowait(None)
 
     async def _outcome(self, server: str, asked: SharedCall, caller: "RemoteCaller") -> Any:
-        from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
-
         servers, request = self._app.servers, asked.request
         if servers is None or servers.proxy(server) is None:
             raise ToolFailure(f"there is no MCP server {server} any more", reason="source_unavailable")
@@ -263,7 +237,16 @@ class SharedCalls:
             case _:
                 call = UpstreamCall(caller.progress if asked.wants_progress else None)
                 result = await servers.do_here(server, request.name, request, asked.may_repeat, call)
-                return shared_result(result) if request.kind == "tool" else result
+                if request.kind != "tool":
+                    return result
+                return SharedResult(
+                    is_error=result.is_error,
+                    blocks=tuple(
+                        one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in result.content
+                    ),
+                    structured_content=result.structured_content,
+                    meta=result.meta,
+                )
 
 
 class RemoteCaller:
@@ -300,7 +283,8 @@ class RemoteCaller:
         id = token_hex(16)
         waiting = self._questions[id] = self._loop.create_future()
         self._own.append(waiting)
-        self._say(question_line(id, question))
+        kind = next(kind for kind, of in QUESTIONS.items() if isinstance(question, of))
+        self._say(QuestionLine(id, kind, msgspec.to_builtins(question)))
         try:
             return value_of(await waiting)
         finally:

@@ -25,6 +25,7 @@ from onetool.cluster.forwarding import STATES_PATH, ReplicaGoneError, ReplicaRef
 from onetool.cluster.leases import SERVERS, Leases, is_shared, lease_name, parts_of_lease
 from onetool.cluster.shared_calls import (
     CAPABILITIES,
+    QUESTIONS,
     FailureLine,
     LackLine,
     Line,
@@ -39,13 +40,13 @@ from onetool.cluster.shared_calls import (
     answer_of,
     decode_line,
     failure_of,
-    question_of,
 )
-from onetool.core.call import CannotAsk, Question, current_caller
+from onetool.core.call import CannotAsk, current_caller
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, current_principal
 from onetool.http.asgi import HttpError
+from onetool.sdk.context import log_message
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.settings import ServerSettings
 
@@ -307,20 +308,15 @@ class SharedServers(ServerOwners):
         try:
             if caller is None:
                 raise ToolFailure("nobody is there to be asked")
-            said = {"value": await caller.ask(_masked(question_of(line)))}
+            data, context = line.question, current_call.get()
+            if context is not None and context.environment is not None:
+                data = context.environment.redact(data)  # it goes to the client
+            said = {"value": await caller.ask(msgspec.convert(data, type=QUESTIONS[line.kind]))}
         except ToolFailure as error:
             said = answer_of(error)
         body, path = msgspec.json.encode(said), f"{ANSWERS_PATH}/{line.id}"
         with suppress(HttpError):  # then the call itself ends, too
             await self._cluster.forwarder.post(owner, path, body, current_principal.get())
-
-
-def _masked(question: Question) -> Question:
-    """Mask the app's secrets in a question, which goes to the client."""
-    context = current_call.get()
-    if context is None or context.environment is None:
-        return question
-    return msgspec.convert(context.environment.redact(msgspec.to_builtins(question)), type=type(question))
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[Line]:
@@ -350,8 +346,6 @@ def _take(line: Line, caller: "Caller | None") -> None:
             if (context := current_call.get()) is not None and context.progress is not None:
                 context.progress(line.done, line.total, line.message)
         case LogLine():
-            from onetool.sdk.context import log_message
-
             log_message(line.data, line.level, line.logger)  # pyright: ignore[reportArgumentType] - it was checked there
         case LackLine() if caller is not None:
             caller.lacks(CannotAsk(line.capability, line.message))

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from onetool.cluster.cluster import Cluster
-from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionRow, SessionState, UnreadableRowError
+from onetool.cluster.mcp_rows import McpSessionRows, McpTaskRows, SessionState, UnreadableRowError
 from onetool.core.mcp_protocol import Message, decode, is_id, is_message
 from onetool.core.principal import Principal
 from onetool.database import DatabaseError
@@ -145,8 +145,11 @@ class SharedSessions:
         for message in messages:
             if (owner := self._asked_by(message)) is not None:
                 answers.setdefault(owner, []).append(message)
-            elif _is_cancellation(message) and not ((id := _cancelled(message)) in begun or session.is_running(id)):
-                cancelled.append(message)
+            elif is_message(message) and message.get("method") == "notifications/cancelled" and "id" not in message:
+                params = message.get("params")
+                id = params.get("requestId") if isinstance(params, dict) else None
+                is_here = is_id(id) and (id in begun or session.is_running(id))
+                (rest if is_here else cancelled).append(message)
             else:
                 rest.append(message)
         for owner, found in answers.items():
@@ -196,12 +199,9 @@ class SharedSessions:
         except DatabaseError as error:
             raise _away(error) from None
         if row is not None:
-            self._apply(session, row)
+            session.restore(row.state)
+            self._versions[session.id] = row.version
             await self._tell(SessionNews(session=session.id), session)
-
-    def _apply(self, session: MemorySession, row: SessionRow) -> None:
-        session.restore(row.state)
-        self._versions[session.id] = row.version
 
     async def _refresh(self, session: MemorySession) -> None:
         try:
@@ -211,7 +211,8 @@ class SharedSessions:
         if row is None:
             await self._forget(session)
         else:
-            self._apply(session, row)
+            session.restore(row.state)
+            self._versions[session.id] = row.version
 
     async def _forget(self, session: MemorySession) -> None:
         self._versions.pop(session.id, None)
@@ -239,19 +240,9 @@ class SharedSessions:
         self._versions = {id: version for id, version in self._versions.items() if id in self._sessions}
 
 
-def _is_cancellation(message: Any) -> bool:
-    return is_message(message) and message.get("method") == "notifications/cancelled" and "id" not in message
-
-
 def _encoded(news: SessionNews) -> bytes:
     """Encode news. Halves of surrogate pairs, which a client may send, stay as they are."""
     return encode(msgspec.structs.asdict(news))
-
-
-def _cancelled(message: Message) -> Any:
-    params = message.get("params")
-    id = params.get("requestId") if isinstance(params, dict) else None
-    return id if is_id(id) else None
 
 
 def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], SessionState]:

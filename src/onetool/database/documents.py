@@ -91,7 +91,8 @@ class Documents:
         self._seal = seal
         self._follow: Following = follow
         self._durable = durable
-        self._follower = _follower_of(database)
+        with _followers_lock:
+            self._follower = _followers.get(database) or _followers.setdefault(database, DocumentFollower(database))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Documents) and (self._database, self._kind) == (other._database, other._kind)
@@ -307,8 +308,12 @@ class DocumentFollower:
         found, before = self.current(id), self._known.get(id)
         if found is None:
             found = self._read(id, before)
-            if found.stamp is None and (at_once or before is not None):
-                self._listen()
+            database = self._database()
+            if found.stamp is None and (at_once or before is not None) and database is not None:
+                with self._lock:
+                    was_listening, self._is_listening = self._is_listening, True
+                if not was_listening:
+                    database.on_change(TOPIC, self._look)
         if found.error is not None:
             raise found.error
         return found.document
@@ -342,14 +347,6 @@ class DocumentFollower:
                 self._known[id] = found
         return found
 
-    def _listen(self) -> None:
-        database = self._database()
-        with self._lock:
-            if self._is_listening or database is None:
-                return
-            self._is_listening = True
-        database.on_change(TOPIC, self._look)
-
     def _look(self, detail: str) -> None:
         """Read changed documents, in the thread of the listener. `detail` names a document; empty for all."""
         database, before = self._database(), dict(self._known)
@@ -359,7 +356,19 @@ class DocumentFollower:
         ids = [id for id in before if not detail or id == (kind, key)]
         if not ids or database.is_away:
             return
-        now = database.read(lambda work: _changed(work, ids, before))
+
+        def changed(work: Transaction) -> dict[DocumentId, StoredDocument]:
+            places = ", ".join(["(%s, %s)"] * len(ids))
+            sql = f"SELECT kind, key, version FROM documents WHERE (kind, key) IN (VALUES {places})"  # noqa: S608
+            rows = work.execute(sql, [part for id in ids for part in id])
+            versions = {(kind, key): version for kind, key, version in rows}
+            return {
+                id: read_row(work, id)
+                for id in ids
+                if before[id].error is not None or before[id].document.version != versions.get(id)
+            }
+
+        now = database.read(changed)
         with self._lock:
             for id, document in now.items():
                 if self._known.get(id) is before[id]:  # else this process has just written it
@@ -384,28 +393,5 @@ def write_row(work: Transaction, kind: str, key: str, body: bytes, clock: str) -
     return version
 
 
-def _changed(
-    work: Transaction, ids: list[DocumentId], before: dict[DocumentId, KnownDocument]
-) -> dict[DocumentId, StoredDocument]:
-    """Return the documents that have changed."""
-    places = ", ".join(["(%s, %s)"] * len(ids))
-    sql = f"SELECT kind, key, version FROM documents WHERE (kind, key) IN (VALUES {places})"  # noqa: S608 - placeholders
-    rows = work.execute(sql, [part for id in ids for part in id])
-    versions = {(kind, key): version for kind, key, version in rows}
-    return {
-        id: read_row(work, id)
-        for id in ids
-        if before[id].error is not None or before[id].document.version != versions.get(id)
-    }
-
-
 _followers: "weakref.WeakKeyDictionary[Database, DocumentFollower]" = weakref.WeakKeyDictionary()
-_guard = threading.Lock()
-
-
-def _follower_of(database: Database) -> DocumentFollower:
-    with _guard:
-        found = _followers.get(database)
-        if found is None:
-            found = _followers[database] = DocumentFollower(database)
-        return found
+_followers_lock = threading.Lock()

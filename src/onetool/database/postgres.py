@@ -10,6 +10,7 @@ listeners are also called every second.
 
 import atexit
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -141,7 +142,7 @@ class Postgres:
     def on_change(self, topic: str, call: Callable[[str], None]) -> Forget:
         with self._lock:
             if self._listener is None:
-                self._listener = NotifiedListeners(self.connect)
+                self._listener = NotifiedListeners(self)
             return self._listener.add(topic, call)
 
     def lock(self, name: str) -> "PostgresLock":
@@ -175,7 +176,14 @@ class Postgres:
         if self._is_away:
             raise self._away()
         if self._prepare is not None:
-            self._prepare_once()
+            with self._preparing:  # other threads wait; transactions of `prepare` itself come here, too, and go on
+                if self._prepare is not None and not self._is_preparing:
+                    self._is_preparing = True
+                    try:
+                        self._prepare(self)
+                        self._prepare = None
+                    finally:
+                        self._is_preparing = False
         try:
             try:
                 return self._run_once(job)
@@ -187,18 +195,6 @@ class Postgres:
         except psycopg.Error as error:
             raise DatabaseError(f"the database refused this: {_short(error)}") from error
 
-    def _prepare_once(self) -> None:
-        """Call `prepare`, while other threads wait. Its own transactions come here, too, and go on."""
-        with self._preparing:
-            if self._prepare is None or self._is_preparing:
-                return
-            self._is_preparing = True
-            try:
-                self._prepare(self)
-                self._prepare = None
-            finally:
-                self._is_preparing = False
-
     def _run_once(self, job: Callable[[Transaction], T]) -> T:
         pool = self._open_pool()
         try:
@@ -206,13 +202,10 @@ class Postgres:
         except (PoolTimeout, PoolClosed):
             raise self._away() from self._refusal
 
-        def set_limit(seconds: float) -> None:
-            self._running[connection] = monotonic() + seconds + HANG_S
-
         is_committing = False
-        set_limit(STATEMENT_MS / 1000)
+        work = PostgresTransaction(connection, self._running)
         try:
-            result = job(PostgresTransaction(connection, set_limit))
+            result = job(work)
             is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
             connection.commit()
             return result
@@ -261,7 +254,8 @@ class Postgres:
             if connection is not None:
                 connection.close()
             self._refusal = error
-            if not _is_full(error):  # else the open connections are good
+            # The error of a full server has no code. The open connections stay usable.
+            if not re.search("too many clients|too many connections|connection slots", str(error)):
                 self._open_breaker(error)
             raise
         self._refusal = None
@@ -316,24 +310,28 @@ def is_url(url: str) -> bool:
 
 
 class PostgresTransaction:
-    """A transaction. `set_limit` is called before each statement, with the seconds it may take."""
+    """A transaction. It notes in `running` until when its current statement may take."""
 
-    def __init__(self, connection: "psycopg.Connection[Row]", set_limit: Callable[[float], None]) -> None:
+    def __init__(self, connection: "psycopg.Connection[Row]", running: "dict[psycopg.Connection[Row], float]") -> None:
+        self._connection, self._running = connection, running
         self._cursor = connection.cursor()
-        self._set_limit = set_limit
         self._allowed = STATEMENT_MS / 1000
+        self._note_limit()
+
+    def _note_limit(self) -> None:
+        self._running[self._connection] = monotonic() + self._allowed + HANG_S
 
     def allow(self, seconds: int) -> None:
         self._allowed = float(seconds)
         self.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
-        self._set_limit(self._allowed)
+        self._note_limit()
         self._cursor.execute(sql.encode(), params or None)
         return self._cursor.fetchall() if self._cursor.description is not None else []
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        self._set_limit(self._allowed)
+        self._note_limit()
         self._cursor.executemany(sql.encode(), rows)
 
     @property
@@ -403,9 +401,9 @@ class PostgresLock:
 class NotifiedListeners(Listeners):
     """Listeners that a thread tells of changes in the database."""
 
-    def __init__(self, connect: Callable[..., psycopg.Connection[Any]]) -> None:
+    def __init__(self, database: Postgres) -> None:
         super().__init__()
-        self._connect = connect
+        self._database = database
         self._connection: psycopg.Connection[Any] | None = None
         self._closed = threading.Event()
         self._is_lost = False
@@ -422,29 +420,26 @@ class NotifiedListeners(Listeners):
     def _keep(self) -> None:
         while not self._closed.is_set():
             try:
-                with self._connect(autocommit=True) as connection:
+                with self._database.connect(autocommit=True) as connection:
                     self._connection = connection
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._is_lost = False
                     self.tell(None)
-                    self._wait(connection)
+                    look_at = monotonic() + EVERY_S
+                    while not self._closed.is_set():
+                        # Take all that has come: the rest of a packet would be lost.
+                        for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
+                            topic, _, detail = found.payload.partition(" ")
+                            self.tell(topic, detail)
+                        if monotonic() >= look_at:
+                            look_at = monotonic() + EVERY_S
+                            self.tell(None)
             except Exception as error:  # noqa: BLE001 - the next attempt may succeed
                 if not (self._is_lost or self._closed.is_set()):
                     log.warning("no notifications from the database, looking for changes every second: %s", error)
                 self._is_lost = True
                 self.tell(None)
                 self._closed.wait(EVERY_S)
-
-    def _wait(self, connection: psycopg.Connection[Any]) -> None:
-        look_at = monotonic() + EVERY_S
-        while not self._closed.is_set():
-            # Take all that has come: the rest of a packet would be lost.
-            for found in connection.notifies(timeout=max(0.0, look_at - monotonic()), stop_after=1):
-                topic, _, detail = found.payload.partition(" ")
-                self.tell(topic, detail)
-            if monotonic() >= look_at:
-                look_at = monotonic() + EVERY_S
-                self.tell(None)
 
 
 class _LostConnection(Exception):  # noqa: N818 - control flow: the caller decides what it means
@@ -462,11 +457,6 @@ def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> boo
     """Return whether the connection failed, not the statement."""
     # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
     return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
-
-
-def _is_full(error: psycopg.Error) -> bool:
-    """Return whether the server takes no more connections. This error has no code."""
-    return "too many clients" in str(error) or "too many connections" in str(error) or "connection slots" in str(error)
 
 
 def _short(error: Exception) -> str:

@@ -82,7 +82,10 @@ class SharedWindows:
                 self._count_alone(error)
             else:
                 if found.wait is not None:
-                    self._note_full(key, most, found.wait)
+                    with self._lock:
+                        if len(self._full) >= MAX_OWN:
+                            self._full.clear()
+                        self._full[key] = _Full(most, monotonic() + found.wait)
                 elif counts:
                     self._take_own(key, math.inf, seconds)
                 self._sweep(database)
@@ -95,7 +98,10 @@ class SharedWindows:
         if (refused := self._refused(key, most)) is not None:
             return refused
         if self._database is not None and monotonic() >= self._alone_until and not self._database.is_away:
-            work = asyncio.get_running_loop().run_in_executor(self._pool(), self.take, name, most, seconds)
+            with self._lock:
+                if self._threads is None:
+                    self._threads = ThreadPoolExecutor(THREADS, "onetool-rates")
+            work = asyncio.get_running_loop().run_in_executor(self._threads, self.take, name, most, seconds)
             try:
                 return await asyncio.wait_for(asyncio.shield(work), ANSWER_S)
             except TimeoutError:
@@ -111,12 +117,6 @@ class SharedWindows:
         if full is None or most > full.most or (wait := full.until - monotonic()) <= 0:
             return None
         return WindowCount(wait, full.most, wait)
-
-    def _note_full(self, key: str, most: int, wait: float) -> None:
-        with self._lock:
-            if len(self._full) >= MAX_OWN:
-                self._full.clear()
-            self._full[key] = _Full(most, monotonic() + wait)
 
     def _take_share(self, key: str, most: int, seconds: float, counts: bool) -> WindowCount:
         return self._take_own(key, max(1, most // max(1, self._replicas())), seconds, counts=counts)
@@ -149,12 +149,6 @@ class SharedWindows:
             database.write(lambda work: work.execute(sql), max_wait=LOCKED_S)
         except DatabaseError as error:
             log.debug("old rates are not deleted: %s", error)
-
-    def _pool(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(THREADS, "onetool-rates")
-            return self._threads
 
 
 def _count(work: Transaction, clock: str, key: str, most: int, seconds: float, counts: bool) -> WindowCount:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 from urllib.parse import urlencode
 
 from onetool.core import flock
@@ -38,6 +38,7 @@ from onetool.database.sqlite_errors import (
     as_database_error,
     hide_folder,
     is_damage,
+    primary_code,
     system_fix,
 )
 from onetool.database.sqlite_processes import (
@@ -52,9 +53,6 @@ from onetool.database.sqlite_processes import (
     require_own_file,
     use_log,
 )
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("onetool.database")
 
@@ -123,7 +121,7 @@ class SqliteDatabase:
     vfs: str | None = None  # of SQLite; None: the usual one
 
     def __init__(self, file: Path, *, makes_folder: bool = False, is_source: bool = False) -> None:
-        """A damaged file is set aside, unless it `is_source` of a copy: then it may be somebody's only backup."""
+        """Set a damaged file aside, unless it `is_source` of a copy: then it may be somebody's only backup."""
         self.file, self._name = file, str(file)
         self._makes_folder = makes_folder
         self._is_source = is_source
@@ -357,11 +355,6 @@ class SqliteDatabase:
             make_home(self.file.parent)
         require_own_file(self.file)
         make_private(self.file)
-        connection = self._connect()
-        self._files = FileIds.of(self._name)
-        return connection
-
-    def _connect(self) -> sqlite3.Connection:
         connection = self._connect_with()
         try:
             connection.execute(USUAL_SYNC)
@@ -375,9 +368,10 @@ class SqliteDatabase:
             self._migrate(connection)
         except BaseException as error:
             connection.close()
-            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in READ_ONLY_CODES:
-                return self._connect_immutable(error)
-            raise
+            if not isinstance(error, sqlite3.OperationalError) or primary_code(error) not in READ_ONLY_CODES:
+                raise
+            connection = self._connect_immutable(error)
+        self._files = FileIds.of(self._name)
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
@@ -476,7 +470,7 @@ class _ImmutableConnection(sqlite3.Connection):
 
 
 def _is_busy(error: sqlite3.OperationalError | ReplacedDatabaseError) -> bool:
-    return isinstance(error, ReplacedDatabaseError) or error.sqlite_errorcode & 0xFF in BUSY_CODES
+    return isinstance(error, ReplacedDatabaseError) or primary_code(error) in BUSY_CODES
 
 
 _empty: Final = threading.local()

@@ -36,7 +36,7 @@ def as_database_error(error: sqlite3.Error | OSError, file: Path) -> DatabaseErr
     """Return an error that is not about damage as a DatabaseError."""
     if isinstance(error, OSError):
         return StorageError(f"{file} can't be used: {error.strerror or error}{system_fix(error)}")
-    code = _primary_code(error)
+    code = primary_code(error)
     if code in BUSY_CODES:
         return DatabaseAwayError(str(error), f"{file} is locked by another process")
     if code in FIXES:
@@ -45,10 +45,10 @@ def as_database_error(error: sqlite3.Error | OSError, file: Path) -> DatabaseErr
 
 
 def is_damage(error: sqlite3.Error | OSError) -> bool:
-    return isinstance(error, sqlite3.Error) and _primary_code(error) in DAMAGE_CODES
+    return isinstance(error, sqlite3.Error) and primary_code(error) in DAMAGE_CODES
 
 
-def _primary_code(error: sqlite3.Error) -> int:
+def primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -115,7 +115,7 @@ class SqliteLock:
         return self._file is not None
 
     def check(self) -> None:
-        """The system takes a lock from nobody."""
+        """Do nothing: the system takes a lock from nobody."""
 
     def release(self) -> None:
         file, self._file = self._file, None

@@ -14,21 +14,20 @@ import struct
 from binascii import b2a_base64
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
-from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from onetool.sandbox import NeverAwaitedError, ProtocolError, TooLargeError, TooManyDigitsError
 from onetool.sandbox.wire import fields, first_text, read_numbers, read_varint, signed
 
-DEEPEST = 60  # levels; what reads the value at the other end stops there, too
-LONGEST_NUMBER = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
+MAX_DEPTH = 60  # levels; what reads the value at the other end stops there, too
+MAX_NUMBER_BITS = 14_280  # bits, in whole bytes: the 4,300 digits that Python itself is willing to print
 PER_PART = 2  # bytes that every part costs at least: a digit and a comma
-MOST_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
+MAX_PARTS = 1_000_000  # whatever the budget: a list of nothing takes memory and time, too
 SPARE_NODES = 10_000  # beside the parts of a value: the classes of its objects
 FEW = 32  # bytes of indexes
 LARGE = 65_536  # bytes of a text, which are not copied before they are read
-LARGEST_KEY = 65_536  # bytes of a tuple or an object that is a key
-LONGEST_INDEX = 5  # bytes
+MAX_KEY_BYTES = 65_536  # bytes of a tuple or an object that is a key
+MAX_INDEX_BYTES = 5  # bytes
 CHECK_BYTES = 65_536  # how far to read before asking again whether to go on
 
 # !The first byte of a node: its tag in the schema and its wire type.
@@ -58,7 +57,7 @@ class Values:
     def __init__(self, budget: int, check: Check | None = None) -> None:
         self._budget = self._keys_budget = budget  # bytes, of all roots together; of all keys that are no texts
         self._check = check
-        self._part = max(PER_PART, budget // MOST_PARTS)
+        self._part = max(PER_PART, budget // MAX_PARTS)
         self._most_nodes = budget // self._part + SPARE_NODES
         self._values: list[Any] = []
         self._weights: list[int] = []  # of each node with all that it holds, in bytes
@@ -67,7 +66,7 @@ class Values:
         self._is_shared = False
 
     def take(self, index: int) -> Any:
-        """One of the values that the message is about. No two parts of what is taken are the same list or dict."""
+        """Return one of the values that the message is about. No two parts of it are the same list or dict."""
         self._budget -= self._weights[index]
         if self._budget < 0:
             raise TooLargeError
@@ -171,25 +170,31 @@ class Values:
         self._add(made, depth, weight)
 
     def _key(self, key: Any, weight: int) -> str:
-        """A key that is no text, as JSON would have it. Writing it out costs as much as it weighs, in every dict.
+        """Return a key that isn't a text, as JSON writes it. Writing costs as much as the key weighs, in every dict.
 
         A list or dict is written in one step, in which nothing else of the process runs.
         """
         self._keys_budget -= weight
-        if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > LARGEST_KEY):
+        if self._keys_budget < 0 or (isinstance(key, list | dict) and weight > MAX_KEY_BYTES):
             raise TooLargeError
         if key is None or isinstance(key, bool):
             return {None: "null", True: "true", False: "false"}[key]
         return str(key)
 
     def _check_count(self, size: int) -> None:
-        """An index takes five bytes at most, and what it stands for weighs something: before so many are read."""
-        if size // LONGEST_INDEX * self._part > self._budget:
+        """Refuse more indexes than the budget allows before they are read: each takes five bytes at most."""
+        if size // MAX_INDEX_BYTES * self._part > self._budget:
             raise TooLargeError
 
     def _list(self, data: bytes, start: int, end: int) -> None:
         self._check_count(end - start)
-        indexes = _indexes(data, start, end)
+        indexes: list[int] = []
+        if start < end and data[start] == 10 and data[start + 1] < 128:  # one packed field of fewer than 128 bytes
+            indexes = read_indexes(data[start + 2 : end])
+        else:
+            for tag, at, stop in fields(data, start, end):
+                if tag == 1:
+                    indexes += read_indexes(data[at:stop]) if stop else [at]
         weight = self._part + sum(map(self._weights.__getitem__, indexes))
         if weight > self._budget:
             raise TooLargeError
@@ -203,7 +208,7 @@ class Values:
         self._add(dict(zip(names, values, strict=False)), depth, weight)
 
     def _held_values(self, indexes: list[int]) -> tuple[list[Any], int]:
-        """The values of nodes, for the node that holds them, and how deep that is."""
+        """Return the values of nodes, for the node that holds them, and its depth."""
         depth, depths = 1, self._depths
         if not depths.keys().isdisjoint(indexes):
             inside = [index for index in indexes if index in depths]
@@ -214,15 +219,15 @@ class Values:
         return list(map(self._values.__getitem__, indexes)), depth
 
     def _add(self, value: Any, depth: int, weight: int) -> None:
-        """A node that holds others."""
-        if depth > DEEPEST:
+        """Add a node that holds others."""
+        if depth > MAX_DEPTH:
             raise TooLargeError
         self._depths[len(self._values)] = depth
         self._values.append(value)
         self._weights.append(weight)
 
     def _other(self, data: bytes, pos: int, end: int) -> None:
-        """What code may hand out beside JSON types: long numbers, bytes, dates, objects of its own, exceptions."""
+        """Add a node of another type than JSON has: long numbers, bytes, dates, objects of the code, exceptions."""
         key, pos = read_varint(data, pos)
         tag = key >> 3
         size, start = read_varint(data, pos)
@@ -230,8 +235,15 @@ class Values:
             raise ProtocolError(f"a node whose content, field {tag}, is not what the node holds")
         if tag == 16:  # frozen_set
             self._list(data, start, end)
-        elif tag == 13:
-            self._named_tuple(data, start, end)
+        elif tag == 13:  # named_tuple
+            self._check_count(size)
+            names, indexes = list[str](), list[int]()
+            for part, at, stop in fields(data, start, end):
+                if part == 2:
+                    names.append(data[at:stop].decode())
+                elif part == 3:
+                    indexes += read_indexes(data[at:stop]) if stop else [at]
+            self._attributes(names, indexes)
         elif tag == 24:
             self._object(data, start, end)
         elif size > self._budget and tag != BIG_INTEGER:  # which says itself that it is too long
@@ -241,19 +253,8 @@ class Values:
             self._values.append(value)
             self._weights.append(self._part + _size(value))
 
-    def _named_tuple(self, data: bytes, start: int, end: int) -> None:
-        self._check_count(end - start)
-        names: list[str] = []
-        indexes: list[int] = []
-        for tag, at, stop in fields(data, start, end):
-            if tag == 2:
-                names.append(data[at:stop].decode())
-            elif tag == 3:
-                indexes += read_indexes(data[at:stop]) if stop else [at]
-        self._attributes(names, indexes)
-
     def _object(self, data: bytes, start: int, end: int) -> None:
-        """An object of a class that the code made, or one of ours: its attributes."""
+        """Add an object of a class that the code made, or one of ours, as its attributes."""
         class_index, names, indexes = 0, list[Any](), list[int]()
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
@@ -280,55 +281,21 @@ def _copy(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Bytes of its text. The longer a whole number is, the longer it takes to write each of its digits."""
+    """Return the bytes of its text. The longer a whole number, the longer each of its digits takes to write."""
     if not isinstance(value, int):
         return len(str(value))
     bits = value.bit_length()
     return bits // 3 + (bits // 128) ** 2
 
 
-# Indexes of nodes; runs with the same width, which most are, are read at once
-
-
-@cache
-def _run_of(width: int) -> re.Pattern[bytes]:
-    """Indexes that take so many bytes."""
-    return re.compile(rb"(?:%b)+" % _index(width))
-
-
-def _index(width: int) -> bytes:
-    return rb"[\x80-\xff]{%d}[\0-\x7f]" % (width - 1)
-
-
-def _width(data: bytes, pos: int) -> int:
-    """How many bytes the number here takes."""
-    end = pos
-    while data[end] > 127:
-        end += 1
-    return end + 1 - pos
-
-
 def read_pair(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """The two numbers of a `NodePair` message."""
+    """Return the two numbers of a `NodePair` message."""
     pair = {tag: value for tag, value, _ in fields(data, start, end)}
     return pair.get(1, 0), pair.get(2, 0)
 
 
-def _indexes(data: bytes, start: int, end: int) -> list[int]:
-    """The numbers of an `Indexes` message."""
-    if start == end:
-        return []
-    if data[start] == 10 and data[start + 1] < 128:  # one packed field, and no longer than a byte can say
-        return read_indexes(data[start + 2 : end])
-    found: list[int] = []
-    for tag, at, stop in fields(data, start, end):
-        if tag == 1:
-            found += read_indexes(data[at:stop]) if stop else [at]
-    return found
-
-
 def read_indexes(packed: bytes) -> list[int]:
-    """Numbers one behind the other."""
+    """Return packed numbers. A long run of numbers of the same width, as most are, is read at once."""
     if packed.isascii():  # no number is longer than a byte
         return list(packed)
     found: list[int] = []
@@ -346,31 +313,29 @@ def read_indexes(packed: bytes) -> list[int]:
         return found
     pos = 0
     while pos < len(packed):
-        width = _width(packed, pos)
-        run = _run_of(width).match(packed, pos) if width <= LONGEST_INDEX else None
-        if run is None:
+        last = pos
+        while packed[last] > 127:
+            last += 1
+        width = last + 1 - pos
+        if width > MAX_INDEX_BYTES:
             raise ProtocolError("an index of more than five bytes")
-        found += _run_numbers(run[0], width)
+        run = cast(re.Match[bytes], re.compile(rb"(?:[\x80-\xff]{%d}[\0-\x7f])+" % (width - 1)).match(packed, pos))
+        numbers = run[0]
+        if width == 1:
+            found += numbers
+        elif width == 2:
+            found += [low & 127 | high << 7 for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
+        elif width == 3:
+            parts = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+            found += [low & 127 | (middle & 127) << 7 | high << 14 for low, middle, high in parts]
+        else:
+            found += [read_varint(numbers, at)[0] for at in range(0, len(numbers), width)]
         pos = run.end()
     return found
 
 
-def _run_numbers(run: bytes, width: int) -> list[int]:
-    """Numbers of so many bytes each."""
-    if width == 1:
-        return list(run)
-    if width == 2:
-        return [low & 127 | high << 7 for low, high in zip(run[::2], run[1::2], strict=True)]
-    if width == 3:
-        parts = zip(run[::3], run[1::3], run[2::3], strict=True)
-        return [low & 127 | (middle & 127) << 7 | high << 14 for low, middle, high in parts]
-    return [read_varint(run, at)[0] for at in range(0, len(run), width)]
-
-
-# Nodes without children, by their tag
-
-
 def _scalar(tag: int, data: bytes, start: int, end: int) -> Any:
+    """Return the value of a node without children."""
     read = SCALARS.get(tag)
     if read is None:
         raise ProtocolError(f"a node of kind {tag}, which is unknown here")
@@ -387,7 +352,7 @@ def _big_integer(data: bytes, start: int, end: int) -> int:
     for tag, at, stop in fields(data, start, end):
         if tag == 1:
             negative = at
-        elif (stop - at) * 8 > LONGEST_NUMBER:
+        elif (stop - at) * 8 > MAX_NUMBER_BITS:
             raise TooManyDigitsError
         else:
             magnitude = int.from_bytes(data[at:stop], "big")
@@ -413,28 +378,18 @@ def _zone(
     return timezone(offset) if name is None else timezone(offset, name)
 
 
-def _date(data: bytes, start: int, end: int) -> str:
-    part = read_numbers(data, start, end)
-    return date(part.get(1, 0), part.get(2, 0), part.get(3, 0)).isoformat()
+def _numbers(data: bytes, start: int, end: int, count: int) -> list[int]:
+    """Return the number fields 1 to `count` of a message."""
+    found = read_numbers(data, start, end)
+    return [found.get(tag, 0) for tag in range(1, count + 1)]
 
 
 def _datetime(data: bytes, start: int, end: int) -> str:
-    part = read_numbers(data, start, end)
-    return datetime(*(part.get(tag, 0) for tag in range(1, 8)), tzinfo=_zone(data, start, end, 8, 9)).isoformat()
+    return datetime(*_numbers(data, start, end, 7), tzinfo=_zone(data, start, end, 8, 9)).isoformat()
 
 
 def _time(data: bytes, start: int, end: int) -> str:
-    part = read_numbers(data, start, end)
-    return time(*(part.get(tag, 0) for tag in range(1, 5)), tzinfo=_zone(data, start, end, 5, 6)).isoformat()
-
-
-def _timedelta(data: bytes, start: int, end: int) -> float:
-    part = read_numbers(data, start, end)
-    return timedelta(part.get(1, 0), part.get(2, 0), part.get(3, 0)).total_seconds()
-
-
-def _timezone(data: bytes, start: int, end: int) -> str:
-    return str(_zone(data, start, end, 1, 2, offset=timedelta(0)))  # which is not written where it is 0
+    return time(*_numbers(data, start, end, 4), tzinfo=_zone(data, start, end, 5, 6)).isoformat()
 
 
 def _exception(data: bytes, start: int, end: int) -> str:
@@ -458,17 +413,18 @@ def _complex(data: bytes, start: int, end: int) -> str:
     return str(complex(part.get(1, 0.0), part.get(2, 0.0)))
 
 
+# Nodes without children, by their tag
 SCALARS: dict[int, Callable[[bytes, int, int], Any]] = {
     1: lambda *_: "Ellipsis",
     3: lambda *_: "NotImplemented",
     BIG_INTEGER: _big_integer,
     9: lambda data, start, end: b2a_base64(data[start:end], newline=False).decode(),
     10: _uuid,
-    17: _date,
+    17: lambda data, start, end: date(*_numbers(data, start, end, 3)).isoformat(),
     18: _time,
     19: _datetime,
-    20: _timedelta,
-    21: _timezone,
+    20: lambda data, start, end: timedelta(*_numbers(data, start, end, 3)).total_seconds(),
+    21: lambda data, start, end: str(_zone(data, start, end, 1, 2, timedelta(0))),  # an offset of 0 is not written
     22: _exception,
     23: lambda *at: f"<class '{first_text(*at)}'>",
     25: first_text,  # function

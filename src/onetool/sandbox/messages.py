@@ -19,8 +19,8 @@ UNBOUNDED = 2**31 - 1  # suspensions: whoever answers them counts them, for each
 ANY_LENGTH = 2**64 - 1  # of a sleep: it ends with the deadline of the run
 FLUSH_MS = 100  # how long the worker may collect what is printed
 JSON_DIAGNOSTICS = 4  # TYPE_CHECK_FORMAT_JSON
-MOST_TRACE = 10_000  # of a traceback: ten times as deep as code may go
-MOST_CALL_BYTES = MEGABYTE  # of the numbers of calls that code waits for
+MAX_TRACE = 10_000  # of a traceback: ten times as deep as code may go
+MAX_CALL_BYTES = MEGABYTE  # of the numbers of calls that code waits for
 VIOLATION = "protocol violation: "  # how a worker begins where it can't take a request
 SLEEPS = {27: False, 28: True, 29: False, 30: True}  # kinds of OsCall that sleep, and whether code goes on
 
@@ -68,7 +68,7 @@ NAME_UNDEFINED = wire.message(5, wire.message(3, b""))
 
 
 def resume_name(value: Any) -> bytes:
-    """A name stands for this value."""
+    """Bind the name that code asked for to this value."""
     arena = Arena()
     index = arena.add(value)
     return wire.message(5, arena.field(1) + wire.number(2, index))
@@ -120,7 +120,7 @@ def resume_futures(answers: Mapping[int, Answer]) -> bytes:
 
 
 def _too_large(error: TooLargeError) -> Raised:
-    """What code gets instead of a value that can't go in, and can catch."""
+    """Return the exception that code gets instead of a value that is too large for the sandbox."""
     return Raised("ValueError", f"the sandbox can't take what the tool gave: it is {error}")
 
 
@@ -183,7 +183,7 @@ class FunctionCall:
                 self.position = SourceRange(filename, begin, end_of_call)
 
     def arguments(self, budget: int, check: Check | None = None) -> tuple[list[Any], dict[str, Any]]:
-        """What it is given, as plain data. Raises ValueTransferError where it can't cross, else ProtocolError."""
+        """Return the arguments as plain data. Raises ValueTransferError where they can't cross, else ProtocolError."""
         values = Values(budget, check)
         named: dict[str, Any] = {}
         try:
@@ -238,7 +238,7 @@ class ResolveFutures:
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.call_ids: list[int] = []
-        if end - start > MOST_CALL_BYTES:
+        if end - start > MAX_CALL_BYTES:
             raise ProtocolError("more calls than anybody makes")
         for tag, at, stop in fields(data, start, end):
             if tag == 1:
@@ -253,7 +253,7 @@ class Complete(NamedTuple):
     end: int
 
     def value(self, budget: int, check: Check | None = None) -> Any:
-        """The value of the last expression, as plain data. Raises as `FunctionCall.arguments` does."""
+        """Return the value of the last expression as plain data. Raises as `FunctionCall.arguments` does."""
         root, values = 0, Values(budget, check)
         try:
             for tag, at, stop in fields(*self):
@@ -296,7 +296,7 @@ WorkerEvent = WorkerQuestion | Print | Ok
 
 
 def read_event(data: bytes) -> WorkerEvent:
-    """What the worker says. Raises the exception that it tells of, and ProtocolError for what is no event."""
+    """Return the worker's event. Raises the exception that the event reports, and ProtocolError for invalid bytes."""
     try:
         tag, start, end = next(fields(data, 0, len(data)), (0, 0, 0))
         if read := EVENTS.get(tag):
@@ -307,7 +307,7 @@ def read_event(data: bytes) -> WorkerEvent:
 
 
 def _error(data: bytes, start: int, end: int) -> Exception:
-    """An `Error` event, which holds a `RaisedException`."""
+    """Return the exception of an `Error` event, which holds a `RaisedException`."""
     kind, message, trace = "", None, list[TraceLine]()
     for _, first, last in fields(data, start, end):
         for tag, at, stop in fields(data, first, last):
@@ -316,25 +316,21 @@ def _error(data: bytes, start: int, end: int) -> Exception:
             elif tag == 2:
                 message = data[at:stop].decode()
             elif tag == 3:
-                trace.append(_trace_line(data, at, stop))
-                if len(trace) > MOST_TRACE:
+                filename, line, function = "", 0, ""
+                for part, here, there in fields(data, at, stop):
+                    if part == 1:
+                        filename = data[here:there].decode()
+                    elif part == 2:
+                        line = read_numbers(data, here, there).get(1, 0)
+                    elif part == 4:
+                        function = data[here:there].decode()
+                trace.append(TraceLine(filename, line, function))
+                if len(trace) > MAX_TRACE:
                     raise ProtocolError("a traceback without an end")
     if not trace and (message or "").startswith(VIOLATION):
         return ProtocolError(f"the worker says: {message}")
     is_parser = kind == "SyntaxError" and not any(line.function for line in trace)
     return (CodeSyntaxError if is_parser else CodeError)(kind, message, tuple(trace))
-
-
-def _trace_line(data: bytes, start: int, end: int) -> TraceLine:
-    filename, line, function = "", 0, ""
-    for tag, at, stop in fields(data, start, end):
-        if tag == 1:
-            filename = data[at:stop].decode()
-        elif tag == 2:
-            line = read_numbers(data, at, stop).get(1, 0)
-        elif tag == 4:
-            function = data[at:stop].decode()
-    return TraceLine(filename, line, function)
 
 
 def _uuid(data: bytes, start: int, end: int) -> bytes:

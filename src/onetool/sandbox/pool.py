@@ -57,26 +57,21 @@ CONTENT = {0x12: "what a tool was given", 0x32: "the result"}  # of a message, b
 
 
 def binary() -> str:
-    """The program, as `pydantic-monty-runtime` installs it. FileNotFoundError where it is not there."""
+    """Return the path of the program that `pydantic-monty-runtime` installs; FileNotFoundError without it."""
     name = f"monty{PROGRAM_SUFFIX}"
     if given := os.environ.get("MONTY_BIN"):
         return given
-    for folder in _script_folders():
-        if (found := Path(folder) / name).is_file():
+    # Mostly it is beside the interpreter, so that sysconfig is not loaded
+    if sys.executable and (beside := Path(sys.executable).parent / name).is_file():
+        return str(beside)
+    import sysconfig
+
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
+        if (found := Path(sysconfig.get_path("scripts", scheme)) / name).is_file():
             return str(found)
     if found := shutil.which(name):
         return found
     raise FileNotFoundError("the sandbox's program `monty` is not installed: pip install pydantic-monty-runtime")
-
-
-def _script_folders() -> Iterator[str]:
-    """Where Python's installers put programs: mostly beside the interpreter, so that sysconfig is not loaded."""
-    if sys.executable:  # else it would be the current folder
-        yield os.path.dirname(sys.executable)
-    import sysconfig
-
-    yield sysconfig.get_path("scripts")
-    yield sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
 
 
 class WorkerProcess:
@@ -120,7 +115,7 @@ class WorkerProcess:
         self.unacknowledged += len(requests)
 
     def receive(self) -> bytes:
-        """The next message. Waits for it."""
+        """Wait for the next message."""
         while (missing := self._missing()) > 0:
             if len(self._buffer) <= HEADER:
                 self._buffer += self._read(65_536)
@@ -130,7 +125,7 @@ class WorkerProcess:
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:
-        """Whether all that was sent ahead is done. Waits for it: so long, or until it is.
+        """Wait until all that was sent ahead is done, at most so long, and return whether it is.
 
         Windows can't tell whether there is something to read: with `seconds` it never seems so there.
         """
@@ -161,7 +156,7 @@ class WorkerProcess:
     @property
     def is_reusable(self) -> bool:
         """Whether the worker lives, has said no more than its answers, and has not served too many sessions."""
-        return self.sessions < MOST_SESSIONS and not self._buffer and not self.has_ended
+        return self.sessions < MAX_SESSIONS and not self._buffer and not self.has_ended
 
     @property
     def has_ended(self) -> bool:
@@ -179,7 +174,7 @@ class WorkerProcess:
             self._popen.wait()
 
     def _missing(self) -> int:
-        """How many bytes at least are missing of the next message."""
+        """Return the least number of bytes that are missing of the next message."""
         have = self._buffer
         if len(have) < HEADER:
             return HEADER - len(have)
@@ -207,7 +202,7 @@ class WorkerProcess:
         return data
 
     def _read_rest(self, begun: bytes, missing: int) -> bytes:
-        """A message, into one buffer: making one for each piece takes longer than reading it."""
+        """Read the rest of a message into one buffer: a buffer for each piece takes longer than reading it."""
         data = bytearray(len(begun) + missing)
         data[: len(begun)] = begun
         view, read = memoryview(data), len(begun)
@@ -278,7 +273,7 @@ class WorkerSession:
         return self._exchange(messages.resume_call(question.call_id, answer))
 
     def resume_name(self, value: Any) -> WorkerQuestion:
-        """None: there is nothing of that name."""
+        """Bind the name that code asked for to this value; None means that it is undefined."""
         return self._exchange(messages.NAME_UNDEFINED if value is None else messages.resume_name(value))
 
     def resume_futures(self, answers: Mapping[int, Answer]) -> WorkerQuestion:
@@ -325,7 +320,7 @@ class WorkerSession:
 # Workers
 
 
-MOST_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough
+MAX_SESSIONS = 1000  # after which a worker is replaced: whatever it kept, it kept long enough
 START_SECONDS = 0.005  # about what starting a worker takes; no longer is another one's reset waited for
 RESET_SECONDS = 10.0  # after which a worker that is not through with its reset is ended
 
@@ -353,7 +348,7 @@ class WorkerPool:
 
     @contextmanager
     def session(self, stubs: str | None = None) -> Iterator[WorkerSession]:
-        """A session in a worker of its own, in which nothing is left of earlier ones. `stubs` turn type checks on."""
+        """Open a session in a worker of its own, without anything of earlier ones. `stubs` turn type checks on."""
         with self._lock:
             self._busy += 1
         try:
@@ -387,7 +382,7 @@ class WorkerPool:
         self._reaper.close()
 
     def _worker(self) -> WorkerProcess:
-        """One that is reset, else a new one. Only the one that was given back last is waited for, and not for long."""
+        """Return an idle worker that is reset, else a new one. Wait shortly for the one that was released last."""
         resetting: list[IdleWorker] = []
         seconds = START_SECONDS
         found: WorkerProcess | None = None

@@ -12,7 +12,7 @@ from onetool.sandbox import ProtocolError, TooLargeError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types: how the content of a field is written
 LONGER = "a field that is longer than its message"
-LONGEST_VARINT = 63  # bits to shift by: ten bytes hold 64 bits
+MAX_SHIFT = 63  # bits to shift by: ten bytes hold 64 bits
 
 _ONE_BYTE = [bytes((number,)) for number in range(128)]
 
@@ -29,12 +29,12 @@ def varint(number: int) -> bytes:
 
 
 def header(tag: int, size: int) -> bytes:
-    """What stands before a content of this size. Large contents are joined with it only once: a copy takes its time."""
+    """Return the bytes before a content of this size. Large contents are joined with it only once: copies take time."""
     return varint(tag << 3 | LENGTH) + varint(size)
 
 
 def message(tag: int, content: bytes) -> bytes:
-    """A field that holds bytes, a text or a message."""
+    """Return a field that holds bytes, a text or a message."""
     size = len(content)
     if tag < 16 and size < 128:
         return _ONE_BYTE[tag << 3 | LENGTH] + _ONE_BYTE[size] + content
@@ -42,17 +42,17 @@ def message(tag: int, content: bytes) -> bytes:
 
 
 def text(tag: int, content: str) -> bytes:
-    """A text field. Halves of surrogate pairs, which UTF-8 does not have, become question marks."""
+    """Return a text field. Halves of surrogate pairs, which UTF-8 does not have, become question marks."""
     return message(tag, content.encode(errors="replace"))
 
 
 def number(tag: int, value: int) -> bytes:
-    """A field that holds an unsigned number."""
+    """Return a field that holds an unsigned number."""
     return varint(tag << 3) + varint(value)
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """The number at `pos`, and where it ends. IndexError where the data end first."""
+    """Return the number at `pos`, and where it ends. Raises IndexError where the data end first."""
     value = shift = 0
     while True:
         byte = data[pos]
@@ -61,12 +61,12 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
         if byte < 128:
             return value, pos
         shift += 7
-        if shift > LONGEST_VARINT:
+        if shift > MAX_SHIFT:
             raise ProtocolError("a number without an end")
 
 
 def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Each field of the message in data[pos:end]: its tag, then a number and 0, or the start and end of its content."""
+    """Yield each field of the message in data[pos:end]: its tag, then a number and 0, or where its content stands."""
     while pos < end:
         key, pos = read_varint(data, pos)
         kind = key & 7
@@ -91,26 +91,26 @@ def fields(data: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def first_text(data: bytes, start: int, end: int) -> str:
-    """Field 1 of a message, where that is a text."""
+    """Return field 1 of a message, where that is a text."""
     return next((data[at:stop].decode() for tag, at, stop in fields(data, start, end) if tag == 1), "")
 
 
 def read_numbers(data: bytes, start: int, end: int) -> dict[int, int]:
-    """The number fields of a message by tag. Negative ones are written in 64 bits."""
+    """Return the number fields of a message by tag. Negative ones are written in 64 bits."""
     found = {tag: value for tag, value, stop in fields(data, start, end) if not stop}
     return {tag: signed(value) for tag, value in found.items()}
 
 
 def signed(value: int) -> int:
-    """An int32 or int64, which varints carry as two's complement."""
+    """Return an int32 or int64, which varints carry as two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
 # Plain data
 
 
-DEEPEST = 300  # levels of a value; each takes two frames of Python, which has a thousand
-MOST_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB
+MAX_DEPTH = 300  # levels of a value; each takes two frames of Python, which has a thousand
+MAX_BYTES = 200 * 1024 * 1024  # of one message; a worker takes no more than 256 MiB
 HOST = 3  # TYPE_ORIGIN_HOST: a class of ours
 _double = Struct("<d").pack
 
@@ -144,29 +144,36 @@ class Arena:
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
         self._texts: dict[str, int] = {}
-        self._integers: dict[
-            int, int
-        ] = {}  # small ones only: Python's hash of a number can be chosen, so that all collide
+        # Small numbers only: Python's hash of a number can be chosen, so that all collide
+        self._integers: dict[int, int] = {}
         self._singles: dict[bool | None, int] = {}
 
     def field(self, tag: int, *before: bytes, within: int = 0) -> bytes:
-        """The arena as a field of a message, after its other fields; `within` is the tag of that message."""
+        """Return the arena as a field of a message, after its other fields; `within` is the tag of that message."""
         count = number(1, len(self._nodes))
         size = len(count) + sum(map(len, self._nodes))
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise TooLargeError("larger than what one message may hold")
         head = (*before, header(tag, size), count)
         outer = header(within, sum(map(len, head)) - len(count) + size) if within else b""
         return b"".join((outer, *head, *self._nodes))
 
     def add(self, value: Any, depth: int = 0) -> int:
-        """The index of the value's node. TooLargeError where it is nested too deep, TypeError where it is not plain."""
+        """Return the index of the value's node. Raises TooLargeError if nested too deep, TypeError if not plain."""
         kind, nodes = type(value), self._nodes
         if kind is str:
-            known = (
-                self._texts.get(value) if len(value) < LONG else None
-            )  # hashing a long one takes longer than sending it
-            return self._text(value) if known is None else known
+            if len(value) < LONG:  # hashing a long text takes longer than sending it
+                known = self._texts.setdefault(value, len(nodes))
+                if known < len(nodes):
+                    return known
+            raw = value.encode(errors="replace")
+            size = len(raw)
+            if size < 126:
+                nodes.append(b"\x12%c\x42%c%b" % (size + 2, size, raw))
+            else:
+                inner = header(8, size)
+                nodes.append(b"".join((header(2, len(inner) + size), inner, raw)))
+            return len(nodes) - 1
         if kind is int:
             if 0 <= value < SMALL:
                 known = self._integers.setdefault(value, len(nodes))
@@ -192,22 +199,8 @@ class Arena:
             raise TypeError(f"{kind.__name__} is no plain data")
         return len(nodes) - 1
 
-    def _text(self, value: str) -> int:
-        """The node of a text that is not there yet."""
-        index = len(self._nodes)
-        if len(value) < LONG:
-            self._texts[value] = index
-        raw = value.encode(errors="replace")
-        size = len(raw)
-        if size < 126:
-            self._nodes.append(b"\x12%c\x42%c%b" % (size + 2, size, raw))
-        else:
-            inner = header(8, size)
-            self._nodes.append(b"".join((header(2, len(inner) + size), inner, raw)))
-        return index
-
     def _dict(self, value: dict[Any, Any], depth: int) -> None:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise TooLargeError("nested too deep")
         add, texts, pairs = self.add, self._texts, list[bytes]()
         for key, part in value.items():
@@ -221,21 +214,27 @@ class Arena:
             elif name < 128 and held < THREE_BYTES:
                 pairs.append(b"\n\x06\x08%c\x10%c%c%c" % (name, held & 127 | 128, held >> 7 & 127 | 128, held >> 14))
             else:
-                pairs.append(_pair(name, held))
+                pairs.append(message(1, number(1, name) + number(2, held)))
         self._nodes.append(message(2, message(14, b"".join(pairs))))
 
     def _list(self, value: list[Any] | tuple[Any, ...], depth: int, tag: int) -> None:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise TooLargeError("nested too deep")
         add, indexes = self.add, list[int]()
         for part in value:  # no comprehension: it would take a second frame for each level
             indexes.append(add(part, depth + 1))
-        packed = _packed(indexes)
+        most = max(indexes, default=0)
+        if most < 128:
+            packed = bytes(indexes)
+        elif most < THREE_BYTES:
+            packed = bytes([byte for n in indexes for byte in (n & 127 | 128, n >> 7 & 127 | 128, n >> 14)])
+        else:
+            packed = b"".join(map(varint, indexes))
         self._nodes.append(message(2, message(tag, message(1, packed) if packed else b"")))
 
 
 def _integer(value: int) -> bytes:
-    """The node of a whole number. Small ones, which are most, are written in place."""
+    """Return the node of a whole number. Small ones, which are most, are written in place."""
     if 0 <= value < 64:
         return b"\x12\x02\x28%c" % (value << 1)
     if 0 <= value < SMALL:
@@ -248,16 +247,3 @@ def _integer(value: int) -> bytes:
         magnitude = abs(value).to_bytes((abs(value).bit_length() + 7) // 8)
         body = message(6, (b"\x08\x01" if value < 0 else b"") + message(2, magnitude))
     return message(2, body)
-
-
-def _pair(key: int, value: int) -> bytes:
-    return message(1, number(1, key) + number(2, value))
-
-
-def _packed(indexes: list[int]) -> bytes:
-    most = max(indexes, default=0)
-    if most < 128:
-        return bytes(indexes)
-    if most < THREE_BYTES:
-        return bytes([byte for n in indexes for byte in (n & 127 | 128, n >> 7 & 127 | 128, n >> 14)])
-    return b"".join(map(varint, indexes))

@@ -15,14 +15,14 @@ from onetool.script.bindings import TAKING, Bindings, Path, PathStep, step
 
 GATHERING = {"gather", "run"}
 SAME_ITEMS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque"}
-DEEPEST = 6  # parts of parts of parts
-MOST_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
+MAX_DEPTH = 6  # parts of parts of parts
+MAX_STEPS = 200_000  # well under a second; nobody's code needs a hundredth of it
 
 ANY, CALL, DONE = PathStep.ANY, PathStep.CALL, PathStep.DONE
 
 
 def awaited_calls(tree: ast.Module) -> set[int]:
-    """The `id`s of the call nodes whose value reaches an `await`."""
+    """Return the `id`s of the call nodes whose value reaches an `await`."""
     return _Flow(tree).awaited
 
 
@@ -32,10 +32,15 @@ class _Flow:
     def __init__(self, tree: ast.Module) -> None:
         self.awaited: set[int] = set()
         self._code = Bindings(tree)
-        self._asyncio, self._gathering = _names_of_asyncio(self._code.starts)
+        self._asyncio, self._gathering = {"asyncio"}, set[str]()  # what the code calls it, and its `gather` and `run`
+        for node in self._code.starts:
+            if isinstance(node, ast.Import):
+                self._asyncio.update(one.asname or one.name for one in node.names if one.name == "asyncio")
+            elif isinstance(node, ast.ImportFrom) and node.module == "asyncio":
+                self._gathering.update(one.asname or one.name for one in node.names if one.name in GATHERING)
         self._seen: set[tuple[int, Path]] = set()
         self._waiting: list[tuple[ast.AST, Path]] = []
-        self._left = MOST_STEPS
+        self._left = MAX_STEPS
         for node in self._code.starts:
             if isinstance(node, ast.Await):
                 self._want(node.value)
@@ -46,7 +51,7 @@ class _Flow:
             self._follow(*self._waiting.pop())
 
     def _gathers(self, function: ast.expr) -> bool:
-        """`asyncio.gather(…)`, and `asyncio.run(…)`, which awaits without the word."""
+        """Return whether it is `asyncio.gather`, or `asyncio.run`, which awaits without the word."""
         match function:
             case ast.Attribute(value=ast.Name(id=module), attr=attr):
                 return module in self._asyncio and attr in GATHERING
@@ -56,8 +61,8 @@ class _Flow:
                 return False
 
     def _want(self, node: ast.AST, path: Path = ()) -> None:
-        """What this expression gives, or that part of it, is awaited."""
-        if len(path) <= DEEPEST and (id(node), path) not in self._seen:
+        """Note that the value of an expression, or a part of it, is awaited."""
+        if len(path) <= MAX_DEPTH and (id(node), path) not in self._seen:
             self._seen.add((id(node), path))
             self._waiting.append((node, path))
 
@@ -68,7 +73,7 @@ class _Flow:
     def _follow(self, node: ast.AST, path: Path) -> None:
         match node:
             case ast.Name():
-                self._names(node, path)
+                self._bound(self._code.of_name(node), path)
             case ast.Attribute():
                 self._bound(self._code.of_attribute(node), path)
             case ast.arg():
@@ -89,7 +94,8 @@ class _Flow:
             case ast.Starred(value=inner):
                 self._want(inner, (ANY, *path))
             case ast.Subscript(value=inner, slice=ast.Slice()):
-                self._want(inner, _anywhere(path))
+                moved = path and path[0] not in (CALL, DONE)  # items of a slice stand in other places
+                self._want(inner, (ANY, *path[1:]) if moved else path)
             case ast.Subscript(value=inner, slice=key):
                 self._want(inner, (step(key), *path))
             case _:
@@ -97,7 +103,7 @@ class _Flow:
                     self._inside(node, path[0], path[1:])
 
     def _inside(self, node: ast.AST, first: object, rest: Path) -> None:
-        """A part of something that is written out here."""
+        """Follow a part of something that is written out here."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 stars = any(isinstance(item, ast.Starred) for item in items)
@@ -116,9 +122,6 @@ class _Flow:
                 self._each((left, right), (ANY, *rest))
             case _:
                 pass
-
-    def _names(self, node: ast.Name, path: Path) -> None:
-        self._bound(self._code.of_name(node), path)
 
     def _bound(self, bindings: list, path: Path) -> None:
         self._left -= len(bindings)
@@ -146,7 +149,7 @@ class _Flow:
                 pass
 
     def _handed_on(self, call: ast.Call, first: object, rest: Path) -> None:
-        """Calls of Python's own that give the items that they were given."""
+        """Follow calls of Python's own functions that give the items that they were given."""
         arguments = call.args
         second, after = (rest[0], rest[1:]) if rest else (None, ())
         match call.func:
@@ -173,7 +176,7 @@ class _Flow:
                 pass
 
     def _passed(self, parameter: ast.arg, path: Path) -> None:
-        """A parameter is awaited: so are the arguments that calls of the function give for it."""
+        """Follow a parameter that is awaited to the arguments that calls of the function give for it."""
         function = self._code.owner[id(parameter)]
         ordered = [*function.args.posonlyargs, *function.args.args]
         for name in self._code.names_of[id(function)]:
@@ -185,32 +188,12 @@ class _Flow:
                     if path:
                         self._each(call.args[len(own) :], path[1:])
                 elif parameter in own:
-                    self._positional(call.args, own.index(parameter), path)
+                    index = own.index(parameter)
+                    starred = [one for one in call.args[: index + 1] if isinstance(one, ast.Starred)]
+                    # It is unknown which of the items of a starred argument it is.
+                    self._each(starred[:1] or call.args[index : index + 1], path)
                 self._each((one.value for one in call.keywords if one.arg == parameter.arg), path)
                 self._each((one.value for one in call.keywords if one.arg is None), (parameter.arg, *path))
-
-    def _positional(self, arguments: list[ast.expr], index: int, path: Path) -> None:
-        for argument in arguments[: index + 1]:
-            if isinstance(argument, ast.Starred):  # it is unknown which of its items it is
-                self._want(argument, path)
-                return
-        self._each(arguments[index : index + 1], path)
-
-
-def _names_of_asyncio(nodes: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
-    """What the code calls asyncio, and what it calls `gather` and `run` of it."""
-    modules, functions = {"asyncio"}, set[str]()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            modules.update(one.asname or one.name for one in node.names if one.name == "asyncio")
-        elif isinstance(node, ast.ImportFrom) and node.module == "asyncio":
-            functions.update(one.asname or one.name for one in node.names if one.name in GATHERING)
-    return modules, functions
-
-
-def _anywhere(path: Path) -> Path:
-    """The same part of something whose items stand in other places."""
-    return (ANY, *path[1:]) if path and path[0] not in (CALL, DONE) else path
 
 
 def _may_be(one: object, other: object) -> bool:

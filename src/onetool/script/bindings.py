@@ -74,13 +74,13 @@ class Bindings:
         self._settle()
 
     def of_attribute(self, node: ast.Attribute) -> list[Binding]:
-        """What an attribute may be, where the code itself made what it is an attribute of."""
+        """Return what an attribute may be, where the code itself made what it is an attribute of."""
         if isinstance(node.value, ast.Name) and self._home(self._scope[id(node)], node.value.id) is None:
             return []
         return self._made.get((ATTRIBUTES, f".{node.attr}"), [])
 
     def of_name(self, node: ast.Name) -> list[Binding]:
-        """What a name may stand for here: from the last binding that is certain on, also around a loop."""
+        """Return what a name may stand for here: from the last binding that is certain on, also around a loop."""
         scope = self._scope[id(node)]
         home = self._home(scope, node.id)
         if home is None:
@@ -91,7 +91,7 @@ class Bindings:
         return found + self._from_elsewhere.get((home, node.id), [])
 
     def _reaching(self, bindings: list[Binding], place: Position, here: Blocks) -> Iterator[Binding]:
-        now = bisect_right(bindings, place, key=_place)
+        now = bisect_right(bindings, place, key=lambda one: one.place)
         passed: set[Blocks] = set()  # there the name is bound on whatever way
         certain = None
         for index in range(now - 1, -1, -1):
@@ -112,7 +112,7 @@ class Bindings:
                 yield binding
 
     def _passed(self, blocks: Blocks, passed: set[Blocks]) -> Blocks:
-        """The outermost blocks that can't be passed without a binding: both branches of an `if` make one of it."""
+        """Return the outermost blocks that can't be passed without a binding: both branches of an `if` make one."""
         passed.add(blocks)
         while blocks and all((*blocks[:-1], one) in passed for one in self._branches.get(blocks[-1], (None,))):
             blocks = blocks[:-1]
@@ -120,7 +120,7 @@ class Bindings:
         return blocks
 
     def _home(self, scope: int | None, name: str) -> int | None:
-        """The scope that a name belongs to, seen from another one; None where nothing binds it."""
+        """Return the scope that a name belongs to, seen from another one; None where nothing binds it."""
         while scope is not None:
             if (scope, name) in self._made:
                 return scope
@@ -198,7 +198,7 @@ class Bindings:
             self.starts.append(node)
 
     def _branch(self, *blocks: list[ast.stmt]) -> None:
-        """One of these blocks is passed, whatever happens."""
+        """Note that one of these blocks is passed, whatever happens."""
         for block in blocks:
             self._branches[id(block)] = tuple(map(id, blocks))
 
@@ -245,7 +245,7 @@ class Bindings:
                 pass
 
     def _add(self, holder: ast.expr, binding: Binding) -> None:
-        """The name that holds the value, or that holds what holds it: `d[key].append(value)`."""
+        """Add a value to the name that holds it, or that holds what holds it: `d[key].append(value)`."""
         while True:
             match holder:
                 case ast.Name(id=name):
@@ -263,7 +263,7 @@ class Bindings:
             binding = binding._replace(depth=binding.depth + 1)
 
     def _settle(self) -> None:
-        """Every binding to the scope that its name belongs to, in the order of the text."""
+        """Move every binding to the scope that its name belongs to, in the order of the text."""
         for scope, name in self._elsewhere:
             for binding in self._made.pop((scope, name), []):
                 self._made[self._home(scope, name) or self._module, name].append(binding)
@@ -275,27 +275,23 @@ class Bindings:
             if (home := self._home(binding.scope, name)) is not None:  # else it is a pack
                 self._made[home, name].append(binding)
         for (home, name), bindings in self._made.items():
-            bindings.sort(key=_place)
+            bindings.sort(key=lambda one: one.place)
             if elsewhere := [one for one in bindings if self._function(one.scope) not in (home, ATTRIBUTES)]:
                 self._from_elsewhere[home, name] = elsewhere
 
 
 def step(key: ast.AST) -> object:
-    """The step that a subscript is."""
+    """Return the step that a subscript is."""
     if isinstance(key, ast.Constant) and isinstance(key.value, str | int) and key.value is not True:
         return key.value
     return ANY
 
 
 def _is_inside(node: ast.AST, field: str) -> bool:
-    """Whether this part of a node is in the scope that the node makes."""
+    """Return whether this part of a node is in the scope that the node makes."""
     if isinstance(node, COMPREHENSIONS):
         return True
     return isinstance(node, (*FUNCTIONS, ast.ClassDef)) and field in ("body", "args")
-
-
-def _place(binding: Binding) -> Position:
-    return binding.place
 
 
 def _start(node: ast.AST) -> Position:

@@ -12,7 +12,7 @@ text. In `run` a line needs at least one `key=value`: `+x` alone is Python, and 
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -24,18 +24,16 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_UNKNOWN, or_rather
 from onetool.script.names import ScriptNames
 from onetool.script.parse import ScriptError
-from onetool.script.snippets import SHOWN, value_shown
+from onetool.script.snippets import ALONE, SHOWN, past_space, value_shown
 
 MARK = "+"
 SLUG = r"\w[^\s=()\[\]{},;\"'+*/<>]*"
 KEY = r"[^\W\d][\w.:$@-]*|[$@][\w.:$@-]+"
 LINE = re.compile(rf"\+({SLUG})(?:[ \t]+(.*))?", re.DOTALL)
 PAIR = re.compile(rf"({KEY})=")
-SPACE = re.compile(r"\s*")
-ALONE = re.compile(r"(?!\S)")
 # One word of a shell: parts in quotes, escaped signs, and all else up to the next space.
 WORD = re.compile(r"""(?:[^\s'"\\]++|'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.)*+""", re.DOTALL)
-MOST_NAMED = 5  # tools of one slug that an error lists
+MAX_NAMED = 5  # tools of one slug that an error lists
 
 
 class CallLine(NamedTuple):
@@ -48,7 +46,7 @@ class CallLine(NamedTuple):
 def expand_call_line(
     code: str, names: ScriptNames, allowed: Collection[str] | None = None, taken: Collection[str] = ()
 ) -> str:
-    """The call that code stands for, if all of it is one call line; else the code. `taken` are names with values."""
+    """Return the call that code stands for, if all of it is one call line; else the code."""
     line = code.strip()
     found = None if "\n" in line else LINE.fullmatch(line)
     if found is None or not PAIR.match(found[2] or ""):
@@ -57,7 +55,7 @@ def expand_call_line(
 
 
 def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> CallLine:
-    """The call that a line says, also one without arguments. ScriptError says what is wrong with it."""
+    """Return the call that a line says, also one without arguments. Raises ScriptError."""
     found = LINE.fullmatch(line.strip())
     if found is None:
         raise ScriptError("a tool is called as +tool key=value")
@@ -66,12 +64,11 @@ def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | Non
 
 
 def write_call_line(name: str, args: Mapping[str, Any]) -> str:
-    """The line for a call."""
     return " ".join([f"{MARK}{name}", *(f"{key}={_written(value)}" for key, value in args.items())])
 
 
 def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
-    """The tool of that name, alias or slug, also with `@version`. ScriptError names the nearest ones."""
+    """Return the tool of that name, alias or slug, also with `@version`. The ScriptError names the nearest ones."""
     slug = normalize("NFC", slug)
     spec = names.tool(slug) or names.catalogue.get(slug) or names.tool(slug.replace("-", "_"))
     if spec is not None:
@@ -84,18 +81,13 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
         return spec
     same = [one for one in names.with_slug(slug) if allowed is None or one.name in allowed]
     if len(same) > 1:
-        listed = ", ".join(one.name for one in same[:MOST_NAMED])
-        more = " …" if len(same) > MOST_NAMED else ""
+        listed = ", ".join(one.name for one in same[:MAX_NAMED])
+        more = " …" if len(same) > MAX_NAMED else ""
         raise ScriptError(f"several tools have the slug {slug}: name one of {listed}{more}")
-    if not same:
-        raise ScriptError(f"there is no tool {value_shown(slug)}{or_rather(slug, _all_names(names, allowed))}")
+    if not same:  # a name is also found by its last part, so that slugs need not be among the names
+        shown = (spec.name for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed))
+        raise ScriptError(f"there is no tool {value_shown(slug)}{or_rather(slug, [*names.functions, *shown])}")
     return same[0]
-
-
-def _all_names(names: ScriptNames, allowed: Collection[str] | None) -> Iterable[str]:
-    """A name is also found by its last part, so that slugs need not be here."""
-    shown = (spec.name for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed))
-    return [*names.functions, *shown]
 
 
 def _slug(spec: ToolSpec) -> str:
@@ -108,7 +100,7 @@ def _slug(spec: ToolSpec) -> str:
 def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
     args: dict[str, Any] = {}
     most = None if takes_others(spec) else len(spec.order) + MAX_UNKNOWN
-    at = _past_space(text, 0)
+    at = past_space(text, 0)
     while at < len(text):
         pair = PAIR.match(text, at)
         if pair is None:
@@ -118,7 +110,7 @@ def _arguments(text: str, spec: ToolSpec) -> dict[str, Any]:
         if pair[1] in args:
             raise ScriptError(f"+{spec.name}: {cut(pair[1], SHOWN)} is given twice")
         args[pair[1]], at = _value(text, pair.end(), pair[1], spec)
-        at = _past_space(text, at)
+        at = past_space(text, at)
     return args
 
 
@@ -127,10 +119,14 @@ def _order(spec: ToolSpec) -> str:
 
 
 def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
-    """The value that begins here, and where it ends."""
+    """Return the value that begins here, and where it ends."""
     wants_text = is_text(key, spec)
-    if not wants_text and text.startswith(("[", "{"), at) and (end := _json_end(text, at)):
-        return strict_decoder().decode(text[at:end]), end
+    if not wants_text and text.startswith(("[", "{"), at):
+        with suppress(ValueError, RecursionError):
+            end = json.JSONDecoder().raw_decode(text, at)[1]
+            data = strict_decoder().decode(text[at:end])
+            if ALONE.match(text, end):
+                return data, end
     word = WORD.match(text, at)
     if word is None or not ALONE.match(text, word.end()):
         raise ScriptError(f"+{spec.name}: {cut(key, SHOWN)} has a quote that is not closed")
@@ -143,21 +139,6 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
         return said, word.end()  # where the schema does not want a text, the check says so
 
 
-def _json_end(text: str, at: int) -> int:
-    """Where the JSON ends that begins here and stands alone; 0 if it is none."""
-    try:
-        end = json.JSONDecoder().raw_decode(text, at)[1]
-        strict_decoder().decode(text[at:end])
-    except (ValueError, RecursionError):
-        return 0
-    return end if ALONE.match(text, end) else 0
-
-
-def _past_space(text: str, at: int) -> int:
-    found = SPACE.match(text, at)
-    return found.end() if found else at
-
-
 def _written(value: Any) -> str:
     return shlex.quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
 
@@ -166,28 +147,22 @@ def _written(value: Any) -> str:
 
 
 def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
-    """As somebody would write it; by `ot.call` where Python can't say a name, or where it means something else here."""
+    """Return the call as somebody would write it; by `ot.call` where a name can't be said, or means something else."""
     spec, args = call
-    word = _spelling(spec, names)
+    word = ""
+    with suppress(StopIteration):  # a tool that is in no list, such as an older version, has no spelling
+        word = names.spelling(spec)
     sayable = all(parameter_named(spec, as_identifier(key)) == key for key in args)
-    if sayable and word and word.partition(".")[0] not in taken:
+    if sayable and word and names.tool(word) is spec and word.partition(".")[0] not in taken:
         return f"{word}({', '.join(f'{as_identifier(key)}={value!r}' for key, value in args.items())})"
     return f"ot.call({spec.name!r}, {args!r})"
-
-
-def _spelling(spec: ToolSpec, names: ScriptNames) -> str:
-    """Nothing for a tool that is in no list, such as an older version of another one."""
-    with suppress(StopIteration):
-        word = names.spelling(spec)
-        return word if names.tool(word) is spec else ""
-    return ""
 
 
 # What may come next in a line that is being typed
 
 
 def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> list[str]:
-    """Every word that the last one of the line could become, in order: tools, arguments, values that are listed."""
+    """Return every word that the last one of the line could become: tools, arguments, listed values."""
     begun = re.split(r"\s", line)[-1]
     if begun == line:
         return _tool_words(line, names, allowed)
@@ -205,7 +180,7 @@ def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str
 
 
 def _tool_words(begun: str, names: ScriptNames, allowed: Collection[str] | None) -> list[str]:
-    """Full names and aliases that begin so; else slugs."""
+    """Return full names and aliases that begin so; else slugs."""
     shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
     aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
     named = [f"{MARK}{name} " for name in dict.fromkeys((*aliases, *(spec.name for spec in shown)))]

@@ -65,7 +65,7 @@ class LiteralArguments(NamedTuple):
 
 
 def literal_value(node: ast.expr) -> Any:
-    """The value that an expression literally is, as it would reach the tool; UNKNOWN for everything else."""
+    """Return the value that an expression literally is, as it would reach the tool; UNKNOWN for everything else."""
     match node:
         case ast.Constant(value=None | bool() | int() | float() | str() as value):
             return value
@@ -88,15 +88,12 @@ def _all_known(values: list[Any]) -> Any:
 
 
 def problems_with(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongArgument]:
-    """The problems that validation of the call would report, and no others."""
+    """Yield the problems that validation of the call would report, and no others."""
     if arguments.complete and len(arguments.literals) == len(arguments.given):
         yield from taken(spec, arguments.literals).problems
-    elif COMBINING_KEYWORDS.isdisjoint(spec.input_schema):
-        yield from _wrong_names(spec, arguments)
-        yield from _wrong_values(spec, arguments)
-
-
-def _wrong_names(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongArgument]:
+        return
+    if not COMBINING_KEYWORDS.isdisjoint(spec.input_schema):
+        return
     if spec.input_schema.get("additionalProperties", False) is False:  # {} takes anything
         for name in sorted(arguments.given.difference(spec.order)):
             known, near = ", ".join(sorted(spec.order)), did_you_mean(name, spec.order)
@@ -108,12 +105,7 @@ def _wrong_names(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongA
         for name in spec.input_schema.get("required") or ():
             if name not in arguments.given:
                 yield WrongArgument(path=name, expected="a value (required)", got="nothing")
-
-
-def _wrong_values(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[WrongArgument]:
-    if not _can_stand_alone(spec):
-        return
-    for name, value in arguments.literals.items():
+    for name, value in arguments.literals.items() if _can_stand_alone(spec) else ():
         if name in spec.order and name not in spec.secrets:
             given = coerced(spec, name, value) if spec.lenient else value
             for problem in spec.argument(name).check(given):
@@ -124,7 +116,7 @@ def _wrong_values(spec: ToolSpec, arguments: LiteralArguments) -> Iterator[Wrong
 
 @lru_cache(maxsize=4096)
 def _can_stand_alone(spec: ToolSpec) -> bool:
-    """Whether the schema of one argument means the same alone: it refers to shared definitions only."""
+    """Return whether the schema of one argument means the same alone: it refers to shared definitions only."""
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     if any(isinstance(one, Mapping) and not DEFINITIONS.isdisjoint(one) for one in properties.values()):
         return False
@@ -134,12 +126,12 @@ def _can_stand_alone(spec: ToolSpec) -> bool:
 # Checking calls
 
 
-MOST_TOLD = 5
+MAX_SHOWN = 5
 ASYNCIO = ("gather", "run", "sleep")  # what there is
 SIMPLE_STATEMENTS = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)
 CONDITIONAL = (ast.Lambda, ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-MOST_FOUND = 100  # each may ask for the nearest name, which takes its time
-LONGEST = 460  # characters of all that is told
+MAX_FOUND = 100  # each may ask for the nearest name, which takes its time
+MAX_TEXT = 460  # characters of all that is told
 
 
 class CodeFinding(NamedTuple):
@@ -161,25 +153,25 @@ class CodeFinding(NamedTuple):
 def check(
     scan: CodeScan, names: ScriptNames, modules: Collection[str], allowed: Collection[str] | None = None
 ) -> list[CodeFinding]:
-    """What is wrong with the calls of tools. `modules` are the names that an import could give."""
-    return list(islice(_Check(scan, names, modules, allowed).findings(), MOST_FOUND))
+    """Return what is wrong with the calls of tools. `modules` are the names that an import could give."""
+    return list(islice(_Check(scan, names, modules, allowed).findings(), MAX_FOUND))
 
 
 def called_tools(scan: CodeScan, names: ScriptNames, modules: Collection[str]) -> list[str]:
-    """The tools that the code calls, each once, in order of their first call."""
+    """Return the tools that the code calls, each once, in order of their first call."""
     return list(dict.fromkeys(_Check(scan, names, modules).called()))
 
 
 def findings_text(findings: list[CodeFinding], names: ScriptNames) -> tuple[str, tuple[str, ...]]:
-    """One message with all of them, or with the first ones, and the signatures that help."""
+    """Return one message with all of them, or with the first ones, and the signatures that help."""
     shown: list[CodeFinding] = []
-    while len(shown) < min(len(findings), MOST_TOLD) and len(_sentence(findings[: len(shown) + 1])) < MAX_MESSAGE:
+    while len(shown) < min(len(findings), MAX_SHOWN) and len(_sentence(findings[: len(shown) + 1])) < MAX_MESSAGE:
         shown.append(findings[len(shown)])
     shown = shown or findings[:1]
     message = cut(_sentence(shown), MAX_MESSAGE)
     if len(findings) > len(shown):
         message += f"; and {len(findings) - len(shown)} more"
-    left = LONGEST - len(message)
+    left = MAX_TEXT - len(message)
     hints: list[str] = []
     for spec in dict.fromkeys(one.spec for one in shown if one.spec is not None):
         hint = _usage(spec, names.spelling(spec), left)
@@ -195,18 +187,11 @@ def _sentence(findings: list[CodeFinding]) -> str:
 
 
 def _usage(spec: ToolSpec, name: str, most: int) -> str:
-    """The signature, or where that is long the names in it."""
+    """Return the signature, or where that is long the names in it."""
     whole = signature(spec, name)
     if len(whole) <= most:
         return whole
     return cut(f"{name}({', '.join(map(as_identifier, spec.order))})", max(most, len(name) + 30))
-
-
-def _problem_text(problem: WrongArgument) -> str:
-    """Which arguments there are is said by the signature."""
-    if problem.hint and problem.hint.startswith("known: "):
-        return f"{problem.path}: {problem.got}"
-    return str(problem)
 
 
 class _Check:
@@ -248,7 +233,7 @@ class _Check:
                     pass
 
     def called(self) -> Iterator[str]:
-        """The names of the tools that the code calls, as far as can be told without running it."""
+        """Yield the names of the tools that the code calls, as far as can be told without running it."""
         for node in self._scan.calls:
             match node:
                 case ast.Call(func=ast.Name(id=name)):
@@ -264,7 +249,7 @@ class _Check:
                 yield spec.name
 
     def _imports(self) -> Iterator[CodeFinding]:
-        """Imports of missing modules that certainly run: the whole code would fail with them."""
+        """Yield imports of missing modules that certainly run: the whole code would fail with them."""
         for node in self._scan.tree.body if self._scan.tree else []:
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
@@ -278,7 +263,7 @@ class _Check:
                     yield CodeFinding(node.lineno, f"there is no module {module}; {way}", node=node)
 
     def _asyncio(self, node: ast.Call, attr: str) -> Iterator[CodeFinding]:
-        """What the sandbox's asyncio lacks: its calls would run the tools in them, and only then fail."""
+        """Yield what the sandbox's asyncio lacks: such calls would run the tools in them, and only then fail."""
         if id(node) in self._tried:
             return
         if attr not in ASYNCIO:
@@ -288,7 +273,7 @@ class _Check:
             yield CodeFinding(node.lineno, message, node=node)
 
     def _simple_aliases(self) -> Iterator[tuple[str, ToolSpec]]:
-        """`f = pack.tool`, where nothing else is ever called f."""
+        """Yield `f = pack.tool`, where nothing else is ever called f."""
         for node in self._scan.assignments:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(value=ast.Name(id=word), attr=attr)):
@@ -299,7 +284,7 @@ class _Check:
                     pass
 
     def _is_ours(self, word: str) -> bool:
-        """Whether a name means what the catalogue says: the code does not give it another meaning."""
+        """Return whether a name means what the catalogue says: the code does not give it another meaning."""
         if word in self._scan.bound:
             return False
         return self._scan.imported.get(word, word) == word
@@ -336,9 +321,9 @@ class _Check:
             yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}", node=node.func)
 
     def _near(self, name: str, known: Iterable[str]) -> str:
-        """Similar names. Computed only for findings that are shown, since it takes a while."""
+        """Return similar names. Computed only for findings that are shown, since it takes a while."""
         self._asked += 1
-        return or_rather(name, known) if self._asked <= MOST_TOLD else ""
+        return or_rather(name, known) if self._asked <= MAX_SHOWN else ""
 
     def _call(self, node: ast.Call, spec: ToolSpec) -> Iterator[CodeFinding]:
         if spec is CALL:
@@ -347,7 +332,7 @@ class _Check:
         yield from self._checked(node, spec, LiteralArguments.of(node, spec))
 
     def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
-        """`ot.call("name", {…})`: what it names is checked like a call of its own."""
+        """Check `ot.call("name", {…})` like a call of the tool that it names."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
                 given = {}
@@ -378,4 +363,6 @@ class _Check:
         except SchemaError:
             return  # told when the call is made
         for problem in problems:
-            yield CodeFinding(line, _problem_text(problem), spec, node)
+            # Which arguments there are is said by the signature.
+            is_unknown = problem.hint and problem.hint.startswith("known: ")
+            yield CodeFinding(line, f"{problem.path}: {problem.got}" if is_unknown else str(problem), spec, node)

@@ -42,26 +42,23 @@ if TYPE_CHECKING:
 class CodeSession:
     """`await session.run(text)`, again and again; one at a time. `close` gives the worker back."""
 
-    def __init__(
-        self,
-        begin: Callable[[str, Collection[str]], Pipeline],
-        worker: Callable[[], AbstractContextManager[WorkerSession]],
-        context: Callable[[], CallContext],
-    ) -> None:
-        self._begin = begin
-        self._fresh_worker = worker
-        self._context = context
+    def __init__(self, engine: "Engine", catalogue: Snapshot, allowed: Collection[str] | None, source: str) -> None:
+        self._engine = engine
+        self._tools = engine.tools_of(catalogue)
+        self._allowed = allowed
+        self._source = source
         self._stack = ExitStack()
         self._worker: WorkerSession | None = None
         self.known: set[str] = set()  # names that the code has defined so far
 
     async def run(self, text: str, live: OnPrinted | None = None) -> RunResult:
-        pipeline = self._begin(text, self.known)
+        pipeline = Pipeline(self._engine.settings, self._tools, text, self._allowed, self.known)
         prepared = await pipeline.prepare()
         if isinstance(prepared, RunResult):
             return prepared
         try:
-            result = await pipeline.execute(prepared, lambda _: nullcontext(self.open()), self._context(), live)
+            context = self._engine.context(self._allowed, self._source, None)
+            result = await pipeline.execute(prepared, lambda _: nullcontext(self.open()), context, live)
         finally:  # also where it was stopped from outside
             if self._worker is None or self._worker.has_ended or not self._worker.is_idle:
                 self.close()
@@ -74,9 +71,9 @@ class CodeSession:
         return self._worker is None
 
     def open(self) -> WorkerSession:
-        """The worker; a fresh one, if there is none. The next run would get it, too."""
+        """Return the worker; a fresh one, if there is none. The next run would get it, too."""
         if self._worker is None:
-            self._worker = self._stack.enter_context(self._fresh_worker())
+            self._worker = self._stack.enter_context(self._engine.sandbox.session())
         return self._worker
 
     def close(self) -> None:
@@ -138,9 +135,9 @@ class Engine:
         self._aliases = aliases or {}
         self._typecheck = typecheck
         self._workers = workers or SharedWorkers(limits)
-        self._sandbox = self._workers.sandbox
+        self.sandbox = self._workers.sandbox
         self._tools: SandboxTools | None = None
-        self._settings = PipelineSettings(
+        self.settings = PipelineSettings(
             limits=limits,
             call_tool=call_tool,
             threads=self._workers.threads,
@@ -169,11 +166,11 @@ class Engine:
         outer = current_call.get()
         if allowed is not None or outer is not None:
             allowed = allowed_by_both(allowed, outer.allowed if outer else None)
-        tools = self._tools_of(catalogue)
-        pipeline = Pipeline(self._settings, tools, text, allowed, run=None if outer else new_id(), variables=variables)
+        tools = self.tools_of(catalogue)
+        pipeline = Pipeline(self.settings, tools, text, allowed, run=None if outer else new_id(), variables=variables)
         error: ToolError | None = CANCELLED
         try:
-            begin = partial(self._context, allowed, source, progress, pipeline.run, gate, watch)
+            begin = partial(self.context, allowed, source, progress, pipeline.run, gate, watch)
             result = await self._journal_failure(pipeline, source) or await self._run_pipeline(
                 pipeline, tools, begin, live
             )
@@ -222,56 +219,48 @@ class Engine:
                 return await pipeline.execute(prepared, partial(self._worker, tools.names), context, live, slot)
 
     def check(self, text: str, catalogue: Snapshot, known: Collection[str]) -> ToolError | None:
-        """What is wrong with code that is to be stored, if anything. `known` are its variables."""
-        return Pipeline(self._settings, self._tools_of(catalogue), text, None, known).check()
+        """Return what is wrong with code that is to be stored, if anything. `known` are its variables."""
+        return Pipeline(self.settings, self.tools_of(catalogue), text, None, known).check()
 
     def report(
         self, text: str, catalogue: Snapshot, allowed: Collection[str] | None, variables: Mapping[str, Any]
     ) -> CodeReport:
-        """All that is wrong with code, and the tools that it calls. Nothing runs."""
-        return Pipeline(self._settings, self._tools_of(catalogue), text, allowed, variables=variables).report()
+        """Return all that is wrong with code, and the tools that it calls. Nothing runs."""
+        return Pipeline(self.settings, self.tools_of(catalogue), text, allowed, variables=variables).report()
 
     def session(self, catalogue: Snapshot, allowed: Collection[str] | None = None, source: str = "run") -> CodeSession:
-        """A session that keeps its names from one run to the next. Other runs start empty."""
-        tools = self._tools_of(catalogue)
-        return CodeSession(
-            begin=lambda text, known: Pipeline(self._settings, tools, text, allowed, known),
-            worker=self._sandbox.session,
-            context=lambda: self._context(allowed, source, None),
-        )
+        """Return a session that keeps its names from one run to the next. Other runs start empty."""
+        return CodeSession(self, catalogue, allowed, source)
 
     def names(self, catalogue: Snapshot) -> ScriptNames:
-        """What the tools are called in code."""
-        return self._tools_of(catalogue).names
+        """Return what the tools are called in code."""
+        return self.tools_of(catalogue).names
 
     def warm(self) -> None:
         """Start a worker before it is needed."""
-        with self._sandbox.session():
+        with self.sandbox.session():
             pass
 
     def close(self) -> None:
         self._workers.close()
 
-    def _tools_of(self, catalogue: Snapshot) -> SandboxTools:
+    def tools_of(self, catalogue: Snapshot) -> SandboxTools:
         tools = self._tools
         if tools is None or tools.names.catalogue is not catalogue:
             tools = self._tools = SandboxTools(ScriptNames(catalogue, self._aliases))
         return tools
 
     def _limiter_for(self, outer: CallContext | None) -> FairLimiter:
-        """The limiter for this level of nested runs: separate levels can't deadlock."""
+        """Return the limiter for this level of nested runs: separate levels can't deadlock."""
         level = outer.chain.count(RUN.name) if outer else 0
         limiters = self._workers.limiters
         return limiters.get(level) or limiters.setdefault(level, FairLimiter(self._limits.workers))
 
     def _worker(self, names: ScriptNames, prepared: PreparedCode) -> AbstractContextManager[WorkerSession]:
-        """A fresh worker for this code."""
-        if not self._typecheck:
-            return self._sandbox.session()
-        declared = type_stubs(names, set(prepared.words.values()))
-        return self._sandbox.session(declared)
+        """Open a fresh worker for this code."""
+        return self.sandbox.session(type_stubs(names, set(prepared.words.values())) if self._typecheck else None)
 
-    def _context(
+    def context(
         self,
         allowed: Collection[str] | None,
         source: str,
@@ -280,7 +269,7 @@ class Engine:
         gate: Gate | None = None,
         watch: CallWatch | None = None,
     ) -> CallContext:
-        """What the tools of this run inherit: its deadline, its allow-list, its progress. A run is a call, too."""
+        """Return what the tools of this run inherit: deadline, allow-list, progress. A run is a call, too."""
         outer = current_call.get()
         left = min(self._limits.seconds, outer.left()) if outer else self._limits.seconds
         pauses = Pauses(outer.pauses) if outer and outer.pauses else None

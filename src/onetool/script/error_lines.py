@@ -26,10 +26,10 @@ from onetool.script.parse import CodeScan, Edit, Span, edited, string_lines
 
 ERROR = "__onetool_error"
 LONG_STRING = re.compile(r"'{3}|\"{3}|\\\n")  # only with these does a string go on in the next line
-LONGEST_NOTE = 1000  # characters of an error's text that are compared
-MOST_NOTED_LINES = 50_000  # characters of code
-MOST_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
-DEEPEST_TRY = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
+MAX_NOTE = 1000  # characters of an error's text that are compared
+MAX_NOTED_CODE = 50_000  # characters of code
+MAX_ADDED = 500_000  # and those that watching it adds: to many short statements forty times as much
+MAX_TRY_DEPTH = 20  # blocks within blocks: each is another level for the sandbox, which takes so many
 _LOSING = (ast.Try, ast.With)  # where an error loses its line
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _HARMLESS = (ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
@@ -46,30 +46,30 @@ class TracedCode(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def question(self) -> str:
         """Code whose value is the line, and the beginning of the error's text. No name in it can mean another thing."""
-        return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{LONGEST_NOTE}]]'
+        return f'[{self.note}[1], f"{{{self.note}[0]}}"[:{MAX_NOTE}]]'
 
     def doubts(self, error: CodeError, feed: str) -> bool:
-        """Whether the line that the sandbox names may be another one than that which failed."""
+        """Return whether the line that the sandbox names may be another one than that which failed."""
         own = [frame.line for frame in error.trace if frame.filename == feed]
         return bool(own) and any(first <= own[-1] <= last for first, last in self.lines)
 
     def line(self, answer: object, error: CodeError) -> int | None:
-        """The line, if what is noted is this error."""
+        """Return the line, if what is noted is this error."""
         said = error.message
         match answer:
             # The text of a KeyError is its key as it is written.
-            case [int(line), str(text)] if line and text in (said[:LONGEST_NOTE], repr(said)[:LONGEST_NOTE]):
+            case [int(line), str(text)] if line and text in (said[:MAX_NOTE], repr(said)[:MAX_NOTE]):
                 return line
             case _:
                 return None
 
 
 def traced_code(scan: CodeScan) -> TracedCode | None:
-    """The code of a scan, watched. None where nothing in it makes an error lose its line, or there is too much of it.
+    """Return the code of a scan, watched; None where no error in it loses its line, or there is too much of it.
 
     The sandbox may still refuse it, since functions can be too large for it; then the code goes as it is.
     """
-    if scan.tree is None or not scan.loses_lines or len(scan.code) > MOST_NOTED_LINES or "__future__" in scan.code:
+    if scan.tree is None or not scan.loses_lines or len(scan.code) > MAX_NOTED_CODE or "__future__" in scan.code:
         return None
     note = f"__onetool_{crc32(scan.code.encode()):08x}"  # in a session, other code has its own
     in_strings = string_lines(scan.tree) if LONG_STRING.search(scan.code) else set[int]()
@@ -78,7 +78,7 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
     if watch.too_deep:
         return None
     edits = watch.edits()
-    if sum(len(edit.text) for edit in edits) > MOST_ADDED:
+    if sum(len(edit.text) for edit in edits) > MAX_ADDED:
         return None
     return TracedCode(
         code=edited(scan.code, edits), futures=_moved(scan.futures, edits), note=note, lines=tuple(watch.lines)
@@ -86,7 +86,7 @@ def traced_code(scan: CodeScan) -> TracedCode | None:
 
 
 def line_of(code: str, row: int) -> int:
-    """The line number, by line feeds alone, of a row that was counted with carriage returns as line ends."""
+    """Return the line number, by line feeds alone, of a row that was counted with carriage returns as line ends."""
     return "".join(re.split(r"(?<=[\r\n])", code)[: row - 1]).count("\n") + 1
 
 
@@ -116,15 +116,17 @@ class _Watch:
             self._blocks_of(first, depth + wrap, watching)
 
     def _blocks_of(self, node: ast.stmt, depth: int, watching: bool) -> None:
-        self.too_deep = self.too_deep or depth > DEEPEST_TRY
+        self.too_deep = self.too_deep or depth > MAX_TRY_DEPTH
         if isinstance(node, ast.ClassDef):
             watching = False  # what is in its body is a name of the class
         elif isinstance(node, (*_LOSING, *_DEFINING)):
             watching = True
         blocks = list(_blocks(node))
         for body, head in blocks:  # which grows by those of each elif
-            if isinstance(node, ast.If) and self._is_elif(body[0]):
-                blocks += _blocks(body[0])
+            inner = body[0]
+            text = self._texts[inner.lineno - 1][inner.col_offset :]
+            if isinstance(node, ast.If) and isinstance(inner, ast.If) and text.startswith(b"elif"):
+                blocks += _blocks(inner)
             else:
                 self.block(body, depth, head, watching)
 
@@ -145,7 +147,7 @@ class _Watch:
         self._after[end] = clause + self._after.get(end, "")  # what is inside comes later, and ends before this
 
     def _noting(self, unit: list[ast.stmt]) -> str:
-        """No call is in it: it has to work in the deepest recursion, and whatever the code calls by other names."""
+        """Return code that notes the error. It has no call: it must work in deep recursion, whatever names mean."""
         note = self._note
         is_noted = f"{note}[0] is {ERROR}"
         if self._gathers and _gathers(unit):  # an error that leaves a task is made anew
@@ -155,9 +157,6 @@ class _Watch:
     def _lead(self, line: int) -> str:
         text = self._texts[line - 1]
         return text[: len(text) - len(text.lstrip())].decode()
-
-    def _is_elif(self, node: ast.stmt) -> bool:
-        return isinstance(node, ast.If) and self._texts[node.lineno - 1][node.col_offset :].startswith(b"elif")
 
     def edits(self) -> list[Edit]:
         ends = list(accumulate(len(text) + 1 for text in self._texts))
@@ -176,7 +175,7 @@ class _Watch:
 
 
 def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """The statements of a block; those that share a line are one."""
+    """Yield the statements of a block; those that share a line are one."""
     unit: list[ast.stmt] = []
     for statement in body:
         if unit and statement.lineno > (unit[-1].end_lineno or 0):
@@ -188,7 +187,7 @@ def _units(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def _blocks(node: ast.stmt) -> Iterator[tuple[list[ast.stmt], int]]:
-    """The blocks of a statement, each with the line that its head begins on."""
+    """Yield the blocks of a statement, each with the line that its head begins on."""
     for name in ("body", "orelse", "finalbody"):
         if body := getattr(node, name, None):
             yield body, node.lineno
@@ -199,7 +198,7 @@ def _blocks(node: ast.stmt) -> Iterator[tuple[list[ast.stmt], int]]:
 
 
 def _is_harmless(unit: list[ast.stmt]) -> bool:
-    """Whether nothing is to be noted: it can't fail (a docstring has to stay one), or what is in it is watched."""
+    """Return whether nothing is to be noted: it can't fail (a docstring must stay one), or its parts are watched."""
     if isinstance(unit[0], ast.Expr) and isinstance(unit[0].value, ast.Constant):
         return True
     return all(isinstance(one, (*_HARMLESS, *_DEFINING, ast.Try)) for one in unit)
@@ -213,7 +212,7 @@ def _gathers(unit: list[ast.stmt]) -> bool:
 
 
 def _moved(spans: Iterable[Span], edits: list[Edit]) -> frozenset[Span]:
-    """Where these are after the edits, which only add."""
+    """Return where these are after the edits, which only add."""
     edits = sorted(edits)
     places = [edit.start for edit in edits]
     added = [0, *accumulate(len(edit.text.encode()) for edit in edits)]

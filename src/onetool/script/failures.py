@@ -27,10 +27,10 @@ from onetool.script.run_result import LimitError, RunLimits, too_much_memory, to
 # The sandbox's own words for its limits.
 OUT_OF_TIME = re.compile(r"feed time limit exceeded: [\d.]+\w+ > [\d.]+\w+")
 OUT_OF_MEMORY = re.compile(r"memory limit exceeded: \d+ bytes > \d+ bytes")
-LONGEST_MESSAGE = 260
-LONGEST_LINE = 80
-LONGEST_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
-LONGEST = 470  # characters of a message and its hints: an error should cost its reader less than 120 tokens
+MAX_MESSAGE = 260
+MAX_LINE = 80
+MAX_READ = 10_000  # characters of a message that are looked at: code can raise one of many megabytes
+MAX_TEXT = 470  # characters of a message and its hints: an error should cost its reader less than 120 tokens
 
 
 class RunScene(NamedTuple):
@@ -46,9 +46,9 @@ class RunScene(NamedTuple):
 
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
-    """Whatever ended a run, as the error that its caller gets."""
+    """Return whatever ended a run as the error that its caller gets."""
     found = _classified(error, scene)
-    left = LONGEST - len(found.message)
+    left = MAX_TEXT - len(found.message)
     hints: list[str] = []
     for hint in found.hints:
         if left > 0:
@@ -72,7 +72,10 @@ def _classified(error: BaseException, scene: RunScene) -> ToolError:
         hint = "the code made the sandbox's worker end; do less at once"
         return ToolError(code="execution_error", message="the sandbox broke down", reason="crashed", hints=(hint,))
     if isinstance(error, CodeSyntaxError):
-        return _syntax(error, scene)
+        place = _place(error, scene)
+        hints = (*place, *rename_advice(" ".join(place), scene.names, scene.allowed))
+        message = f"SyntaxError: {_short(error.message)}"
+        return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
     if isinstance(error, CodeError):
         return _raised(error, scene)
     if isinstance(error, NeverAwaitedError):
@@ -89,13 +92,6 @@ def _limit(hit: LimitError, *place: str) -> ToolError:
     return ToolError(code="execution_error", message=str(hit), reason=hit.reason, hints=(*place, hit.hint))
 
 
-def _syntax(error: CodeSyntaxError, scene: RunScene) -> ToolError:
-    message = f"SyntaxError: {_short(error.message)}"
-    place = _place(error, scene)
-    hints = (*place, *rename_advice(" ".join(place), scene.names, scene.allowed))
-    return ToolError(code="invalid_args", message=message, reason="syntax", hints=hints)
-
-
 def _raised(error: CodeError, scene: RunScene) -> ToolError:
     kind, text = error.kind, error.message
     place = _place(error, scene)
@@ -103,7 +99,7 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
         return ToolError(
             code="execution_error", message=_short(failed.message), reason=failed.reason, hints=(*place, *failed.hints)
         )
-    text = text[:LONGEST_READ]
+    text = text[:MAX_READ]
     if is_limit(error):
         return _limit((too_slow if kind == "TimeoutError" else too_much_memory)(scene.limits), *place)
     if kind == "SystemExit":
@@ -111,7 +107,8 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
     if "exceptions can only be called with" in text:
         kind, text = "TypeError", "an exception takes one text here: raise ValueError(str(…))"
     syntax = kind == "NotImplementedError" and "syntax parser" in text
-    message = f"{kind}: {_short(_in_our_words(text))}" if text else kind
+    shown = _short(text.replace("The monty syntax parser does not yet support ", "not supported here: "))
+    message = f"{kind}: {shown}" if text else kind
     hint = _way_around(kind, text, scene.names, scene.allowed)
     return ToolError(
         code="invalid_args" if syntax else "execution_error",
@@ -122,14 +119,10 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
 
 
 def is_limit(error: CodeError) -> bool:
-    """Whether the sandbox ended the code for using too much, and not the code itself by raising something alike."""
+    """Return whether the sandbox ended the code for using too much, and not the code by raising something alike."""
     if error.kind == "TimeoutError":
         return OUT_OF_TIME.fullmatch(error.message) is not None
     return error.kind == "MemoryError" and OUT_OF_MEMORY.match(error.message) is not None
-
-
-def _in_our_words(text: str) -> str:
-    return text.replace("The monty syntax parser does not yet support ", "not supported here: ")
 
 
 def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[str] | None) -> str | None:
@@ -148,14 +141,14 @@ def _way_around(kind: str, text: str, names: ScriptNames, allowed: Collection[st
 
 
 def _place(error: CodeError, scene: RunScene) -> tuple[str, ...]:
-    """The line of the code where it happened: the innermost one that is the writer's own."""
+    """Return the line of the code where it happened: the innermost one that is the writer's own."""
     if (line := failed_line(error, scene)) is None:
         return ()
-    return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), LONGEST_LINE)}",)
+    return (f"line {line}: {cut(scene.code.split(chr(10))[line - 1].strip(), MAX_LINE)}",)
 
 
 def failed_line(error: BaseException, scene: RunScene) -> int | None:
-    """The number of that line; None where it is not known."""
+    """Return the number of that line; None where it is not known."""
     if not isinstance(error, CodeError):
         return None
     lines = scene.code.count("\n") + 1
@@ -167,7 +160,7 @@ def failed_line(error: BaseException, scene: RunScene) -> int | None:
 
 
 def _short(text: str) -> str:
-    return cut(" ".join(text.split()), LONGEST_MESSAGE)
+    return cut(" ".join(text.split()), MAX_MESSAGE)
 
 
 # What the sandbox's Python lacks, modules, builtins and syntax, and the way around
@@ -177,7 +170,7 @@ NO_FILES = "code here has no files; use the fs tools: fs.read_file(path=…), fs
 NO_PROGRAMS = "code here can't start programs; call a tool that does"
 NO_NETWORK = "code here has no network; call a tool that has"
 SIDE_BY_SIDE = "await asyncio.gather(…) runs tool calls side by side; asyncio here has gather, run and sleep"
-MOST_WANTED = (
+COMMON_MODULES = (
     "there are collections, csv, datetime, functools, itertools, json, math, random, re, statistics, string, textwrap, "
     "urllib.parse and some more"
 )
@@ -252,7 +245,7 @@ MISSING_BUILTINS = {
 
 
 def without_module(name: str, known: Collection[str]) -> str:
-    """What to do without a module that is not there."""
+    """Return what to do without a module that is not there."""
     root = name.partition(".")[0]
     near = did_you_mean(name, known) if root not in sys.stdlib_module_names else None
-    return MISSING_MODULES.get(root) or near or MOST_WANTED
+    return MISSING_MODULES.get(root) or near or COMMON_MODULES

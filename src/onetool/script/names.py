@@ -38,12 +38,12 @@ class ScriptPack:
         self.tools = ToolMap({spelling: tools[own] for spelling, own in self.spelled.items()})
 
     def named(self, allowed: Collection[str] | None) -> list[str]:
-        """Its tools that a message may name."""
+        """Return its tools that a message may name."""
         return [own for own, tool in self.tools.held.items() if may_be_named(tool, allowed)]
 
 
 def may_be_named(spec: ToolSpec | LazyTool, allowed: Collection[str] | None) -> bool:
-    """Whether a message may name a tool: who may not call it does not learn of it."""
+    """Return whether a message may name a tool: callers that may not call it do not learn of it."""
     return allowed is None or spec is CALL or spec.name in allowed
 
 
@@ -91,7 +91,7 @@ class ScriptNames:
                 self.functions[alias] = spec
 
     def pack(self, word: str) -> ScriptPack | None:
-        """The pack that code calls so. Spelled out when first used: few of many are."""
+        """Return the pack that code calls so. Spelled out when first used: few of many are."""
         found = self._packs.get(word)
         if found is None and word in self._pack_of:
             found = self._packs[word] = ScriptPack(word, self._tools_of[self._pack_of[word]])
@@ -110,7 +110,7 @@ class ScriptNames:
         return word in self._pack_of or word in self.functions
 
     def words(self, allowed: Collection[str] | None = None) -> Iterable[str]:
-        """Every name that code can begin with; with an allow-list those that lead to a tool of it."""
+        """Return every name that code can begin with; with an allow-list those that lead to a tool of it."""
         if allowed is None:
             return dict.fromkeys((*self._pack_of, *self.functions))
         packs = {word: self._tools_of[pack].values() for word, pack in self._pack_of.items()}
@@ -120,15 +120,15 @@ class ScriptNames:
         )
 
     def words_of(self, packs: Collection[str]) -> list[str]:
-        """What code calls these packs."""
+        """Return what code calls these packs."""
         return [word for word, pack in self._pack_of.items() if pack in packs]
 
     def spellings(self) -> "Spellings":
-        """Every tool's name, and what code writes for it."""
+        """Return every tool's name, and what code writes for it."""
         return Spellings(self)
 
     def with_slug(self, slug: str) -> list[ToolSpec]:
-        """The tools whose name without the pack is this, with dashes or underscores. Listed when first asked for."""
+        """Return the tools whose name without the pack is this, with dashes or underscores."""
         if self._by_slug is None:
             self._by_slug = {}
             lazy = (tool for tools in self.catalogue.lazy.values() for tool in tools.values())
@@ -137,7 +137,7 @@ class ScriptNames:
         return [as_spec(tool) for tool in self._by_slug.get(_as_slug(slug), [])]
 
     def spelling(self, spec: ToolSpec) -> str:
-        """What code writes to call it."""
+        """Return what code writes to call it."""
         return self.spelling_of(spec.name)
 
     def spelling_of(self, name: str) -> str:
@@ -212,7 +212,7 @@ def _as_slug(name: str) -> str:
 
 
 def rename_advice(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> tuple[str, ...]:
-    """Advice on names in the line that are no Python identifiers: a keyword as an argument, a name with a dash."""
+    """Return advice on names in the line that are no Python identifiers: a keyword as an argument, a dash."""
     if found := re.search(rf"[(,]\s*({'|'.join(kwlist)})\s*=[^=]", line):
         return (f"write {found[1]}_=…",)
     known = (names.catalogue.get(name) for name in names.catalogue.names() if name in line)
@@ -228,7 +228,7 @@ _OPEN_CALL = re.compile(r"([\w.]+)\(([^()]*)$")
 
 
 def completions(line: str, names: ScriptNames, known: Iterable[str] = ()) -> list[str]:
-    """Every word that the end of the line could become, whole and in order."""
+    """Return every word that the end of the line could become, whole and in order."""
     found = _DOTTED_END.search(line)
     word = found[1] if found else ""
     if "." in word:
@@ -244,7 +244,7 @@ def _tools(word: str, names: ScriptNames) -> list[str]:
 
 
 def _arguments(before: str, names: ScriptNames) -> list[str]:
-    """Those that the call around the cursor does not have yet."""
+    """Return the arguments that the call around the cursor does not have yet."""
     call = _OPEN_CALL.search(before)
     if call is None or (spec := names.tool(call[1])) is None or not re.search(r"[(,]\s*$", before):
         return []

@@ -57,12 +57,12 @@ def edited(code: str, edits: list[Edit]) -> str:
 # From a text to its code: fences, line ends and indentation are removed
 
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 # What this Python may parse, in the middle of everything else that it does: a few tenths of a second. Code that has
 # more in it is data, or an attack; the sandbox takes it as it is.
-MOST_TOKENS = 50_000
-MOST_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
-MOST_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
+MAX_TOKENS = 50_000
+MAX_IN_F_STRINGS = 500_000_000  # braces times characters: before Python 3.12 each brace costs a walk over its string
+MAX_TRIED = 200_000  # characters that are parsed to find out which of many fences is the last one
 
 # No part of it can be matched in two ways: a line of a million tildes is read once.
 FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n", re.MULTILINE)
@@ -76,19 +76,22 @@ class ScriptError(OneToolError):
 
 
 def read(text: str) -> str:
-    """The code in a text. ScriptError when it is too long or can't be code at all."""
-    if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
-        raise ScriptError(f"the code is longer than {MOST_BYTES // 1024**2} MiB; pass data through tools or files")
+    """Return the code in a text. Raises ScriptError when it is too long or can't be code at all."""
+    if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
+        raise ScriptError(f"the code is longer than {MAX_BYTES // 1024**2} MiB; pass data through tools or files")
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ScriptError(f"line {line}: the code has a null character; write \\0 inside of a string")
     code = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    code = _without_fence(code)
+    opening = FENCE.search(code)
+    # With words before the fence, the text may be code already, and the fence stand in one of its strings.
+    if opening is not None and (not code[: opening.start()].strip() or parse(code) is None):
+        code = _inside(code, opening)
     return _dedented(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
 
 
 def parse(code: str) -> ast.Module | None:
-    """The tree of the code, or None where this Python's parser does not take it: the sandbox has its own."""
+    """Return the tree of the code, or None where this Python's parser does not take it: the sandbox has its own."""
     if _is_too_much(code):
         return None
     try:
@@ -101,7 +104,7 @@ def parse(code: str) -> ast.Module | None:
 
 
 def syntax_error(code: str) -> SyntaxError | None:
-    """Why this Python's parser does not take the code, if it was asked."""
+    """Return why this Python's parser does not take the code, if it was asked."""
     if _is_too_much(code):
         return None
     try:
@@ -114,7 +117,7 @@ def syntax_error(code: str) -> SyntaxError | None:
 
 
 def why_not(code: str) -> str:
-    """What this Python's parser says of code that it does not take."""
+    """Return what this Python's parser says of code that it does not take."""
     try:
         _parsed(code)
     except SyntaxError as error:
@@ -133,25 +136,17 @@ def _parsed(code: str) -> ast.Module:
 
 
 def _is_too_much(code: str) -> bool:
-    if len(code) > MOST_TOKENS and sum(1 for _ in TOKEN.finditer(code)) > MOST_TOKENS:
+    if len(code) > MAX_TOKENS and sum(1 for _ in TOKEN.finditer(code)) > MAX_TOKENS:
         return True
-    return code.count("{") * len(code) > MOST_IN_F_STRINGS and F_STRING.search(code) is not None
-
-
-def _without_fence(text: str) -> str:
-    """What is between the fences, where the text is a fenced block, alone or with words around it."""
-    opening = FENCE.search(text)
-    if opening is None or (text[: opening.start()].strip() and parse(text) is not None):
-        return text  # in the second case it is code already, and the fence stands in one of its strings
-    return _inside(text, opening)
+    return code.count("{") * len(code) > MAX_IN_F_STRINGS and F_STRING.search(code) is not None
 
 
 def _inside(text: str, opening: re.Match[str]) -> str:
-    """Up to the last line that closes the fence and leaves something that parses, else up to the first one."""
+    """Return the text up to the last line that closes the fence and leaves something that parses, else the first."""
     fence = opening["fence"]
     closing = re.compile(rf"^[ \t]*+{re.escape(fence[0])}{{{len(fence)},}}+[ \t]*+$", re.MULTILINE)
     ends = [match.start() for match in closing.finditer(text, opening.end())] or [len(text)]
-    tries = max(2, MOST_TRIED // len(text))
+    tries = max(2, MAX_TRIED // len(text))
     for end in ends[: -tries - 1 : -1]:
         body = text[opening.end() : end]
         if parse(_dedented(body)) is not None:
@@ -160,14 +155,14 @@ def _inside(text: str, opening: re.Match[str]) -> str:
 
 
 def _only(body: str, rest: str) -> str:
-    """The only block of a text. Two blocks are refused: running the first one would be a guess."""
+    """Return the only block of a text. Two blocks are refused: running the first one would be a guess."""
     if FENCE.search(rest.partition("\n")[2]):
         raise ScriptError("there are several fenced blocks; send the code as one")
     return body
 
 
 def _dedented(code: str) -> str:
-    """Code that is indented as a whole moves to the left; lines inside of strings stay."""
+    """Move code that is indented as a whole to the left; lines inside of strings stay."""
     lines = code.split("\n")
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
     indent = first[: len(first) - len(first.lstrip())]
@@ -181,7 +176,7 @@ def _dedented(code: str) -> str:
 
 
 def string_lines(tree: ast.AST) -> set[int]:
-    """The lines that begin inside of a string."""
+    """Return the lines that begin inside of a string."""
     strings = {
         (node.lineno, node.end_lineno or node.lineno)
         for node in ast.walk(tree)
@@ -272,7 +267,9 @@ class CodeScan:
                     found[alias.asname or alias.name.partition(".")[0]] = alias.name
         return found
 
-    def _modules(self) -> set[str]:
+    @property
+    def modules(self) -> set[str]:
+        """The modules that are imported, without what is behind their first dot."""
         return {name.partition(".")[0] for name in self.imported.values()}
 
     @cached_property
@@ -283,7 +280,7 @@ class CodeScan:
     @cached_property
     def futures(self) -> set[Span]:
         """Where the calls stand that are answered with a future."""
-        if self.tree is None or not (self._waits or "asyncio" in self._modules()):
+        if self.tree is None or not (self._waits or "asyncio" in self.modules):
             return set()
         awaited = awaited_calls(self.tree)
         return {self.places.of(call) for call in self.calls if id(call) in awaited}
@@ -310,7 +307,7 @@ def names_used_in(code: str) -> UsedNames | None:
     texts = [
         node.value for node in ast.walk(scan.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    modules = {name.partition(".")[0] for name in scan.imported.values()} - {"__future__"}
+    modules = scan.modules - {"__future__"}
     free = modules | (scan.used - scan.bound.keys() - scan.imported.keys())
     packs = {node.value.id for node in scan.attributes if isinstance(node.value, ast.Name)} & free
     for call in scan.calls:
@@ -358,7 +355,7 @@ class CodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_of_line(code: str, line: int) -> CodePlace:
-    """A whole line, without its indentation."""
+    """Return the place of a whole line, without its indentation."""
     lines = code.split("\n")
     if not 0 < line <= len(lines) or not (text := lines[line - 1].rstrip()):
         return CodePlace(line=line)
@@ -388,23 +385,20 @@ def place_of_syntax_error(code: str, error: SyntaxError) -> CodePlace | None:
 
 
 def in_sent_text(text: str, code: str, place: CodePlace) -> CodePlace | None:
-    """The place in the text that the code was taken out of."""
+    """Return the place in the text that the code was taken out of."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if text == code:
         return place
     at = text.find(code)
     if at >= 0 and (at == 0 or text[at - 1] == "\n"):
-        return _moved(place, text.count("\n", 0, at))
+        lines = text.count("\n", 0, at)
+        end = None if place.end_line is None else place.end_line + lines
+        return msgspec.structs.replace(place, line=place.line + lines, end_line=end)
     if text.count("\n") == code.count("\n"):  # its indentation was removed
         return place_of_line(text, place.line)
     return None
 
 
-def _moved(place: CodePlace, lines: int) -> CodePlace:
-    end = None if place.end_line is None else place.end_line + lines
-    return msgspec.structs.replace(place, line=place.line + lines, end_line=end)
-
-
 def _column(line: str, offset: int) -> int:
-    """Python counts the bytes of UTF-8."""
+    """Return the column, from 1, of an offset in bytes of UTF-8, as Python counts."""
     return len(line.encode()[:offset].decode(errors="ignore")) + 1

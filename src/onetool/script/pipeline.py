@@ -70,10 +70,10 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PrintedOutput:
     """Collects what code prints, up to the limit."""
 
-    def __init__(self, limits: RunLimits, live: OnPrinted | None, stop: Callable[[LimitError], None]) -> None:
+    def __init__(self, limits: RunLimits, live: OnPrinted | None, worker_loop: WorkerLoop) -> None:
         self._limits = limits
         self._live = live
-        self._stop = stop
+        self._worker_loop = worker_loop
         self.parts: list[str] = []
         self._left = limits.output_bytes
         self.broken: Exception | None = None  # what the listener raised
@@ -85,18 +85,14 @@ class PrintedOutput:
         self._left = max(0, self._left - len(data))
         if kept:
             self.parts.append(kept)
-            self._show(kept)
+        if kept and self._live is not None:
+            try:
+                self._live(kept)
+            except Exception as error:  # noqa: BLE001 - the listener is told, not the code: it is not its fault
+                self._live, self.broken = None, error
+                self._worker_loop.stop(LimitError("cancelled", "nobody listens any more", ""))
         if over:
-            self._stop(too_much_printed(self._limits))
-
-    def _show(self, text: str) -> None:
-        if self._live is None:
-            return
-        try:
-            self._live(text)
-        except Exception as error:  # noqa: BLE001 - not the code's fault: it is told to whoever listens, not to the code
-            self._live, self.broken = None, error
-            self._stop(LimitError("cancelled", "nobody listens any more", ""))
+            self._worker_loop.stop(too_much_printed(self._limits))
 
 
 class Pipeline:
@@ -131,7 +127,7 @@ class Pipeline:
         self.scan: CodeScan | None = None
 
     async def prepare(self) -> PreparedCode | RunResult:
-        """The code to feed to the worker, or the error."""
+        """Return the code to feed to the worker, or the error."""
         text = self.code
         key = "\0".join((text, *self._variables))  # no code has a NUL in it
         # Whether what is prepared depends on the text, the names of its variables and the catalogue alone.
@@ -154,7 +150,7 @@ class Pipeline:
         return prepared
 
     def check(self) -> ToolError | None:
-        """What is wrong with it, if anything is. Nothing runs."""
+        """Return what is wrong with it, if anything is. Nothing runs."""
         try:
             self._prepare()
         except _Refused as refused:
@@ -164,14 +160,17 @@ class Pipeline:
         return None
 
     def report(self) -> CodeReport:
-        """All that is wrong with it, each with its place, and the tools that it calls. Nothing runs."""
+        """Return all that is wrong with it, each with its place, and the tools that it calls. Nothing runs."""
         try:
             self.code = self._read(self.code)
         except ScriptError as error:
             return CodeReport(errors=[CodeFault(message=str(error), line=1)])
         self.scan = scan = CodeScan(self.code)
         if scan.tree is None:
-            return CodeReport(errors=self._syntax_faults())
+            if (error := syntax_error(self.code)) is None:  # too long for this Python's parser: the sandbox tries it
+                return CodeReport()
+            place = self._sent_place(place_of_syntax_error(self.code, error))
+            return CodeReport(errors=[CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)])
         scan.bound.update((*(self._known or ()), *self._variables))
         names = self._tools.names
         found = check(scan, names, MODULES, self._allowed)
@@ -180,13 +179,6 @@ class Pipeline:
     def _fault(self, found: CodeFinding) -> CodeFault:
         about = f"{found.spec.name}: " if found.spec else ""
         return CodeFault.at(f"{about}{found.message}", self._sent_place(self._place_of(found)), found.line)
-
-    def _syntax_faults(self) -> list[CodeFault]:
-        """None where the code is too long for this Python's parser: then the sandbox tries it."""
-        if (error := syntax_error(self.code)) is None:
-            return []
-        place = self._sent_place(place_of_syntax_error(self.code, error))
-        return [CodeFault.at(f"SyntaxError: {error.msg}", place, error.lineno or 1)]
 
     def _place_of(self, found: CodeFinding) -> CodePlace:
         return place_of_line(self.code, found.line) if found.node is None else place_of_node(self.code, found.node)
@@ -214,7 +206,7 @@ class Pipeline:
             may_interrupt=is_session,
             slot=slot,
         )
-        printed = PrintedOutput(settings.limits, live, worker_loop.stop)
+        printed = PrintedOutput(settings.limits, live, worker_loop)
         driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context))
         work = asyncio.ensure_future(driven) if is_session else None
         if work is not None:
@@ -229,7 +221,10 @@ class Pipeline:
             worker_loop.stop(too_slow(settings.limits))
             error: BaseException = too_slow(settings.limits)
         except asyncio.CancelledError:
-            if work is None or not await _interrupted(worker_loop, work):
+            if work is not None:  # its names stay if the code ends by itself: it does where it waits for an answer
+                worker_loop.interrupt()
+                await asyncio.wait([work], timeout=INTERRUPT)
+            if work is None or not work.done():
                 worker_loop.stop(cancelled())
             raise
         except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
@@ -243,7 +238,7 @@ class Pipeline:
         return self._result(printed, error=failure)
 
     def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
-        """The event for recorders, when the run has ended."""
+        """Return the event for recorders, when the run has ended."""
         return RunEvent(
             id=run,
             door=door,
@@ -258,7 +253,7 @@ class Pipeline:
         )
 
     def refusal_result(self, why: LimitError | ToolFailure) -> RunResult:
-        """The result of code that was refused before it ran."""
+        """Return the result of code that was refused before it ran."""
         hints = (why.hint,) if isinstance(why, LimitError) else why.hints
         return self._result(error=ToolError(code="execution_error", message=str(why), reason=why.reason, hints=hints))
 
@@ -314,7 +309,7 @@ class Pipeline:
         value: Any = None,
         error: ToolError | None = None,
     ) -> RunResult:
-        """What the caller gets. No secret is masked here: one that a tool gave to the code was masked on its way in.
+        """Return what the caller gets. Nothing is masked here: secrets from tools were masked on their way to the code.
 
         All the rest is made of what the caller itself sent, and a mask would tell it that a guess is right.
         """
@@ -346,18 +341,8 @@ async def _feed(
         try:
             return await worker_loop.run(session, prepared, printed)
         except BaseException as error:
-            if isinstance(error, WorkerError) or not (worker_loop.ended or _ends_code(error)):
+            # Unless the code ended by an error of its own, its worker has hit a limit, or still waits for an answer.
+            is_own = isinstance(error, CodeSyntaxError) or (isinstance(error, CodeError) and not is_limit(error))
+            if isinstance(error, WorkerError) or not (worker_loop.ended or is_own):
                 session.kill()
             raise
-
-
-async def _interrupted(worker_loop: WorkerLoop, work: "asyncio.Future[Any]") -> bool:
-    """Whether the code of a session could be ended so that its names stay: it can where it waits for an answer."""
-    worker_loop.interrupt()
-    await asyncio.wait([work], timeout=INTERRUPT)
-    return work.done()
-
-
-def _ends_code(error: BaseException) -> bool:
-    """Whether the code ended by an error of its own; else its worker has hit a limit, or still waits for an answer."""
-    return isinstance(error, CodeSyntaxError) or (isinstance(error, CodeError) and not is_limit(error))

@@ -15,7 +15,7 @@ reply then has its handle, its size, its beginning and the call that reads on.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from json.encoder import encode_basestring
@@ -37,7 +37,7 @@ _AS_THEY_ARE = frozenset((str, int, float, bool, bytes, list, dict, NoneType))
 
 
 def yaml_type(value: Any) -> Any:
-    """The value as a plain type of YAML. One level of it: its parts come when it is their turn."""
+    """Return the value as a plain type of YAML. One level of it: its parts come when it is their turn."""
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
@@ -51,7 +51,10 @@ def yaml_type(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):
-        return _ordered(value)
+        try:
+            return sorted(value)  # the same every time
+        except TypeError:  # its members can't be compared
+            return list(value)
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -62,14 +65,6 @@ def yaml_type(value: Any) -> Any:
         return f"<{kind.__name__}>"
 
 
-def _ordered(values: Set[Any]) -> list[Any]:
-    """The same every time, where its members can be compared."""
-    try:
-        return sorted(values)
-    except TypeError:
-        return list(values)
-
-
 # Scalars
 
 
@@ -77,7 +72,7 @@ def _ordered(values: Set[Any]) -> list[Any]:
 _INSIDE = r"[A-Za-z0-9_ ./()+@$%^*!;<>=~&'\"|\\`\w-]*+"
 _PLAIN = re.compile(rf"[^\W\d]{_INSIDE}(?:(?<! )(?::(?=[\w/:\\])|#){_INSIDE})*+(?<! )")
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-_LONGEST_WORD = 5
+_MAX_WORD = 5
 # What may not stand in a YAML text as it is, or is taken for the end of a line.
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _HALF = re.compile(r"[\ud800-\udfff]")
@@ -85,14 +80,14 @@ _NOT_LITERAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udff
 
 
 def yaml_text(text: str) -> str:
-    """A text, in quotes if it needs them."""
-    if _PLAIN.fullmatch(text) and (len(text) > _LONGEST_WORD or text.lower() not in _WORDS):
+    """Return a text, in quotes if it needs them."""
+    if _PLAIN.fullmatch(text) and (len(text) > _MAX_WORD or text.lower() not in _WORDS):
         return text
     return yaml_quoted(text)
 
 
 def yaml_quoted(text: str) -> str:
-    """A text in double quotes: a JSON string is a YAML string, but for a few characters.
+    """Return a text in double quotes: a JSON string is a YAML string, but for a few characters.
 
     Half of a surrogate pair can't be written in YAML at all; it is shown as the sign for that.
     """
@@ -103,7 +98,7 @@ def yaml_quoted(text: str) -> str:
 
 
 def literal_block_mark(text: str) -> str | None:
-    """The mark of a text that stands line by line below it (`|`, or `|-` without a break at its end), or None.
+    """Return the mark of a text that stands line by line below it (`|`, or `|-` without a last break), or None.
 
     A text that begins with a space, or ends with several breaks, would need more marks than are easily read.
     """
@@ -120,7 +115,7 @@ def _int(value: int) -> str:
 
 
 def _float(value: float) -> str:
-    """With a point always: for YAML 1.1 `1e+16` is text."""
+    """Return a float, always with a point: for YAML 1.1 `1e+16` is text."""
     text = repr(value)
     if "." in text:
         return text
@@ -140,15 +135,15 @@ SCALARS: dict[type, Callable[[Any], str]] = {
 # Rendering: text as it is, data as YAML
 
 
-MOST_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless
-DEEPEST = 64
+MAX_BYTES = 16 * 1024 * 1024  # of data, where nobody says: a few seconds, if it was made to be endless
+MAX_DEPTH = 64
 LEVELS = 2  # of flow style
 LIST_WIDTH = 120
 OBJECT_WIDTH = 400
-LONGEST_KEY = 1_000  # YAML takes no more than 1024 characters before the colon
+MAX_KEY = 1_000  # YAML takes no more than 1024 characters before the colon
 SHORT = 40  # characters of a text with line breaks that may stand between others
 _KEPT = 64  # a text no longer than this is likely to come again …
-_MOST_KEPT = 4_096  # … and this many are worth remembering
+_MAX_KEPT = 4_096  # … and this many are worth remembering
 
 
 class RenderTooLargeError(OneToolError, ValueError):
@@ -156,10 +151,10 @@ class RenderTooLargeError(OneToolError, ValueError):
 
 
 def render(value: Any, most_bytes: int | None = None) -> str:
-    """The value as text of at most so many bytes of UTF-8; TooLarge if that is not enough."""
+    """Return the value as text of at most so many bytes of UTF-8; raises RenderTooLargeError if that is not enough."""
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
-    most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MOST_BYTES
+    most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
     text = value if is_text else scalar(value) if scalar else _Writer(most).write(value)
     if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
         raise _too_large_error(most)
@@ -185,9 +180,9 @@ class _Writer:
         return "\n".join(self._lines) + end
 
     def _block(self, value: Any, lead: str, pad: str, depth: int) -> None:
-        """An object or a list in block style; `lead` is what its first line begins with, `pad` the others."""
-        if depth > DEEPEST:
-            raise RenderTooLargeError(f"the value is nested more than {DEEPEST} levels deep, or holds itself")
+        """Write an object or a list in block style; `lead` is what its first line begins with, `pad` the others."""
+        if depth > MAX_DEPTH:
+            raise RenderTooLargeError(f"the value is nested more than {MAX_DEPTH} levels deep, or holds itself")
         inner = f"{pad}  "
         if type(value) is list:
             for part in value:
@@ -196,14 +191,14 @@ class _Writer:
             return
         for key, part in value.items():
             name = self._key(key)
-            if len(name) > LONGEST_KEY:
+            if len(name) > MAX_KEY:
                 self._line(f"{lead}? {name}")
                 lead, name = pad, ""
             self._part(f"{lead}{name}:", part, inner, depth, compact=False)
             lead = pad
 
     def _part(self, head: str, part: Any, inner: str, depth: int, compact: bool) -> None:
-        """What stands after a dash or a colon: on the same line, or below."""
+        """Write what stands after a dash or a colon: on the same line, or below."""
         part = yaml_type(part)
         text = self._inline(part, LEVELS)
         if text is not None:
@@ -217,7 +212,7 @@ class _Writer:
             self._block(part, inner, inner, depth + 1)
 
     def _text(self, head: str, text: str, inner: str) -> None:
-        """A text that is long or has several lines."""
+        """Write a text that is long or has several lines."""
         if len(text) > self._room:
             raise _too_large_error(self._most)
         mark = literal_block_mark(text)
@@ -237,7 +232,7 @@ class _Writer:
         self._lines.append(line)
 
     def _inline(self, value: Any, levels: int) -> str | None:
-        """The value on one line, with so many levels of flow style; None where that can't be, or can't be read."""
+        """Return the value on one line, with so many levels of flow style; None where that can't be written or read."""
         kind = type(value)
         if kind is str:
             return self._known.get(value) or self._short(value)
@@ -253,7 +248,7 @@ class _Writer:
         if len(text) > OBJECT_WIDTH or ("\n" in text and len(text) > SHORT):
             return None
         written = yaml_text(text)
-        if len(text) <= _KEPT and len(self._known) < _MOST_KEPT:
+        if len(text) <= _KEPT and len(self._known) < _MAX_KEPT:
             self._known[text] = written
         return written
 
@@ -284,11 +279,11 @@ class _Writer:
         return f"[{line}]" if len(line) <= LIST_WIDTH else None
 
     def _key(self, key: Any) -> str:
-        """A key. A text with a colon is quoted: it would be hard to see where the key ends."""
+        """Return a key. A text with a colon is quoted: it would be hard to see where the key ends."""
         if type(key) is not str:
             return self._inline(key, LEVELS) or yaml_quoted(f"<{type(key).__name__}>")
         text = yaml_quoted(key) if ":" in key else yaml_text(key)
-        if len(text) <= _KEPT and len(self._keys) < _MOST_KEPT:
+        if len(text) <= _KEPT and len(self._keys) < _MAX_KEPT:
             self._keys[key] = text
         return text
 
@@ -317,14 +312,14 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_code(handle: str, offset: int) -> str:
-    """How code reads on."""
+    """Return how code reads on."""
     return f'ot.result(handle="{handle}", offset={offset})'
 
 
 def run_reply(
     result: RunResult, inline_bytes: int, store: Callable[[str], StoredResult] | None, read_on: ReadOn = in_code
 ) -> RunReply:
-    """The reply to a run. `store` keeps a text and says where; without one nothing is cut."""
+    """Return the reply to a run. `store` keeps a text and says where; without one nothing is cut."""
     failed = "" if result.error is None else error_text(result.error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
@@ -342,7 +337,7 @@ def run_reply(
 
 
 def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
-    """What is sent of a page of a stored result that has too many bytes: it is cut, since it is stored already.
+    """Return what is sent of a page of a stored result that has too many bytes: a part, since it is stored already.
 
     None where it can go as it is, or is no page. Half of the bytes are for what the lines are wrapped in.
     """
@@ -353,7 +348,7 @@ def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
 
 
 def error_text(error: ToolError) -> str:
-    """An error in a few lines: what, where, and how to repair it."""
+    """Return an error in a few lines: what, where, and how to repair it."""
     said = error.message.lower().startswith(("error:", "error "))  # servers say it, too
     return "\n".join((error.message if said else f"Error: {error.message}", *(f"  {hint}" for hint in error.hints)))
 
@@ -365,7 +360,7 @@ def _joined(printed: str, value: str) -> str:
 
 
 def stored_reply(text: str, stored: StoredResult, read_on: ReadOn = in_code) -> RunReply:
-    """For a text that was stored: where it is, how it begins, and how to read on."""
+    """Return the reply for a text that was stored: where it is, how it begins, and how to read on."""
     preview, whole_lines = _beginning(text)
     call = read_on(stored.handle, whole_lines + 1)
     facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
@@ -378,7 +373,7 @@ def stored_reply(text: str, stored: StoredResult, read_on: ReadOn = in_code) -> 
 
 
 def _beginning(text: str) -> tuple[str, int]:
-    """The first lines, as many as a glance takes, and how many of them are whole."""
+    """Return the first lines, as many as a glance takes, and how many of them are whole."""
     cut = text[:PREVIEW_CHARACTERS]
     lines = cut.split("\n")[:-1][:PREVIEW_LINES]
     return ("\n".join(lines), len(lines)) if lines else (f"{cut}…", 0)

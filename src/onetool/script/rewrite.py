@@ -28,9 +28,12 @@ BUILTIN_EXCEPTIONS = frozenset(
 
 
 def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
-    """What is to be said otherwise, where a name has not been given another meaning."""
+    """Yield what is to be said otherwise, where a name has not been given another meaning."""
     for node in scan.attributes:
-        if _is_unbound_method(node, scan):
+        word = getattr(node.value, "id", "")
+        if word in scan.bound or word in scan.imported or node.lineno != node.end_lineno:
+            continue
+        if isinstance(getattr(BUILTIN_TYPES.get(word), node.attr, None), MethodDescriptorType):  # an unbound method
             yield Edit(*scan.places.of(node), f"(lambda _, *a, **k: _.{node.attr}(*a, **k))")
     for call in scan.calls:
         yield from _methods_as_functions(call, scan)
@@ -43,15 +46,8 @@ def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
             yield from _within(scan, call, call.args, "str")
 
 
-def _is_unbound_method(node: ast.Attribute, scan: CodeScan) -> bool:
-    word = getattr(node.value, "id", None)
-    if word not in BUILTIN_TYPES or word in scan.bound or word in scan.imported or node.lineno != node.end_lineno:
-        return False
-    return isinstance(getattr(BUILTIN_TYPES[word], node.attr, None), MethodDescriptorType)
-
-
 def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
-    """`key=counts.get`, `map(counts.get, words)`: of a value that the code made, and called with what comes."""
+    """Yield edits of `key=counts.get`, `map(counts.get, words)`: methods of values that the code made."""
     given = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
     if isinstance(call.func, ast.Name) and call.func.id in ("map", "filter"):
         given += call.args[:1]
@@ -75,20 +71,16 @@ def _is_one_text(args: list[ast.expr]) -> bool:
 def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str) -> Iterator[Edit]:
     """Put a function around arguments that stand beside each other; around several of them as one tuple."""
     (start, _), (_, end) = scan.places.of(nodes[0]), scan.places.of(nodes[-1])
-    if len(nodes) > 1 and not _is_bare(scan, call, start, end):
-        return  # `ValueError((a), b)`: where the arguments begin and end is hard to say
+    if len(nodes) > 1:
+        data = scan.code.encode()
+        opens, closes = data[scan.places.of(call.func)[1] : start], data[end : scan.places.of(call)[1]]
+        if opens.count(b"(") != 1 or closes.count(b")") != 1:
+            return  # `ValueError((a), b)`: where the arguments begin and end is hard to say
     before, after = (f"{function}((", "))") if len(nodes) > 1 else (f"{function}(", ")")
     if end == scan.places.of(call)[1]:  # `next(x for x in xs)`: the brackets of the call are those of the expression
         before = f"({function}"
     yield Edit(start, start, before)
     yield Edit(end, end, after)
-
-
-def _is_bare(scan: CodeScan, call: ast.Call, start: int, end: int) -> bool:
-    """Whether nothing but the call's own brackets stands around its arguments."""
-    data = scan.code.encode()
-    opens = data[scan.places.of(call.func)[1] : start]
-    return opens.count(b"(") == 1 and data[end : scan.places.of(call)[1]].count(b")") == 1
 
 
 # Modules that we add to the sandbox
@@ -123,14 +115,14 @@ AVAILABLE = frozenset([*_FILES, *_PACKAGES]) - NATIVE
 
 
 def prelude(names: Iterable[str]) -> str:
-    """What to feed first for these modules: each is made once, and nothing of it gets in the way of other names."""
+    """Return what to feed first for these modules: each is made once, and gets in the way of no other names."""
     wanted = {_PACKAGES.get(name, name) for name in names}
     packages = [package for package, module in _PACKAGES.items() if module in wanted]
     return "".join(map(_module_function, [*sorted(wanted), *packages]))
 
 
 def module_variable(module: str) -> str:
-    """The name of ours under which the sandbox keeps a module."""
+    """Return the name of ours under which the sandbox keeps a module."""
     return f"__onetool_{module.replace('.', '_')}"
 
 
@@ -141,7 +133,7 @@ def _module_source(module: str) -> str:
 
 @cache
 def public_names(module: str) -> tuple[str, ...]:
-    """What a module offers: the names that its file defines and that do not begin with an underscore."""
+    """Return what a module offers: the names that its file defines and that do not begin with an underscore."""
     if module in _PACKAGES:
         return (_PACKAGES[module].rpartition(".")[2],)
     found: list[str] = []
@@ -155,7 +147,7 @@ def public_names(module: str) -> tuple[str, ...]:
 
 @cache
 def _module_function(module: str) -> str:
-    """A module's source in a function, so that nothing leaks; it returns an object with the public names.
+    """Return a module's source in a function, so that nothing leaks; it returns an object with the public names.
 
     The object's class has the module's name, which is what the sandbox says when an attribute is missing. It comes
     first, because the source may define the same name.
@@ -200,13 +192,16 @@ class ImportRewriter:
             if word in names and word not in scan.bound and word not in scan.imported:
                 self._use(word)
         for node in scan.imports:
-            self._import(node)
+            parts = list(self._import_parts(node) if isinstance(node, ast.Import) else self._from_parts(node))
+            if any(part.changed for part in parts):
+                lines = (node.end_lineno or node.lineno) - node.lineno
+                self._edit(node, _joined([part.text for part in parts], lines))
         for word, module in scan.imported.items():
             if module in MODULES and word not in scan.bound and (pack := names.pack(module)):
                 self._merge(word, pack)
 
     def _use(self, word: str) -> None:
-        """A pack or function that is used without an import."""
+        """Bind a pack or function that is used without an import."""
         pack = self._names.pack(word)
         theirs = {attribute.attr for attribute in self._attributes(word)}
         if pack is None or word not in MODULES or theirs.issubset(pack.tools):
@@ -220,7 +215,7 @@ class ImportRewriter:
             self.native.append(f"{word} = {module_variable(word)}\n")
 
     def _merge(self, word: str, pack: ScriptPack) -> None:
-        """The word means the module; where an attribute is a tool, the pack stands in its place."""
+        """Let the word mean the module; where an attribute is a tool, the pack stands in its place."""
         for attribute in self._attributes(word):
             if attribute.attr in pack.tools:
                 self.words[module_variable(f"pack_{pack.word}")] = pack.word
@@ -230,12 +225,6 @@ class ImportRewriter:
         for node in self._scan.attributes:
             if isinstance(node.value, ast.Name) and node.value.id == word:
                 yield node
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        parts = list(self._import_parts(node) if isinstance(node, ast.Import) else self._from_parts(node))
-        if any(part.changed for part in parts):
-            lines = (node.end_lineno or node.lineno) - node.lineno
-            self._edit(node, _joined([part.text for part in parts], lines))
 
     def _import_parts(self, node: ast.Import) -> "Iterator[_Part]":
         for alias in node.names:
@@ -260,7 +249,13 @@ class ImportRewriter:
                     yield _Part(f"{target} = ({module_variable(f'pack_{module}')}.{name})", True)
             elif not node.level and module in AVAILABLE:
                 self.library.add(module)
-                yield from (_Part(text, True) for text in _from_library(module, alias))
+                known = public_names(module)
+                if alias.name != "*" and alias.name not in known:
+                    problem = f"cannot import name {alias.name!r} from {module!r}: it has {', '.join(known)}"
+                    yield _Part(_import_error(problem), True)
+                else:
+                    for name in known if alias.name == "*" else (alias.name,):
+                        yield _Part(f"{alias.asname or name} = ({module_variable(module)}.{name})", True)
             elif pack is not None and module not in NATIVE:
                 known = ", ".join(list(pack.tools)[:8])
                 yield _Part(_import_error(f"cannot import name {alias.name!r} from {module!r}: it has {known}"), True)
@@ -269,7 +264,7 @@ class ImportRewriter:
                 yield _Part(f"from {'.' * node.level}{module} import {name}", False)
 
     def _home(self, module: str) -> str | None:
-        """Where we keep what is imported; None for the sandbox's own modules."""
+        """Return where we keep what is imported; None for the sandbox's own modules."""
         if module in AVAILABLE:
             return module_variable(module)
         if module in NATIVE or self._names.pack(module) is None:
@@ -288,22 +283,13 @@ class _Part(NamedTuple):
     changed: bool
 
 
-def _from_library(module: str, alias: ast.alias) -> list[str]:
-    known = public_names(module)
-    if alias.name == "*":
-        return [f"{name} = ({module_variable(module)}.{name})" for name in known]
-    if alias.name in known:
-        return [f"{alias.asname or alias.name} = ({module_variable(module)}.{alias.name})"]
-    return [_import_error(f"cannot import name {alias.name!r} from {module!r}: it has {', '.join(known)}")]
-
-
 def _import_error(message: str) -> str:
-    """Raised when the statement is reached, as anywhere else, so that code may catch it."""
+    """Return a statement that raises when it is reached, as anywhere else, so that code may catch it."""
     return f"raise ImportError({message!r})"
 
 
 def _joined(parts: list[str], more_lines: int) -> str:
-    """The statements in one line; inside of the last bracket, where nothing minds them, the lines that are missing."""
+    """Return the statements in one line; missing lines go into the last bracket, where nothing minds them."""
     text = "; ".join(parts)
     if not more_lines:
         return text
@@ -325,7 +311,7 @@ class PreparedCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(scan: CodeScan, names: ScriptNames) -> PreparedCode:
-    """The code, ready to be fed. Code that only the sandbox can parse goes as it is: it asks for each name it meets."""
+    """Return the code, ready to be fed. Code that only the sandbox can parse goes as it is: it asks for each name."""
     if scan.tree is None:
         return PreparedCode(code=scan.code)
     imports = ImportRewriter(scan, names)

@@ -32,7 +32,7 @@ class LimitError(Exception):
         self.hint = hint
 
     def again(self) -> "LimitError":
-        """The same, to be raised once more."""
+        """Return the same, to be raised once more."""
         return LimitError(self.reason, str(self), self.hint)
 
 

@@ -62,7 +62,7 @@ class _Reader:
         self.plain = re.compile(rf"[^\\'\"{{}}\r\n{m}]+")
 
     def code(self, at: int, outer: str = "", field: bool = False) -> Iterator[MarkPosition]:
-        """Code up to its end: of the text, or of the braces in an f-string that it stands in."""
+        """Read code up to its end: of the text, or of the braces in an f-string that it stands in."""
         self.at, depth = at, 0
         while found := self.token.match(self.text, self.at):
             sign = found["sign"]
@@ -103,7 +103,7 @@ class _Reader:
         raise UnclosedError(f"the quote {quote} is not closed")
 
     def _field(self, quote: str, outer: str) -> Iterator[MarkPosition]:
-        """`{expression!r:format}`."""
+        """Read `{expression!r:format}`."""
         yield from self.code(self.at + 1, outer, field=True)
         if self._ahead("!"):
             yield from self.code(self.at + 1, outer, field=True)
@@ -127,7 +127,7 @@ class _Reader:
         raise UnclosedError("a brace of an f-string is not closed")
 
     def _escape(self, raw: bool, fields: bool) -> str:
-        """A backslash with what belongs to it. Where that could go on in a value, it is given back."""
+        """Read a backslash with what belongs to it, and return that where it could go on in a value."""
         start = self.at
         after = self.text[start + 1 : start + 2]
         if self.mark.match(self.text, start + 1) or (fields and after in ("{", "}")):
@@ -167,7 +167,7 @@ class UnsayableError(ValueError):
 
 
 def put_values(code: str, values: Sequence[Any], mark: str) -> str:
-    """The code with its marks, `mark number mark`, replaced by the values of those numbers."""
+    """Return the code with its marks, `mark number mark`, replaced by the values of those numbers."""
     places = mark_positions(code, mark)
     if code.count(mark) != 2 * len(places):
         raise UnclosedError("an escape is not closed")
@@ -197,14 +197,14 @@ def _value_at(value: Any, place: MarkPosition, before: str, code: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """What a value is inside of a text: nothing for None, where Python would write the word."""
+    """Return what a value is inside of a text: nothing for None, where Python would write the word."""
     if isinstance(value, str):
         return value
     return "" if value is None else python_literal(value)
 
 
 def python_literal(value: Any, quote: str = "", outer: str = "") -> str:
-    """Plain data in Python. Texts get this quote where one is given, and none of the outer ones inside."""
+    """Return plain data in Python. Texts get this quote where one is given, and none of the outer ones inside."""
     if isinstance(value, str):
         if not quote:
             return repr(value)
@@ -260,7 +260,7 @@ def _escaped_char(char: str, quote: str, outer: str = "", bytes: bool = False) -
 
 
 def _raw(value: Any, text: str, place: MarkPosition) -> str:
-    """The value in a raw string, which has no escapes: as it is, or not at all. Line breaks need triple quotes."""
+    """Return the value in a raw string, which has no escapes: as it is, or raise. Line breaks need triple quotes."""
     refused = {"\r", "\0", place.quote[0], *place.outer} | ({"\n"} if len(place.quote) == 1 else set())
     last = text[-1:] or place.escape  # a backslash would take away the meaning of the quote behind it
     if refused.intersection(text) or last == "\\" or ("b" in place.prefix and not text.isascii()):
@@ -272,7 +272,7 @@ def _raw(value: Any, text: str, place: MarkPosition) -> str:
 
 
 FUEL = 100_000  # steps: a loop over some thousand items
-LONGEST = 1_000_000  # characters of what comes out
+MAX_OUTPUT = 1_000_000  # characters of what comes out
 PRIVATE = range(0xF0000, 0xFFFFE)  # characters that mean nothing to anybody; no text has them all
 # What could tell of more than the values, fill the memory out of a number, or pass text on as if it were code.
 NO_GLOBALS = ("cycler", "debug", "joiner", "namespace")
@@ -284,7 +284,7 @@ class BodyError(ValueError):
 
 
 def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any], str]:
-    """The text with a mark in the place of each value that it puts out, those values, and the mark's character."""
+    """Return the text with a mark for each value that it puts out, those values, and the mark's character."""
     from minijinja import Environment, TemplateError  # 25 ms, for those who use snippets
 
     taken = body + json.dumps(values, ensure_ascii=False, default=str, skipkeys=True)
@@ -298,14 +298,13 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         if mark in text or hasattr(value, "__html__"):  # what a macro, a set block or a filter block has put together
             raise BodyError("what a block or a macro puts together can't be put out; write it where it belongs")
         size += len(text)
-        if size > LONGEST:
-            raise BodyError(f"it grows longer than {LONGEST:,} characters")
+        _bounded(size)
         out.append(value)
         return f"{mark}{len(out) - 1}{mark}"
 
     env = Environment(
         globals=values,
-        filters={"join": _join, "replace": _replace, "tojson": _tojson},
+        filters={"join": _join, "replace": _replace, "tojson": lambda value: json.dumps(value, ensure_ascii=False)},
         fuel=FUEL,
         undefined_behavior="strict",
         finalizer=emit,
@@ -323,8 +322,7 @@ def fill_template(body: str, values: Mapping[str, Any]) -> tuple[str, list[Any],
         text = env.render_str(body)
     except TemplateError as error:
         raise BodyError(_template_error(error, body, env, values)) from None
-    if len(text) > LONGEST:
-        raise BodyError(f"it grows longer than {LONGEST:,} characters")
+    _bounded(len(text))
     return text, out, mark
 
 
@@ -338,8 +336,8 @@ def _template_error(error: Any, body: str, env: Any, values: Mapping[str, Any]) 
 
 
 def _bounded(size: int) -> None:
-    if size > LONGEST:
-        raise BodyError(f"it grows longer than {LONGEST:,} characters")
+    if size > MAX_OUTPUT:
+        raise BodyError(f"it grows longer than {MAX_OUTPUT:,} characters")
 
 
 def _join(value: Any, by: str = "") -> str:
@@ -352,7 +350,3 @@ def _replace(value: Any, old: str, new: str) -> str:
     text = value_text(value)
     _bounded(len(text) + (len(new) - len(old)) * text.count(old))
     return text.replace(old, new)
-
-
-def _tojson(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

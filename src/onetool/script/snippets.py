@@ -49,7 +49,7 @@ EXPECTED = {
     "object": 'JSON such as {"a": 1}',
 }
 WHOLE = 2**127  # the largest number that the templates know as a whole one
-DEEPEST = 32
+MAX_DEPTH = 32
 SHOWN = 40
 UNREAD = "the rest was not read"
 
@@ -59,14 +59,14 @@ class WrongValueError(ValueError):
 
 
 def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values behind the name by their keys, and what could not be read, also by key, or by "" without one.
+    """Return the values behind the name by their keys, and what could not be read, by key, or by "" without one.
 
     After ten mistakes the rest is not read.
     """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     at = mistakes = 0
-    while (at := _past_space(text, at)) < len(text):
+    while (at := past_space(text, at)) < len(text):
         if mistakes >= MAX_UNKNOWN:
             wrong[""] = UNREAD
             break
@@ -88,7 +88,7 @@ def parse_arguments(text: str, types: Mapping[str, str]) -> tuple[dict[str, Any]
 
 
 def as_parameter_type(value: Any, type: str) -> Any:
-    """The value as its parameter's type. A text is read; what has a type already is looked at."""
+    """Return the value as its parameter's type. A text is read; what has a type already is looked at."""
     if isinstance(value, str) and type != "string":
         value = _read(value, type)
     if isinstance(value, float) and value.is_integer() and type == "integer":
@@ -100,13 +100,13 @@ def as_parameter_type(value: Any, type: str) -> Any:
 
 
 def value_shown(value: Any) -> str:
-    """A value in a message: on one line, and not all of a long one."""
+    """Return a value for a message: on one line, and not all of a long one."""
     text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
-    """The value that begins here, and where it ends. `several`: more pairs may follow on the line."""
+    """Return the value that begins here, and where it ends. `several`: more pairs may follow on the line."""
     end = _line_end(text, at)
     quoted = QUOTED.match(text, at)
     if quoted and len(quoted["quote"]) == 1 and quoted.end() > end:
@@ -114,7 +114,11 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
     if quoted and (ALONE if several else LAST).match(text, quoted.end()):
         return _unescaped(quoted["text"]), quoted.end()
     if type in ("array", "object") and text.startswith(("[", "{"), at):
-        return _json_value(text, at, type)
+        with suppress(ValueError, RecursionError):
+            value, behind = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
+            if ALONE.match(text, behind):
+                return value, behind
+        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at:end])}")
     if several and text.startswith(("'", '"'), at):
         raise WrongValueError("has text right behind its closing quote" if quoted else "has a quote that is not closed")
     if several and (following := NEXT.search(text, at, end)):
@@ -122,34 +126,21 @@ def _value(text: str, at: int, type: str, several: bool) -> tuple[Any, int]:
     return text[at:end].strip(), end
 
 
-def _json_value(text: str, at: int, type: str) -> tuple[Any, int]:
-    try:
-        value, end = json.JSONDecoder(parse_constant=no_constant).raw_decode(text, at)
-    except (ValueError, RecursionError):
-        end = -1
-        value = None
-    if end < 0 or not ALONE.match(text, end):
-        raise WrongValueError(f"is to be {EXPECTED[type]}, not {value_shown(text[at : _line_end(text, at)])}")
-    return value, end
-
-
 def _unescaped(text: str) -> str:
+    def char(found: re.Match[str]) -> str:
+        if len(found[1]) == 1:
+            return ESCAPES.get(found[1], found[0])  # one that Python does not know stays as it is
+        number = int(found[1][1:], 16)
+        return chr(number) if number <= 0x10FFFF else found[0]
+
     if "\\" not in text:
         return text
-    plain = ESCAPE.sub(lambda found: _char(found[1], found[0]), text)
     # JSON's way to write 🦊 is as two halves
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
-def _char(escape: str, whole: str) -> str:
-    if len(escape) == 1:
-        return ESCAPES.get(escape, whole)  # one that Python does not know stays as it is
-    number = int(escape[1:], 16)
-    return chr(number) if number <= 0x10FFFF else whole
+    return ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _read(text: str, type: str) -> Any:
-    """A text as this type, or the text again when it can't be."""
+    """Return a text as this type, or the text again when it can't be."""
     try:
         if type == "boolean":
             return {"true": True, "false": False}[text.lower()]
@@ -170,9 +161,9 @@ def _is(value: Any, type: str) -> bool:
 
 
 def _check_value(value: Any, depth: int = 0) -> None:
-    """Refuses what the templates would not give back as it is."""
-    if depth > DEEPEST:
-        raise WrongValueError(f"is nested deeper than {DEEPEST} levels")
+    """Refuse what the templates would not give back as it is."""
+    if depth > MAX_DEPTH:
+        raise WrongValueError(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             raise WrongValueError("has half of a surrogate pair in it, which is no character")
@@ -190,7 +181,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
         raise WrongValueError("is to be plain data")
 
 
-def _past_space(text: str, at: int) -> int:
+def past_space(text: str, at: int) -> int:
     found = SPACE.match(text, at)
     return found.end() if found else at
 
@@ -205,7 +196,7 @@ def _line_end(text: str, at: int) -> int:
 
 HEAD = re.compile(rf"\s*\$({NAME})")
 LISTED = 10
-LONGEST_DEFAULT = 40
+MAX_DEFAULT = 40
 BARE = re.compile(r"[^\s'\"=:\[{][^\s'\"=]*")
 
 
@@ -269,7 +260,7 @@ def _uses_only(snippet: SnippetLike, names: ScriptNames, allowed: Collection[str
 
 
 def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
-    """The code that the call of a snippet stands for."""
+    """Return the code that the call of a snippet stands for."""
     head = HEAD.match(text)
     if not head:
         raise SnippetError("a snippet is called as $name key=value")
@@ -281,16 +272,16 @@ def expand(text: str, snippets: Mapping[str, SnippetLike]) -> str:
     if rest and not rest[0].isspace():
         _refuse(name, snippet, [f"{value_shown(rest.splitlines()[0])} can't stand right behind the name"])
     values, wrong = parse_arguments(rest, {key: param.kind for key, param in snippet.params.items()})
-    return _rendered(name, snippet, values, wrong)
+    return render_snippet(snippet, values, name, wrong)
 
 
-def render_snippet(snippet: SnippetLike, values: Mapping[str, Any], name: str = "snippet") -> str:
-    """The code of a snippet with these values. A text is read where another type is wanted: prompts send only texts."""
-    return _rendered(name, snippet, values, {})
-
-
-def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong: Mapping[str, str]) -> str:
-    known = snippet.params
+def render_snippet(
+    snippet: SnippetLike, values: Mapping[str, Any], name: str = "snippet", wrong: Mapping[str, str] | None = None
+) -> str:
+    """Return the code of a snippet with these values. A text is read where another type is wanted: prompts send only
+    texts. `wrong` is what could not be read, by key.
+    """
+    known, wrong = snippet.params, wrong or {}
     given = {key: param.default for key, param in known.items() if param.default is not UNSET}
     problems = [f"{cut(key, SHOWN)} {words}".lstrip() for key, words in wrong.items() if words != UNREAD]
     unknown = [key for key in values if key not in known and key not in wrong]
@@ -313,11 +304,18 @@ def _rendered(name: str, snippet: SnippetLike, values: Mapping[str, Any], wrong:
         problems.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     if problems:
         _refuse(name, snippet, problems)
-    return _filled(name, snippet.body, given)
+    try:
+        return put_values(*fill_template(snippet.body, given))
+    except (BodyError, UnclosedError) as error:
+        raise SnippetError(f"the body of ${name} can't be used: {error}") from None
+    except UnsayableError as error:
+        same = [key for key, value in given.items() if type(value) is type(error.value) and value == error.value]
+        what = same[0] if same else value_shown(error.value)
+        raise SnippetError(f"the body of ${name} has no place for {what}: {error}") from None
 
 
 def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
-    """The parameters as data: name, type, description, required, and the default where there is one."""
+    """Return the parameters as data: name, type, description, required, and the default where there is one."""
     return [
         {"name": name, "type": param.kind, "description": param.description, "required": param.default is UNSET}
         | ({} if param.default is UNSET else {"default": param.default})
@@ -326,30 +324,19 @@ def parameters(snippet: SnippetLike) -> list[dict[str, Any]]:
 
 
 def usage(name: str, snippet: SnippetLike) -> str:
-    """How it is called: `$research topic=… [count=5]`."""
+    """Return how it is called: `$research topic=… [count=5]`."""
     needed = [f"{key}=…" for key, param in snippet.params.items() if param.default is UNSET]
     others = [f"[{key}={_written(param)}]" for key, param in snippet.params.items() if param.default is not UNSET]
     return " ".join([f"${name}", *needed, *others])
 
 
 def _written(param: ParamLike) -> str:
-    """A default as a user would type it."""
+    """Return a default as a user would type it."""
     if isinstance(param.default, str) and BARE.fullmatch(param.default):
         text = param.default
     else:
         text = json.dumps(param.default, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST_DEFAULT else "…"
-
-
-def _filled(name: str, body: str, values: Mapping[str, Any]) -> str:
-    try:
-        return put_values(*fill_template(body, values))
-    except (BodyError, UnclosedError) as error:
-        raise SnippetError(f"the body of ${name} can't be used: {error}") from None
-    except UnsayableError as error:
-        same = [key for key, value in values.items() if type(value) is type(error.value) and value == error.value]
-        what = same[0] if same else value_shown(error.value)
-        raise SnippetError(f"the body of ${name} has no place for {what}: {error}") from None
+    return text if len(text) <= MAX_DEFAULT else "…"
 
 
 def _refuse(name: str, snippet: SnippetLike, problems: list[str]) -> NoReturn:
@@ -383,7 +370,12 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
     yield f"description: {yaml_text(snippet.description)}"
     yield "params:" if snippet.params else "params: {}"
     for key, param in snippet.params.items():
-        yield from _parameter(yaml_text(key), _facts(param))
+        facts: dict[str, Any] = {"type": param.kind}
+        if param.default is not UNSET:
+            facts["default"] = param.default
+        if param.description:
+            facts["description"] = param.description
+        yield from _parameter(yaml_text(key), facts)
     body = snippet.body.rstrip("\n") + "\n"
     mark = literal_block_mark(body)
     if mark is None:
@@ -393,27 +385,19 @@ def _defined(name: str, snippet: SnippetLike) -> Iterator[str]:
     yield from (f"  {line}" if line else "" for line in body.splitlines())
 
 
-def _facts(param: ParamLike) -> dict[str, Any]:
-    facts: dict[str, Any] = {"type": param.kind}
-    if param.default is not UNSET:
-        facts["default"] = param.default
-    return {**facts, "description": param.description} if param.description else facts
-
-
 def _parameter(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    """On one line, texts in quotes; below it where that would be too deep, or too long."""
+    """Yield a parameter on one line, texts in quotes; below it where that would be too deep, or too long."""
     default = facts.get("default")
     parts = default.values() if isinstance(default, dict) else default if isinstance(default, list) else ()
-    values = {key: yaml_quoted(value) if _is_text(key, value) else render_value(value) for key, value in facts.items()}
+    values = {
+        key: yaml_quoted(value) if isinstance(value, str) and key != "type" else render_value(value)
+        for key, value in facts.items()
+    }
     if any(isinstance(part, list | dict) for part in parts) or "\n" in "".join(values.values()):
         yield f"  {name}:"
         yield from (f"    {line}" for line in render_value(facts).splitlines())
     else:
         yield f"  {name}: {{{', '.join(f'{key}: {text}' for key, text in values.items())}}}"
-
-
-def _is_text(key: str, value: Any) -> bool:
-    return isinstance(value, str) and key != "type"
 
 
 def _example(name: str, snippet: SnippetLike) -> Iterator[str]:

@@ -5,8 +5,7 @@ Python, so that only its findings on calls of our tools count.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -29,12 +28,12 @@ Text = str | bytes | date | time | Decimal | PurePath | BaseException
 Items = list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 """
 MEANT = re.compile(rf"(?:bound method `{PREFIX}(?P<pack>\w+)\.(?P<tool>\w+)`|function `(?P<function>\w+)`)")
-MOST_FINDINGS = 20  # nobody reads more
+MAX_FINDINGS = 20  # nobody reads more
 RULES = {"invalid-argument-type", "missing-argument", "unknown-argument", "too-many-positional-arguments"}
 
 
 def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
-    """What these packs and functions look like, as declarations."""
+    """Return what these packs and functions look like, as declarations."""
     parts = [HEADER]
     for word in sorted(words):
         if pack := names.pack(word):
@@ -47,7 +46,7 @@ def type_stubs(names: ScriptNames, words: Collection[str]) -> str:
 
 
 def _function_stub(name: str, spec: ToolSpec, *first: str) -> str:
-    """The stub of a tool. Its inferred return type is shown but not enforced: the next value may differ."""
+    """Return the stub of a tool. Its inferred return type is shown but not enforced: the next value may differ."""
     told = inferred_type(spec)
     comment = f"  # returns {told}" if told else ""
     return f"def {name}({', '.join((*first, *_parameter_stubs(spec)))}) -> Any: ...{comment}"
@@ -57,40 +56,33 @@ def _parameter_stubs(spec: ToolSpec) -> Iterator[str]:
     properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
     required = spec.input_schema.get("required") or ()
     for name in spec.order:
-        hint = f"{_type_stub(properties[name])}{' | str' if spec.lenient else ''}"  # a text may say what is wanted
         if spec.prepare is not None or not spec.strict:  # it may take something else, or nothing
             yield f"{as_identifier(name)}: Any = ..."
             continue
+        schema, kinds = properties[name], list[Any]([None])
+        if isinstance(schema, Mapping) and not any(word in schema for word in ("anyOf", "oneOf", "allOf", "$ref")):
+            kind = schema.get("type")
+            kinds = list(kind) if isinstance(kind, list | tuple) else [kind]
+        types = ["None" if one == "null" else TYPES.get(str(one), "Any") for one in kinds]
+        hint = " | ".join([*types, "str"] if spec.lenient else types)  # a text may say what is wanted
         yield f"{as_identifier(name)}: {hint}" + ("" if name in required else " = ...")
     yield MORE
 
 
-def _type_stub(schema: Any) -> str:
-    if not isinstance(schema, Mapping) or any(word in schema for word in ("anyOf", "oneOf", "allOf", "$ref")):
-        return "Any"
-    kind = schema.get("type")
-    kinds: list[Any] = list(kind) if isinstance(kind, list | tuple) else [kind]
-    return " | ".join("None" if one == "null" else TYPES.get(str(one), "Any") for one in kinds)
-
-
 def type_findings(report: str, names: ScriptNames) -> list[CodeFinding]:
-    """What the checker says of our tools. `report` is its own, as JSON."""
-    return list(islice(_ours(msgspec.json.decode(report), names), MOST_FINDINGS))
-
-
-def _ours(diagnostics: Iterable[Mapping[str, Any]], names: ScriptNames) -> Iterable[CodeFinding]:
-    for one in diagnostics:
+    """Return what the checker says of our tools. `report` is its own, as JSON."""
+    findings: list[CodeFinding] = []
+    for one in msgspec.json.decode(report):
         message = str(one["message"])
-        found = MEANT.search(message)
-        if one["code"] not in RULES or not found or _unsure(message):
+        meant = MEANT.search(message)
+        found = message.partition("found `")[2]  # `str | None` may well be a str when it runs
+        is_unsure = " | " in found or "Unknown" in found or "Any" in found
+        if one["code"] not in RULES or not meant or is_unsure:
             continue
-        word = found["function"] or f"{found['pack']}.{found['tool']}"
+        word = meant["function"] or f"{meant['pack']}.{meant['tool']}"
         if (spec := names.tool(word)) is not None:
-            text = message.replace(f" {found[0]}", "").replace("Argument to is", "an argument is", 1)
-            yield CodeFinding(int(one["location"]["row"]), text, spec)
-
-
-def _unsure(message: str) -> bool:
-    """`found str | None` may well be a str when it runs."""
-    found = message.partition("found `")[2]
-    return " | " in found or "Unknown" in found or "Any" in found
+            text = message.replace(f" {meant[0]}", "").replace("Argument to is", "an argument is", 1)
+            findings.append(CodeFinding(int(one["location"]["row"]), text, spec))
+            if len(findings) == MAX_FINDINGS:
+                break
+    return findings

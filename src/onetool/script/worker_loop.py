@@ -85,7 +85,7 @@ class PendingFutures:
         self._loop.call_soon_threadsafe(self._start, number, work)
 
     def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
-        """The answers that have arrived, at least one; none when the run was stopped."""
+        """Return the answers that have arrived, at least one; none when the run was stopped."""
         while not self._stopped:
             while not self._queue.empty():
                 self._take(self._queue.get())
@@ -95,7 +95,7 @@ class PendingFutures:
         return {}
 
     def stop(self) -> None:
-        """From any thread, any number of times."""
+        """Cancel all calls. From any thread, any number of times."""
         self._stopped = True
         if not self._started:
             return
@@ -137,8 +137,8 @@ class PendingFutures:
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
 PER_CALL = 4  # questions that one tool call may cost: a name, an attribute, the call, its future
 SPARE = 1000  # questions beside those
-MOST_WARNINGS = 20  # that are told
-MOST_REFUSED = 100  # questions that code may ask while it tells where its error comes from
+MAX_WARNINGS = 20  # that are told
+MAX_REFUSED = 100  # questions that code may ask while it tells where its error comes from
 OVER = Raised("RuntimeError", "the run is over")
 INTERRUPTED = Raised("KeyboardInterrupt", "stopped")
 
@@ -191,7 +191,7 @@ class WorkerLoop:
         self.feed = ""  # what the sandbox calls the code of this run, in its tracebacks
 
     async def run(self, session: WorkerSession, prepared: PreparedCode, printed: OnPrint) -> Any:
-        """The value of the code's last expression, as plain data. Raises LimitError, or what the sandbox raises."""
+        """Return the value of the code's last expression as plain data. Raises LimitError and errors of the sandbox."""
         with self._lock:
             self._session = session
         self._raise_if_stopped()
@@ -202,7 +202,10 @@ class WorkerLoop:
                 self._raise_if_stopped()
                 question = await self._answer_question(session, question)
             self.ended = True
-            return self._result(question)
+            try:
+                return question.value(self._limits.output_bytes, self._raise_if_stopped)
+            except TooLargeError:
+                raise too_large(self._limits.output_bytes, "the result") from None
         except MessageTooLargeError as error:
             raise too_large(error.limit, error.what) from None
         except (LimitError, SandboxError) as error:
@@ -262,7 +265,7 @@ class WorkerLoop:
         return session.feed(code, inputs, printed, futures, check_types=False)
 
     def _origin(self, error: Exception, session: WorkerSession) -> int | None:
-        """The line that an error comes from, asked of the code that noted it."""
+        """Return the line that an error comes from, asked of the code that noted it."""
         watched = self._watched
         if watched is None or not isinstance(error, CodeError) or is_limit(error):
             return None
@@ -270,7 +273,7 @@ class WorkerLoop:
             return None
         try:
             question = session.feed(watched.question, {}, lambda _stream, _text: None, check_types=False)
-            for _ in range(MOST_REFUSED):
+            for _ in range(MAX_REFUSED):
                 if isinstance(question, Complete):
                     return watched.line(question.value(self._limits.output_bytes, self._raise_if_stopped), error)
                 question = _refused(session, question)
@@ -313,7 +316,7 @@ class WorkerLoop:
         return session.resume(question, INTERRUPTED if self._interrupted else answer)
 
     def _os_call(self, question: OsCall) -> Answer:
-        """What code wants of the machine: it may sleep, and that is all."""
+        """Answer what code wants of the machine: it may sleep, and that is all."""
         if not question.is_sleep:
             return NotHandled()
         if question.is_async:
@@ -358,7 +361,7 @@ class WorkerLoop:
         return self._answer(call, result)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
-        """TypeError and ValueError, for the code to catch, where what it gave can't be a tool's arguments."""
+        """Return the call. Raises TypeError and ValueError, for the code to catch, where the arguments are invalid."""
         count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
             raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
@@ -377,13 +380,6 @@ class WorkerLoop:
             name = name if meant is None else meant.name
         return ToolCall(f"{self._context.call.id}/{self.calls}", name, args, self._context.call.source)
 
-    def _result(self, end: Complete) -> Any:
-        most_bytes = self._limits.output_bytes
-        try:
-            return end.value(most_bytes, self._raise_if_stopped)
-        except TooLargeError:
-            raise too_large(most_bytes, "the result") from None
-
     def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
         """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
         catalogue = self._tools.names.catalogue
@@ -394,7 +390,7 @@ class WorkerLoop:
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
-        """The answers that are there, once there is one; none if it was interrupted."""
+        """Return the answers that are there, once there is one; none if it was interrupted."""
         with self._waiting():
             found = self._pending.answers(wanted)
         self._raise_if_stopped()
@@ -423,13 +419,18 @@ class WorkerLoop:
     def _answer(self, call: ToolCall, result: ToolResult) -> Answer:
         if (watch := self._context.watch) is not None:
             watch.ended(call, result)
-        self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MOST_WARNINGS]
+        self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MAX_WARNINGS]
         if result.error is None:
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
         self.failures[result.raised] = result.error
-        return Raised(_exception_for(result.error), result.raised)
+        kind = EXCEPTION_BY_REASON.get(result.error.reason or "", "RuntimeError")
+        if result.error.code == "invalid_args":
+            kind = "ValueError"
+        elif result.error.code == "tool_not_found" and result.error.reason is None:
+            kind = "LookupError"
+        return Raised(kind, result.raised)
 
 
 def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVER) -> WorkerQuestion:
@@ -443,11 +444,3 @@ def _refused(session: WorkerSession, question: WorkerQuestion, why: Raised = OVE
             return session.resume(question, why)
         case Complete():
             return question
-
-
-def _exception_for(error: ToolError) -> str:
-    if error.code == "invalid_args":
-        return "ValueError"
-    if error.code == "tool_not_found" and error.reason is None:
-        return "LookupError"
-    return EXCEPTION_BY_REASON.get(error.reason or "", "RuntimeError")

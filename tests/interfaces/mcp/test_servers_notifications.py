@@ -11,8 +11,7 @@ from onetool import App
 from onetool.interfaces.mcp.client import RemoteClient
 from onetool.interfaces.mcp.notifications import follow, reload
 from onetool.interfaces.mcp.service import ChangeListener, Service
-from onetool.sources.mcp_servers.server_cache import Offers
-from onetool.sources.mcp_servers.upstream import ServerListing
+from onetool.sources.mcp_servers.server_cache import Offers, ServerListing
 
 CHANGED = "notifications/tools/list_changed"
 PATIENCE = 60

@@ -12,7 +12,7 @@ from sources.mcp_servers.harness import call, ran, settle
 import onetool
 from onetool import provider_tools
 from onetool.database import DatabaseError
-from onetool.sources.mcp_servers.upstream import ServerListing
+from onetool.sources.mcp_servers.server_cache import ServerListing
 
 PAY = {
     "name": "pay",

@@ -8,8 +8,7 @@ from helpers import until, until_async
 from interfaces.mcp.upstreams import Site
 from sources.mcp_servers.harness import call, is_gone, settle, tools_of
 
-from onetool.sources.mcp_servers.server_cache import Offers
-from onetool.sources.mcp_servers.upstream import ServerListing
+from onetool.sources.mcp_servers.server_cache import Offers, ServerListing
 
 SECRET = "tok-abcdefghijklmnop"
 

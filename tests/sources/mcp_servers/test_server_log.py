@@ -57,12 +57,12 @@ def test_a_line_has_an_end_even_where_it_has_none(journal):
     for _ in range(100):
         journal.write_stderr(b"x" * 1000)
     journal.end_stderr()
-    assert all(len(line) <= module.LONGEST for line in told(journal, 1000))
+    assert all(len(line) <= module.MAX_LINE for line in told(journal, 1000))
     assert len(journal.words) <= module.IN_MEMORY
 
 
 def test_the_file_stays_small_and_keeps_the_end(journal, file, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 2000)
+    monkeypatch.setattr(module, "MAX_BYTES", 2000)
     for n in range(500):
         journal.write_stderr(f"line {n}\n".encode())
     assert sum(one.stat().st_size for one in file.parent.iterdir()) <= 4000

@@ -25,7 +25,7 @@ class ReplyReader(Protocol):
     """Reads the streamed reply to one prompt."""
 
     def feed(self, event: Any) -> Iterable[Delta]:
-        """What one event says (JSON, read already). Raises ModelError where it tells of an error."""
+        """Read one event (as JSON). Raises ModelError where it tells of an error."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class ReplyReader(Protocol):
         ...
 
     def reply(self) -> ModelReply:
-        """The reply, as far as it has come."""
+        """Return the reply, as far as it has come."""
         ...
 
 
@@ -51,32 +51,32 @@ class Adapter(Protocol):
     stream: Literal["events", "lines"]  # Server-Sent Events, or a JSON object in each line
 
     def headers(self, key: str | None) -> list[tuple[str, str]]:
-        """Those that carry the key, and those that the API wants always. Content-Type is set elsewhere."""
+        """Return the headers with the key, and those that the API always wants. Content-Type is set elsewhere."""
         ...
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest: ...
 
     def reply(self, body: Any, prompt: ModelPrompt) -> ModelReply:
-        """What a whole answer says. Raises ModelError (reason garbled) where it is none."""
+        """Read a whole answer. Raises ModelError (reason garbled) where it is none."""
         ...
 
     def reader(self, prompt: ModelPrompt) -> ReplyReader: ...
 
     def failure(self, status: int, body: Any) -> ModelError:
-        """What an answer that is no 2xx says. `body` is JSON, read already, or the text. No hints needed for
-        unauthorized, model_not_found: whoever sent it knows more."""
+        """Return the error of an answer that isn't 2xx. `body` is data, or the text. `unauthorized` and
+        `model_not_found` need no hints: the sender knows more."""
         ...
 
     def models_request(self) -> ProviderRequest: ...
 
     def models(self, body: Any) -> list[str]:
-        """The names in a list of models: those that can chat, newest first if the list says so."""
+        """Return the names in a list of models: those that can chat, newest first if the list says so."""
         ...
 
 
 @cache
 def adapter(name: str) -> Adapter:
-    """The adapter of that name; its module is loaded when it is first wanted."""
+    """Return the adapter of that name; its module is loaded when it is first wanted."""
     return import_module(f"onetool.ask.providers.{name}").ADAPTER
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from onetool.ask.errors import ModelError, Reason
 from onetool.ask.messages import Call, Delta, ModelPrompt, ModelReply, Stop, TextDelta, ThoughtDelta, Usage
-from onetool.ask.providers._reading import LONGEST_TOOL_NAME as LONGEST_NAME
 from onetool.ask.providers._reading import (
+    MAX_TOOL_NAME,
     NO_TOOLS_HINTS,
     SizeLimit,
     a_count,
@@ -70,13 +70,13 @@ class _ErrorText(NamedTuple):
 
 
 def error_from_status(status: int, body: Any) -> ModelError:
-    """The error for a response whose status is not 2xx."""
+    """Return the error for a response whose status is not 2xx."""
     error_text = _read(body)
     return _error(status, error_text, f"the model's API answered {status}: {error_text.message or '(nothing)'}")
 
 
 def error_from_body(data: dict[str, Any]) -> ModelError | None:
-    """An error that came as the answer, or in the middle of one."""
+    """Return an error that came as the answer, or in the middle of one."""
     if not data.get("error") and str(data.get("object")).lower() != "error":
         return None
     error_text = _read(data)
@@ -102,7 +102,7 @@ def _read(body: Any) -> _ErrorText:
 
 
 def _status(error_text: _ErrorText) -> int:
-    """That an error in a stream would have had."""
+    """Return the status that an error in a stream would have had."""
     if error_text.code.isdecimal() and 400 <= int(error_text.code[:9]) < 600:
         return int(error_text.code)
     words = f"{error_text.code} {error_text.kind}"
@@ -127,7 +127,7 @@ def _error(status: int, error_text: _ErrorText, message: str) -> ModelError:
 
 
 def _reason(status: int, error_text: _ErrorText) -> tuple[Reason, bool]:
-    """The reason of an error. Its text counts more than its status."""
+    """Return the reason of an error. Its text counts more than its status."""
     for word in (error_text.code, error_text.kind):
         if word in _REASON_BY_CODE:
             return _REASON_BY_CODE[word], False
@@ -204,7 +204,7 @@ class CallPieces:
         self._ids[index, call.id] = self._ids[None, call.id] = call
 
     def _goes_on(self, index: int | None, id: str, name: str) -> "_Pieces | None":
-        """The call that this is a piece of, unless another one begins."""
+        """Return the call that this is a piece of, unless another one begins."""
         last = self._last.get(index)
         if last is None or (not id and not name):
             return last
@@ -238,8 +238,8 @@ class _Pieces:
         self.id = self.id or id
         if name != self.name and not self._args:  # some repeat it with every piece
             self.name += name
-            if len(self.name) > LONGEST_NAME:
-                raise too_large_error(LONGEST_NAME, "the name of a tool")
+            if len(self.name) > MAX_TOOL_NAME:
+                raise too_large_error(MAX_TOOL_NAME, "the name of a tool")
         if args:
             self._args.append(self._limit.take(args))
         self.kept |= kept
@@ -341,7 +341,7 @@ class ReplySoFar:
         self.is_empty = True
 
     def take(self, data: dict[str, Any]) -> list[Delta]:
-        """One event, or the whole answer. Of several choices the first counts: no more were wanted."""
+        """Read one event, or the whole answer. Of several choices the first counts: no more were wanted."""
         if error := error_from_body(data):
             raise error
         self._count(data.get("usage"))
@@ -380,8 +380,16 @@ class ReplySoFar:
         elif stop == "tools":
             stop = "other"
         why = body_text(refusal or self.finish) if stop in ("refused", "other") else ""
+        # What the same model wants to see again. Its name tells which one it is: many servers speak this API.
+        kept: dict[str, Any] = {key: "".join(parts) for key, parts in self._thoughts.items()}
+        if details := self._details.read():
+            kept["reasoning_details"] = details
+        if self._extra:
+            kept["extra_content"] = self._extra
+        if kept or any(call.kept for call in calls):
+            kept = {"model": self._prompt.model, **kept}
         text = "".join(self._text)
-        return ModelReply(text=text, calls=calls, stop=stop, why=why, usage=self._usage, kept=self._kept_fields(calls))
+        return ModelReply(text=text, calls=calls, stop=stop, why=why, usage=self._usage, kept=kept)
 
     def _read_message(self, message: dict[str, Any], is_whole: bool) -> Iterator[Delta]:
         thoughts = next((key for key in THOUGHTS if isinstance(message.get(key), str) and message[key]), None)
@@ -405,14 +413,6 @@ class ReplySoFar:
             self._thoughts_limit.take(as_json(extra))
             self._extra = extra
 
-    def _kept_fields(self, calls: tuple[Call, ...]) -> dict[str, Any]:
-        """What the same model wants to see again. Who another one is, its name tells: many servers speak this API."""
-        kept: dict[str, Any] = {key: "".join(parts) for key, parts in self._thoughts.items()}
-        details = self._details.read()
-        kept |= {"reasoning_details": details} if details else {}
-        kept |= {"extra_content": self._extra} if self._extra else {}
-        return {"model": self._prompt.model, **kept} if kept or any(call.kept for call in calls) else {}
-
     def _count(self, usage: Any) -> None:
         if not isinstance(usage, dict) or not usage:
             return
@@ -426,7 +426,7 @@ class ReplySoFar:
 
 
 def _content(content: Any) -> Iterator[Delta]:
-    """A text; or a list of parts, as Mistral's models that think send it."""
+    """Yield a text; or a list of parts, as Mistral's models that think send it."""
     if not isinstance(content, list):
         if text := a_text(content, "content"):
             yield TextDelta(text)
@@ -451,7 +451,12 @@ class _Details:
     def take(self, pieces: list[Any]) -> None:
         for piece in pieces:
             last = self._all[-1] if self._all else None
-            if isinstance(piece, dict) and isinstance(last, dict) and _is_more_of(piece, last):
+            if (
+                isinstance(piece, dict)
+                and isinstance(last, dict)
+                and piece.get("index") is not None
+                and all(piece.get(key) == last.get(key) for key in ("type", "index"))
+            ):
                 self._add(piece, last)
             else:
                 self._end()
@@ -473,7 +478,3 @@ class _Details:
         for key, parts in self._grown.items():
             self._all[-1][key] = "".join(parts)
         self._grown = {}
-
-
-def _is_more_of(piece: dict[str, Any], last: dict[str, Any]) -> bool:
-    return piece.get("index") is not None and all(piece.get(key) == last.get(key) for key in ("type", "index"))

@@ -23,10 +23,10 @@ from onetool.http.body import json_of
 from onetool.http.errors import in_short
 
 MIB = 1024 * 1024
-LARGEST_TEXT = 4 * MIB  # bytes of what is said
-LARGEST_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
-LARGEST_ARGUMENTS = 1 * MIB  # of one call
-LONGEST_TOOL_NAME = 1024  # of a tool
+MAX_TEXT = 4 * MIB  # bytes of what is said
+MAX_THOUGHTS = 2 * MIB  # of thoughts and their signatures, as far as they are kept
+MAX_ARGUMENTS = 1 * MIB  # of one call
+MAX_TOOL_NAME = 1024  # of a tool
 
 NO_TOOLS_HINTS = ("choose a model that can call tools (--model)", "or ask without tools: --with-tools=false")
 
@@ -42,7 +42,7 @@ class SizeLimit:
         self._what = what
 
     def take(self, piece: str) -> str:
-        """The piece itself, which fits."""
+        """Return the piece itself, which fits."""
         self._left -= len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogatepass"))
         if self._left < 0:
             raise too_large_error(self._most, self._what)
@@ -50,15 +50,15 @@ class SizeLimit:
 
 
 def text_limit() -> SizeLimit:
-    return SizeLimit(LARGEST_TEXT, "an answer")
+    return SizeLimit(MAX_TEXT, "an answer")
 
 
 def thoughts_limit() -> SizeLimit:
-    return SizeLimit(LARGEST_THOUGHTS, "thoughts")
+    return SizeLimit(MAX_THOUGHTS, "thoughts")
 
 
 def arguments_limit() -> SizeLimit:
-    return SizeLimit(LARGEST_ARGUMENTS, "the arguments of a call")
+    return SizeLimit(MAX_ARGUMENTS, "the arguments of a call")
 
 
 def too_large_error(most: int, what: str) -> ModelError:
@@ -69,8 +69,8 @@ def too_large_error(most: int, what: str) -> ModelError:
 # Reading and writing
 
 
-LONGEST_EXCERPT = 500  # characters of what a server says, in a message
-MOST_EXAMINED = 16 * 1024
+MAX_EXCERPT = 500  # characters of what a server says, in a message
+MAX_EXAMINED = 16 * 1024
 
 # Patterns of refusals are texts: they are made when there is one, and not at every start.
 _TAG = r"(?is)<(style|script)\b.*?</\1\s*>|<[^<>]*>"
@@ -106,7 +106,7 @@ _NO_TOOLS = (
 
 
 def garbled_error(what: str) -> ModelError:
-    """`what` is a sentence without a full stop."""
+    """Return the error for an unreadable answer. `what` is a sentence without a full stop."""
     hint = "is it really this provider's API that base_url leads to?"
     return ModelError(f"what the model's API sent can't be read: {what}", "garbled", [hint])
 
@@ -120,7 +120,7 @@ def a_list(value: Any, where: str) -> list[Any]:
 
 
 def listed_models(body: Any, key: str) -> list[dict[str, Any]]:
-    """The objects in the list of models, which is below `key`."""
+    """Return the objects in the list of models, which is below `key`."""
     found = an_object(body, "the list of models")
     if key not in found:
         raise garbled_error(f"there is no list of models in it: {body_text(body)}")
@@ -132,10 +132,10 @@ def a_text(value: Any, where: str) -> str:
 
 
 def a_name(value: Any) -> str:
-    """The name of a called tool."""
+    """Return the name of a called tool."""
     name = a_text(value, "the name of a call")
-    if len(name) > LONGEST_TOOL_NAME:
-        raise too_large_error(LONGEST_TOOL_NAME, "the name of a tool")
+    if len(name) > MAX_TOOL_NAME:
+        raise too_large_error(MAX_TOOL_NAME, "the name of a tool")
     return name
 
 
@@ -148,12 +148,12 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
 
 
 def a_count(value: Any) -> int:
-    """A number of tokens. A missing or invalid one is no error."""
+    """Return a number of tokens. A missing or invalid one is no error."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Those of a call, by name; and what came in their place, where it is no object. Nothing at all means none."""
+    """Return the arguments of a call; and what came in their place, if that isn't an object. Nothing means none."""
     text = value if isinstance(value, str) else "" if value is None else as_json(value)
     arguments_limit().take(text)
     if isinstance(value, dict):
@@ -177,7 +177,7 @@ def _json(text: str) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Data that came from a model, or out of a session, as a text that every server can read."""
+    """Return data that came from a model, or out of a session, as a text that every server can read."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # half of a character, a key that is no text …
@@ -202,7 +202,7 @@ def _with_texts(user: User) -> str:
 
 
 def reason_of_status(status: int) -> tuple[Reason, bool]:
-    """What a status means where nothing more is said, and whether the same may do better in a while."""
+    """Return what a status means where nothing more is said, and whether the same may do better in a while."""
     if status >= 500:
         return "overloaded", status not in (501, 505)
     return _REASONS.get(status, "bad_request"), status in _AGAIN
@@ -213,29 +213,29 @@ def is_too_long(message: str) -> bool:
 
 
 def window_in(message: str) -> int | None:
-    """How many tokens the model takes, where a refusal says so."""
+    """Return how many tokens the model takes, where a refusal says so."""
     found = re.search(_WINDOW, message)
     return int((found[1] or found[2]).replace(",", "")[:12]) or None if found else None
 
 
 def has_no_tools(message: str) -> bool:
-    """Whether the refusal is that this model, or its server as it was started, can't call tools."""
+    """Return whether the refusal is that this model, or its server as it was started, can't call tools."""
     return re.search(_NO_TOOLS, message) is not None
 
 
 def body_text(body: Any) -> str:
-    """What a body says, on one line: JSON as it stands, pages without their tags."""
-    text = body[:MOST_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
+    """Return what a body says, on one line: JSON as it stands, pages without their tags."""
+    text = body[:MAX_EXAMINED] if isinstance(body, str) else "" if body is None else as_json(body)
     if text.lstrip().startswith("<"):
         text = re.sub(_TAG, " ", text)
-    return in_short(text, LONGEST_EXCERPT)
+    return in_short(text, MAX_EXCERPT)
 
 
 # The order of a conversation
 
 
 def merge_turns(messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages without blank replies; what a person said several times in a row is one."""
+    """Yield the messages without blank replies; what a person said several times in a row is one."""
     asked: User | None = None
     for message in messages:
         if isinstance(message, User):
@@ -250,7 +250,7 @@ def merge_turns(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def is_blank(message: Message) -> bool:
-    """Whether a reply has neither text nor calls."""
+    """Return whether a reply has neither text nor calls."""
     return isinstance(message, Assistant) and not message.calls and not message.text.strip()
 
 
@@ -268,7 +268,7 @@ Piece = tuple[str | Call | None, Mapping[str, Any]]
 
 
 def pieces_in_order(message: Assistant, order: Any) -> list[Piece] | None:
-    """The pieces of a message as they came. None where this is not, or no longer, the message that `order` is of."""
+    """Return the pieces of a message as they came; None where it is not the message that `order` is of."""
     pieces: list[Piece] = []
     calls = iter(message.calls)
     at = 0
@@ -291,5 +291,5 @@ def pieces_in_order(message: Assistant, order: Any) -> list[Piece] | None:
 
 
 def default_order(message: Assistant) -> list[Piece]:
-    """A text, then calls: what a message is where nothing was kept."""
+    """Return a text, then calls: what a message is where nothing was kept."""
     return [(message.text, {}), *((call, {}) for call in message.calls)]

@@ -26,7 +26,6 @@ from onetool.ask.messages import (
     TextDelta,
     ThoughtDelta,
     Usage,
-    User,
 )
 from onetool.ask.providers import ProviderRequest, ReplyReader
 from onetool.ask.providers._reading import (
@@ -77,12 +76,12 @@ _fingerprints: deque[tuple[ModelPrompt, str]] = deque(maxlen=8)
 
 
 def error_from_status(status: int, body: Any) -> ModelError:
-    """The error for a response whose status is not 2xx."""
+    """Return the error for a response whose status is not 2xx."""
     return _error(status, body, f"the model's API answered {status}")
 
 
 def error_from_body(body: dict[str, Any]) -> ModelError:
-    """The error that came instead of an answer, or in the middle of it."""
+    """Return the error that came instead of an answer, or in the middle of it."""
     return _error(None, body, "the model's API broke off with an error")
 
 
@@ -104,21 +103,15 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
 def _reason(status: int | None, kind: str, text: str, details: Any) -> tuple[Reason, bool, int | None]:
     if isinstance(details, dict) and details.get("error_code") == "enforced_spend_limit_reached":
         return "quota", False, None
-    if kind == "invalid_request_error":
-        reason, window = _reason_of_text(text)
-        return reason, False, window
-    return *(_KINDS.get(kind) or reason_of_status(status or 500)), None
-
-
-def _reason_of_text(text: str) -> tuple[Reason, int | None]:
-    """What a bad request is about, as far as only its words tell, and the window where it is too small."""
+    if kind != "invalid_request_error":
+        return *(_KINDS.get(kind) or reason_of_status(status or 500)), None
     if found := _TOO_LONG.search(text):
-        return "too_long", int(found[1]) if found[1] else None
+        return "too_long", False, int(found[1]) if found[1] else None
     if found := _NO_ROOM.search(text):
-        return "too_long", max(int(found[2]) - int(found[1]), 0) or None
+        return "too_long", False, max(int(found[2]) - int(found[1]), 0) or None
     if _QUOTA.search(text):
-        return "quota", None
-    return ("refused" if _FILTERED.search(text) else "bad_request"), None
+        return "quota", False, None
+    return "refused" if _FILTERED.search(text) else "bad_request", False, None
 
 
 # Prompts
@@ -137,8 +130,20 @@ class AnthropicHistory:
                 continue
             if isinstance(message, Assistant):
                 self._add("assistant", self._assistant_blocks(message))
+            elif isinstance(message, Result):
+                content = replace_surrogates(message.content)
+                block = {"type": "tool_result", "tool_use_id": message.call, "content": content}
+                if not message.ok:  # an empty error is refused here
+                    block |= {"is_error": True, "content": content or "The call failed."}
+                self._add("user", [block])
             else:
-                self._add("user", [_result_block(message)] if isinstance(message, Result) else _user_blocks(message))
+                blocks: list[dict[str, Any]] = [
+                    {"type": "image", "source": {"type": "base64", "media_type": file.kind, "data": file.data}}
+                    for file in message.files
+                    if file.data is not None
+                ]
+                said = with_files(message)
+                self._add("user", [*blocks, text_block(said)] if said.strip() else blocks)
         _fingerprints.append((prompt, self.fingerprint))
 
     @property
@@ -182,28 +187,6 @@ def fingerprint_of(prompt: ModelPrompt) -> str:
 
 def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": replace_surrogates(text)}
-
-
-def _result_block(result: Result) -> dict[str, Any]:
-    block: dict[str, Any] = {
-        "type": "tool_result",
-        "tool_use_id": result.call,
-        "content": replace_surrogates(result.content),
-    }
-    if not result.ok:
-        block["is_error"] = True
-        block["content"] = block["content"] or "The call failed."  # an empty one is refused here
-    return block
-
-
-def _user_blocks(user: User) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for file in user.files:
-        if file.data is not None:
-            source = {"type": "base64", "media_type": file.kind, "data": file.data}
-            blocks.append({"type": "image", "source": source})
-    said = with_files(user)
-    return [*blocks, text_block(said)] if said.strip() else blocks
 
 
 # Replies, streamed or whole
@@ -294,7 +277,7 @@ class AnthropicStreamReader:
         return self._deltas(index, {"type": block.type, member: piece})
 
     def _deltas(self, index: int, block: dict[str, Any]) -> Iterable[Delta]:
-        """The deltas of a block or a piece of it."""
+        """Return the deltas of a block or a piece of it."""
         if block.get("type") == "text" and (text := a_text(block.get("text"), "text")):
             gap = "" if index == self._last_index else _paragraph_gap(self._last_text, text)
             self._last_index, self._last_text = index, text
@@ -329,7 +312,7 @@ def _index(event: dict[str, Any]) -> int:
 
 
 def _paragraph_gap(before: str, text: str) -> str:
-    """The gap between two blocks of text: a blank line, unless there is white space already."""
+    """Return the gap between two blocks of text: a blank line, unless there is white space already."""
     return "\n\n" if before and text and not before[-1].isspace() and not text[0].isspace() else ""
 
 
@@ -392,7 +375,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 VERSION = "2023-06-01"  # not the newest: that one knows no temperature, and few other servers know it
-MOST_TOKENS = 32_000  # the API wants a number. All its models take this, and what they think counts too
+MAX_TOKENS = 32_000  # the API wants a number. All its models take this, and what they think counts too
 CACHED = {"type": "ephemeral"}  # what stands up to here costs a tenth when it is sent again within minutes
 
 
@@ -407,10 +390,14 @@ class Anthropic:
         return [*([("x-api-key", key)] if key else []), ("anthropic-version", VERSION)]
 
     def request(self, prompt: ModelPrompt, stream: bool) -> ProviderRequest:
+        messages = AnthropicHistory(prompt).messages
+        if messages and messages[-1]["role"] == "user":  # the next step begins with all of this one
+            content = messages[-1]["content"]
+            content[-1] = {**content[-1], "cache_control": CACHED}
         body: dict[str, Any] = {
             "model": prompt.model,
-            "max_tokens": prompt.max_tokens or MOST_TOKENS,
-            "messages": _with_cache(AnthropicHistory(prompt).messages),
+            "max_tokens": prompt.max_tokens or MAX_TOKENS,
+            "messages": messages,
             "stream": stream,
             **_tools_member(prompt),
         }
@@ -449,16 +436,8 @@ class Anthropic:
 ADAPTER = Anthropic()
 
 
-def _with_cache(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mark the last message for the prompt cache: the next step begins with all of this one."""
-    if messages and messages[-1]["role"] == "user":
-        content = messages[-1]["content"]
-        content[-1] = {**content[-1], "cache_control": CACHED}
-    return messages
-
-
 def _tools_member(prompt: ModelPrompt) -> dict[str, Any]:
-    """At the limit of steps there are none. In a session that goes on without tools, those called before are named."""
+    """Return the tools. At the limit of steps there are none; without tools, name those called before."""
     if prompt.tools:
         return {"tools": prompt.tools.written(NAME)} if prompt.may_call else {}
     names = prompt.tools.names(NAME)

@@ -72,24 +72,24 @@ _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
 def only_item(body: Any) -> Any:
-    """The only item of a list: errors of streams come as a list with one item."""
+    """Return the only item of a list: errors of streams come as a list with one item."""
     return body[0] if isinstance(body, list) and len(body) == 1 else body
 
 
 def blocked_error(feedback: dict[str, Any]) -> ModelError:
-    """The error for a prompt that the API blocked."""
+    """Return the error for a prompt that the API blocked."""
     parts = (feedback["blockReason"], feedback.get("blockReasonMessage"))
     why = ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
     return ModelError(f"the model's API does not answer this: {why or '(no reason)'}", "refused")
 
 
 def error_from_status(status: int, body: Any) -> ModelError:
-    """The error for a response whose status is not 2xx."""
+    """Return the error for a response whose status is not 2xx."""
     return _error(status, only_item(body), f"the model's API answered {status}")
 
 
 def error_from_body(body: dict[str, Any]) -> ModelError:
-    """The error that came instead of an answer, or in the middle of it."""
+    """Return the error that came instead of an answer, or in the middle of it."""
     return _error(None, body, "the model's API broke off with an error")
 
 
@@ -103,39 +103,29 @@ def _error(status: int | None, body: Any, begins: str) -> ModelError:
         reason = "too_long"
     elif _BAD_KEY.search(message) or any(str(detail.get("reason")) in _KEY_REASONS for detail in details):
         reason, again = "unauthorized", False
-    elif reason == "rate_limited" and _is_quota(message, details):
-        reason, again = "quota", False
+    elif reason == "rate_limited":
+        # The retry delay does not tell whether the quota is used up: it is as short as for a rate limit.
+        violations = [violation for detail in details for violation in _objects(detail.get("violations"))]
+        if _QUOTA.search(message) or any("PerDay" in str(violation.get("quotaId")) for violation in violations):
+            reason, again = "quota", False
     hints = [*NO_TOOLS_HINTS] if _NO_TOOLS.search(message) else []
     if status in (404, 405) and not error:  # nothing of this API is there
         reason = "bad_request"
         hints.append("is base_url right? Paths below it begin with /v1beta, which may stand at its end")
+    delays = (float(found[1]) for one in details if (found := _SECONDS.fullmatch(str(one.get("retryDelay")))))
     return ModelError(
         f"{begins}: {body_text(message or body) or '(nothing)'}",
         reason,
         hints,
         status=status,
         again=again,
-        wait=_retry_delay(details) if again else None,
+        wait=next(delays, None) if again else None,
         window=window_in(message) if reason == "too_long" else None,
     )
 
 
-def _is_quota(message: str, details: list[dict[str, Any]]) -> bool:
-    """Whether the quota is used up. Its retry delay does not tell: it is as short as for a rate limit."""
-    violations = [violation for detail in details for violation in _objects(detail.get("violations"))]
-    return bool(_QUOTA.search(message)) or any("PerDay" in str(violation.get("quotaId")) for violation in violations)
-
-
 def _objects(value: Any) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _retry_delay(details: list[dict[str, Any]]) -> float | None:
-    for detail in details:
-        delay = detail.get("retryDelay")
-        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
-            return float(found[1])
-    return None
 
 
 # Replies, streamed or whole
@@ -181,7 +171,20 @@ class GeminiStreamReader:
         usage = an_object(event.get("usageMetadata"), "usageMetadata")
         self._usage |= {key: value for key, value in usage.items() if value is not None}
         candidates = a_list(event.get("candidates"), "candidates")
-        return self._read_candidate(an_object(candidates[0], "a candidate")) if candidates else ()
+        if not candidates:
+            return ()
+        candidate = an_object(candidates[0], "a candidate")
+        self.has_candidate = True
+        finish = a_text(candidate.get("finishReason"), "finishReason")
+        if self._ending and self._parts and not finish:
+            return ()  # after the end; where each piece bears one, or the first bore one for nothing, it goes on
+        content = an_object(candidate.get("content"), "content")
+        heard: list[Delta] = []
+        for part in a_list(content.get("parts"), "parts"):
+            heard += self._add(an_object(part, "a part"))
+        if finish:
+            self._ending = candidate
+        return heard
 
     @property
     def is_complete(self) -> bool:
@@ -214,21 +217,8 @@ class GeminiStreamReader:
             kept={"model": self._prompt.model, "order": order} if is_signed else {},
         )
 
-    def _read_candidate(self, candidate: dict[str, Any]) -> Iterable[Delta]:
-        self.has_candidate = True
-        finish = a_text(candidate.get("finishReason"), "finishReason")
-        if self._ending and self._parts and not finish:
-            return ()  # after the end; where each piece bears one, or the first bore one for nothing, it goes on
-        content = an_object(candidate.get("content"), "content")
-        heard: list[Delta] = []
-        for part in a_list(content.get("parts"), "parts"):
-            heard += self._add(an_object(part, "a part"))
-        if finish:
-            self._ending = candidate
-        return heard
-
     def _add(self, given: dict[str, Any]) -> list[Delta]:
-        """A part, or some more of the one before it."""
+        """Add a part, or some more of the one before it."""
         signature = self._thoughts_limit.take(a_text(given.get(SIGNATURE), SIGNATURE))
         if given.get("functionCall") is not None:
             self._parts.append(_Part(call=an_object(given["functionCall"], "functionCall"), signature=signature))
@@ -269,9 +259,7 @@ def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:
     stop = _STOPS.get(reason, "other") if reason else "end"
     if has_calls and stop in ("end", "other"):  # whatever word a server has for it
         return "tools", ""
-    if stop == "end":
-        return stop, ""
-    if stop == "length":
+    if stop in ("end", "length"):
         return stop, ""
     parts = (reason, ending.get("finishMessage"))
     return stop, ": ".join(body_text(word) for word in parts if isinstance(word, str) and word)
@@ -345,7 +333,7 @@ ADAPTER = Gemini()
 
 
 def _model_id(model: str) -> str:
-    """The model's id without `models/`, as the list of models writes it."""
+    """Return the model's id without `models/`, as the list of models writes it."""
     return model.removeprefix("models/")
 
 
@@ -353,7 +341,7 @@ def _model_id(model: str) -> str:
 
 
 def _contents(prompt: ModelPrompt) -> list[dict[str, Any]]:
-    """What was said and done. Results stand alone: they are counted against the calls right before them."""
+    """Return what was said and done. Results stand alone: they are counted against the calls right before them."""
     contents: list[dict[str, Any]] = []
     last: type | None = None
     for message in prompt.messages:

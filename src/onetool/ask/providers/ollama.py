@@ -45,7 +45,7 @@ from onetool.ask.providers._reading import (
 from onetool.core.text import count_tokens, replace_surrogates
 
 NAME = "ollama"
-SMALLEST_WINDOW = 8192  # tokens
+MIN_WINDOW = 8192  # tokens
 ROOM = 4096  # for an answer, and the thoughts before it
 
 _STOPS: dict[str, Stop] = {"": "end", "stop": "end", "length": "length"}
@@ -205,12 +205,12 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 
 
 def _window(prompt: ModelPrompt, messages: list[dict[str, Any]]) -> int:
-    """The window to ask for: Ollama truncates silently. A power of two, since each change reloads the model."""
+    """Return the window to ask for: Ollama truncates silently. A power of two, since each change reloads the model."""
     needed = prompt.tokens
     if needed is None:
         needed = count_tokens(as_json(messages)) + prompt.tools.tokens(NAME)
     needed += max(prompt.max_tokens or 0, ROOM)
-    window = SMALLEST_WINDOW
+    window = MIN_WINDOW
     while window < needed:
         window *= 2
     return window

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onetool.ask.errors import ModelError
-from onetool.ask.messages import Assistant, Call, File, Message, ModelPrompt, ModelReply, Result, User
+from onetool.ask.messages import Call, Message, ModelPrompt, ModelReply, Result, User
 from onetool.ask.providers import ProviderRequest, ReplyReader
 from onetool.ask.providers._openai_replies import (
     KEPT_CALL_MEMBERS,
@@ -58,7 +58,10 @@ class OpenAI:
         body: dict[str, Any] = {"model": prompt.model, "messages": list(_messages(prompt))}
         if prompt.offers_tools:
             body["tools"] = prompt.tools.written(NAME)
-            body |= {"reasoning_effort": "none"} if _thinks_or_calls(prompt.model) else {}
+            found = _OPENAIS.match(prompt.model)
+            if found is not None and (int((found[1] or "0")[:4]), int((found[2] or "0")[:4])) >= (5, 6):
+                # Since GPT-5.6 OpenAI's models call tools over this API only when they are told not to think first.
+                body["reasoning_effort"] = "none"
         if prompt.temperature is not None:
             body["temperature"] = prompt.temperature
         if prompt.max_tokens is not None:
@@ -90,7 +93,9 @@ class OpenAI:
             raise error
         listed = listed_models({"data": body} if isinstance(body, list) else body, "data")
         known = [one for one in listed if isinstance(one.get("id"), str)]
-        return [one["id"] for one in sorted(filter(_can_chat, known), key=_created, reverse=True)]
+        able = [one for one in known if _can_chat(one)]
+        able.sort(key=lambda one: made if isinstance(made := one.get("created"), int | float) else 0, reverse=True)
+        return [one["id"] for one in able]
 
 
 ADAPTER = OpenAI()
@@ -100,14 +105,8 @@ ADAPTER = OpenAI()
 
 
 def _limit(model: str) -> str:
-    """The member for the token limit: newer models of OpenAI refuse `max_tokens`, many other servers know only that."""
+    """Return the member for the token limit: newer models of OpenAI refuse `max_tokens`; others know only that."""
     return "max_completion_tokens" if _OPENAIS.match(model) else "max_tokens"
-
-
-def _thinks_or_calls(model: str) -> bool:
-    """Since GPT-5.6 OpenAI's models call tools over this API only when they are told not to think first."""
-    found = _OPENAIS.match(model)
-    return found is not None and (int((found[1] or "0")[:4]), int((found[2] or "0")[:4])) >= (5, 6)
 
 
 def _can_chat(model: Mapping[str, Any]) -> bool:
@@ -119,11 +118,6 @@ def _can_chat(model: Mapping[str, Any]) -> bool:
     if isinstance(gives, list) and "text" not in gives:
         return False
     return bool(model["id"]) and not re.search(_NO_CHAT, model["id"])
-
-
-def _created(model: Mapping[str, Any]) -> float:
-    created = model.get("created")
-    return created if isinstance(created, int | float) else 0
 
 
 # The messages of a request
@@ -142,29 +136,18 @@ def _messages(prompt: ModelPrompt) -> Iterator[dict[str, Any]]:
 
 def _message(message: Message, prompt: ModelPrompt) -> dict[str, Any]:
     if isinstance(message, User):
-        return {"role": "user", "content": _user_content(message)}
+        text = with_files(message)
+        pictures = [
+            {"type": "image_url", "image_url": {"url": f"data:{file.kind};base64,{file.data}"}}
+            for file in message.files
+            if file.data is not None
+        ]
+        if not pictures:  # servers of models that see nothing often take a plain text only
+            return {"role": "user", "content": text}
+        return {"role": "user", "content": [*([{"type": "text", "text": text}] if text else []), *pictures]}
     if isinstance(message, Result):
-        return {
-            "role": "tool",
-            "tool_call_id": _id(message.call, prompt),
-            "content": replace_surrogates(message.content),
-        }
-    return _assistant(message, prompt)
-
-
-def _user_content(user: User) -> str | list[dict[str, Any]]:
-    text = with_files(user)
-    pictures = [_picture(file) for file in user.files if file.data is not None]
-    if not pictures:  # servers of models that see nothing often take a plain text only
-        return text
-    return [*([{"type": "text", "text": text}] if text else []), *pictures]
-
-
-def _picture(file: File) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:{file.kind};base64,{file.data}"}}
-
-
-def _assistant(message: Assistant, prompt: ModelPrompt) -> dict[str, Any]:
+        content = replace_surrogates(message.content)
+        return {"role": "tool", "tool_call_id": _id(message.call, prompt), "content": content}
     is_own = message.provider == NAME and message.kept.get("model") == prompt.model
     fields: dict[str, Any] = {"role": "assistant", "content": replace_surrogates(message.text) or None}
     if message.calls:
@@ -182,7 +165,7 @@ def _call(call: Call, prompt: ModelPrompt, is_own: bool) -> dict[str, Any]:
 
 
 def _id(id: str, prompt: ModelPrompt) -> str:
-    """Mistral's own API takes nine letters and digits and nothing else; a session may have begun elsewhere."""
+    """Return an id as the server takes it: Mistral's own API takes nine letters and digits and nothing else."""
     if not _MISTRALS.match(prompt.model) or (len(id) == 9 and id.isalnum()):
         return id
     from hashlib import sha256

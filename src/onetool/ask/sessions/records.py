@@ -127,7 +127,13 @@ def message_line(message: SessionMessage, at: float) -> tuple[bytes, SessionMess
         text = msgspec.json.encode(message)
         _message_decoder.decode(text)  # raises if it couldn't be read again
     except (UnicodeEncodeError, *UNREADABLE, TypeError, ValueError, OverflowError):
-        text, message = _simplified(message)
+        try:  # without halves of surrogate pairs, and without a value that is not JSON
+            if isinstance(message, Result):
+                message = msgspec.structs.replace(message, value=UNSET)
+            message = msgspec.convert(replace_all_surrogates(msgspec.to_builtins(message)), SessionMessage)
+            text = msgspec.json.encode(message)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise SessionError(f"the message can't be stored: {error}", "session") from None
     return text[:-1] + b',"at":%.3f}\n' % at, message
 
 
@@ -162,17 +168,6 @@ def short_title(words: str) -> str:
     """Return one line of at most MAX_TITLE visible characters."""
     title = " ".join("".join(char if char.isprintable() else " " for char in words).split())
     return title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1].rstrip()}…"
-
-
-def _simplified(message: SessionMessage) -> tuple[bytes, SessionMessage]:
-    """Return a message without halves of surrogate pairs, and without a value that is not JSON."""
-    try:
-        if isinstance(message, Result):
-            message = msgspec.structs.replace(message, value=UNSET)
-        message = msgspec.convert(replace_all_surrogates(msgspec.to_builtins(message)), SessionMessage)
-        return msgspec.json.encode(message), message
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise SessionError(f"the message can't be stored: {error}", "session") from None
 
 
 # Repair: every call gets one result

@@ -41,6 +41,7 @@ from onetool.ask.sessions.rows import (
 )
 from onetool.ask.sessions.turn import ChatSession, run_in_thread
 from onetool.core import flock
+from onetool.core.text import nearest, or_rather
 from onetool.database import Database, DatabaseError, Transaction
 
 T = TypeVar("T")
@@ -152,8 +153,6 @@ class SessionStore:
 
     def similar_ids(self, id: str) -> builtins.list[str]:
         """Return the ids of sessions with similar names, most similar first."""
-        from onetool.core.text import nearest
-
         return nearest(id, (one for one in self._ids() if one != id))
 
     # Opening a session, in a thread: a session may be large, and a disk slow
@@ -305,8 +304,6 @@ class SessionStore:
     # Errors
 
     def _not_found(self, id: str, *hints: str) -> SessionError:
-        from onetool.core.text import or_rather
-
         rather = or_rather(id, self._ids())
         return SessionError(f"there is no session {id!r}{rather}", "not_found", [LIST_HINT, *hints])
 

@@ -65,7 +65,7 @@ def page_of(meta: Any) -> str | None:
 
 
 def is_for_apps(meta: Mapping[str, Any]) -> bool:
-    """Whether pages of its server may call a tool with this `_meta`."""
+    """Return whether pages of its server may call a tool with this `_meta`."""
     return "app" in _visibility(meta)
 
 

@@ -39,7 +39,7 @@ from onetool.sources.mcp_servers.upstream_calls import (
     watching_auth,
 )
 
-LONGEST_MESSAGE = 600
+MAX_MESSAGE = 600
 # Words of a refusal that is about who we are.
 _OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
 # Servers use this code for all sorts of things; with these words it is the SDK's own.
@@ -59,14 +59,14 @@ class HttpStatusError(ToolFailure):
 
 
 def is_closed(error: BaseException) -> bool:
-    """Whether it says that the connection is closed."""
+    """Return whether an error says that the connection is closed."""
     if isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError):
         return True
     return _says_closed(error) and error.message == CLOSED
 
 
 def is_cut_short(error: BaseException) -> bool:
-    """Whether it says that there will be no answer to this request, though the connection may serve others."""
+    """Return whether an error says that this request gets no answer, though the connection may serve others."""
     return _says_closed(error) and error.message.startswith(CUT_SHORT)
 
 
@@ -75,7 +75,7 @@ def _says_closed(error: BaseException) -> TypeGuard[MCPError]:
 
 
 def why(error: BaseException) -> str:
-    """The reason why a connection could not be opened or was lost; of an exception group, the first cause."""
+    """Return why a connection could not be opened or was lost; of an exception group, the first cause."""
     found = auth_error_in(error) or root_cause(error)
     if isinstance(found, OneToolError):
         return message_of(found)
@@ -87,25 +87,20 @@ def why(error: BaseException) -> str:
 
 
 def call_failure(error: BaseException, while_calling: str | None) -> ToolFailure:
-    """The failure of a call that was answered with an error, or with an invalid answer."""
+    """Return the failure of a call that was answered with an error, or with an invalid answer."""
     if isinstance(error, ToolFailure):
         return error
     if isinstance(error, MCPError):
         words = error.message or f"error {error.code}"
-        if not _is_of_transport(error, while_calling):
+        # The SDK, or our own reader, makes such errors of something that isn't an answer.
+        is_of_transport = error.code == PARSE_ERROR or error.message.startswith("Unexpected content type")
+        if not is_of_transport and (while_calling is None or error.message not in OF_STATUS):
             data = {} if error.data is None else {"data": error.data}
             return protocol_failure(words, {"code": error.code, "message": words, **data})
-        return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, LONGEST_MESSAGE))
+        return ToolFailure(cut(f"{words} ({while_calling})" if while_calling else words, MAX_MESSAGE))
     if isinstance(error, ValidationError):
         return ToolFailure(f"its answer is not what MCP allows: {_first_fault(error)}", reason="output_invalid")
-    return ToolFailure(cut(why(error), LONGEST_MESSAGE))
-
-
-def _is_of_transport(error: MCPError, while_calling: str | None) -> bool:
-    """Whether the SDK, or the reader of our own, made the error of something that is not an answer."""
-    if error.code == PARSE_ERROR or error.message.startswith("Unexpected content type"):
-        return True
-    return while_calling is not None and error.message in OF_STATUS
+    return ToolFailure(cut(why(error), MAX_MESSAGE))
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -115,7 +110,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def advice(failure: TransportFailure) -> str:
-    """What to do about the answer of a web server."""
+    """Return what to do about the answer of a web server."""
     match failure.status:
         case 403 if failure.body_text and not _OF_LOGINS.search(failure.body_text):
             return ""
@@ -135,7 +130,7 @@ def _first_fault(error: ValidationError) -> str:
 # Listing tools, prompts and resources
 
 
-MOST_PAGES, MOST_LISTED = 200, 5_000
+MAX_PAGES, MAX_LISTED = 200, 5_000
 
 Note = Callable[[str], None]
 
@@ -150,7 +145,7 @@ async def tools_of(client: Client, note: Note) -> list[Definition]:
 
 
 async def offers_of(client: Client, note: Note) -> Offers:
-    """Its prompts and resources: no reason to do without its tools."""
+    """Return the prompts and resources; none if they can't be listed, which is no reason to do without tools."""
     has, session = client.server_capabilities, client.session
     try:
         prompts = await _pages(session.list_prompts, "prompts") if has.prompts else []
@@ -167,18 +162,18 @@ def as_data(model: Any) -> dict[str, Any]:
 
 
 async def _pages(list_page: Any, kind: str) -> list[Definition]:
-    """All pages of a list. One that turns in circles ends."""
+    """Return the entries of all pages of a list. A list that turns in circles ends."""
     listed: list[Definition] = []
     cursors: set[str] = set()
     cursor: str | None = None
-    while len(cursors) < MOST_PAGES and len(listed) < MOST_LISTED:
+    while len(cursors) < MAX_PAGES and len(listed) < MAX_LISTED:
         page = await list_page(params=PaginatedRequestParams(cursor=cursor))
         listed += [as_data(one) for one in getattr(page, kind)]
         cursor = page.next_cursor
         if not cursor or cursor in cursors:
             break
         cursors.add(cursor)
-    return listed[:MOST_LISTED]
+    return listed[:MAX_LISTED]
 
 
 class _Tolerant:
@@ -271,7 +266,7 @@ class UpstreamConnection:
                 raise
 
     async def prompt(self, name: str, args: Mapping[str, str], call: UpstreamCall) -> list[Any]:
-        """Its messages, as plain data."""
+        """Return the messages of a prompt as plain data."""
         current_upstream_call.set(call)
         return [as_data(message) for message in (await self.client.get_prompt(name, dict(args))).messages]
 
@@ -285,7 +280,7 @@ class UpstreamConnection:
             self.changed.set()
 
     async def listen(self) -> None:
-        """Servers of today tell of changes only to those who listen."""
+        """Listen for changes: current servers tell only clients that listen."""
         has = self.client.server_capabilities
         tells = [part is not None and bool(part.list_changed) for part in (has.tools, has.prompts, has.resources)]
         if not self.is_stateless or not any(tells):
@@ -324,15 +319,15 @@ class UpstreamConnection:
         self._ended.set()
 
     def ends_connection(self, error: BaseException, call: UpstreamCall) -> bool:
-        """Whether this is the end of the connection, and not an answer of the server."""
+        """Return whether this is the end of the connection, and not an answer of the server."""
         return self.has_ended or is_closed(error) or self._is_session_lost(error, call)
 
     def was_dropped(self, error: BaseException, call: UpstreamCall) -> bool:
-        """Whether there will be no answer to this call; others may get theirs."""
+        """Return whether there will be no answer to this call; others may get theirs."""
         return self.ends_connection(error, call) or is_cut_short(error) or call.failure.was_not_received
 
     def was_not_received(self, error: BaseException, call: UpstreamCall) -> bool:
-        """Whether the server can't have executed the call: it was not reached, or has lost our session."""
+        """Return whether the server can't have executed the call: it was not reached, or has lost our session."""
         return call.failure.was_not_received or self._is_session_lost(error, call)
 
     def _is_session_lost(self, error: BaseException, call: UpstreamCall) -> bool:
@@ -346,7 +341,7 @@ class UpstreamConnection:
         return of_call or (self.failure_seen and self.failure_seen.words) or "the connection was closed"
 
     def reason_text(self, error: BaseException) -> BaseException:
-        """Why it could not be opened, or was lost, in words that tell what to do about it."""
+        """Return why it could not be opened, or was lost, in words that tell what to do about it."""
         if isinstance(error, ToolFailure) or auth_error_in(error) is not None:
             return error
         if self.failure_seen is not None and self.failure_seen.words:
@@ -358,5 +353,5 @@ class UpstreamConnection:
         return error
 
     def failure(self, error: BaseException, call: UpstreamCall) -> ToolFailure:
-        """The failure of a call that got an answer other than a result."""
+        """Return the failure of a call that got an answer other than a result."""
         return call_failure(error, call.failure.words)

@@ -5,22 +5,23 @@ a handle with their type stands for them: code that passes one on need not carry
 accident.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetool.core.errors import DefinitionError, ToolFailure
-from onetool.core.json_data import AnsweredValue, Block, ServerAnswer, ServerFailure, StoreBlob, blob_record, data_in
+from onetool.core.json_data import AnsweredValue, ServerAnswer, ServerFailure, StoreBlob, blob_record, data_in
 from onetool.core.registry import Prompt, Resource
 from onetool.core.schema_guard import check_size
 from onetool.core.schema_keywords import upgrade
 from onetool.core.spec import Handler, ToolSpec, accept
 from onetool.core.structured_content import RESULT, inner_schema, is_wrapper
 from onetool.sources.mcp_servers.apps import address_here, address_there, passed_meta, passed_part
+from onetool.sources.mcp_servers.owners import ServerRequest
 from onetool.sources.mcp_servers.server_cache import PASSED, Definition, Offers
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
@@ -28,44 +29,51 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 
-LONGEST_NAME = 200
-LONGEST_CHECK = 10.0  # seconds for all definitions of one server
+MAX_NAME = 200
+MAX_CHECK = 10.0  # seconds for all definitions of one server
 
 
 def unusable(name: str, settings: ServerSettings, definitions: Iterable[Definition]) -> dict[str, str]:
-    """Those that can't be tools of ours, and why. Schemas are compiled for that: done once, when they are new."""
+    """Return the tools that can't be used, and why. This compiles their schemas: done once, when they are new."""
     found: dict[str, str] = {}
-    until = monotonic() + LONGEST_CHECK
+    until = monotonic() + MAX_CHECK
     for definition in definitions:
         try:
             if monotonic() > until:
                 raise DefinitionError("not looked at: to check the definitions of this server takes too long")
             for schema in (definition.get("inputSchema"), definition.get("outputSchema")):
                 check_size(schema)  # before anything walks over all of it
-            accept(spec_of(name, settings, definition, _nothing), {}, {})
+            accept(spec_of(name, settings, definition, lambda: None), {}, {})
         except DefinitionError as error:
             found[str(definition.get("name"))] = str(error)
     return found
 
 
 def spec_of(name: str, settings: ServerSettings, definition: Definition, handler: Handler, **more: Any) -> ToolSpec:
-    """The tool. Raises DefinitionError for one that is no tool at all; its schemas are not checked here."""
+    """Return the tool. Raises DefinitionError for one that isn't a tool; its schemas are not checked here."""
     own = definition.get("name")
-    if not isinstance(own, str) or not own.strip() or len(own) > LONGEST_NAME:
+    if not isinstance(own, str) or not own.strip() or len(own) > MAX_NAME:
         raise DefinitionError(f"its name is not usable: {own!r:.100}")
     hints: Mapping[str, Any] = definition.get("annotations") or {}
     pack = pack_name(name, settings)
     declared: Any = upgrade(definition.get("outputSchema"))
     wraps = is_wrapper(declared)
+    words = (definition.get("description"), definition.get("title"), own)
+    listing: Mapping[str, Any] = {key: definition[key] for key in PASSED if definition.get(key)}
+    try:
+        check_size(listing)
+        listing = passed_part(pack, listing)
+    except DefinitionError:  # as large as an attack: clients read nothing of it
+        listing = {}
     return ToolSpec(
         name=f"{pack}.{own}",
-        description=_description(definition, own),
+        description=next(text for text in words if isinstance(text, str) and text.strip()),
         input_schema=_input(definition.get("inputSchema")),
         output_schema=inner_schema(declared) if wraps else declared,
         structured_schema=declared if wraps else None,
         handler=handler,
         source=f"proxy:{name}",
-        server_listing=_server_listing(pack, definition),
+        server_listing=listing,
         timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
         read_only=hints.get("readOnlyHint") is True,
         idempotent=hints.get("idempotentHint") is True,
@@ -77,29 +85,12 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
     )
 
 
-def _server_listing(pack: str, definition: Definition) -> Mapping[str, Any]:
-    """Return what clients read of the definition as it is; nothing of one that is as large as an attack."""
-    listing = {key: definition[key] for key in PASSED if definition.get(key)}
-    try:
-        check_size(listing)
-    except DefinitionError:
-        return {}
-    return passed_part(pack, listing)
-
-
 def is_allowed(settings: ServerSettings, tool: str) -> bool:
     return settings.tools is None or any(fnmatchcase(tool, pattern) for pattern in settings.tools)
 
 
-def _description(definition: Definition, own: str) -> str:
-    for text in (definition.get("description"), definition.get("title"), own):
-        if isinstance(text, str) and text.strip():
-            return text
-    raise AssertionError("a name is never empty")
-
-
 def defaults_of(schema: Any) -> dict[str, Any]:
-    """The defaults of arguments that a schema calls required."""
+    """Return the defaults of arguments that a schema calls required."""
     properties: Any = schema.get("properties") if isinstance(schema, Mapping) else None
     required: Any = schema.get("required") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
@@ -109,15 +100,11 @@ def defaults_of(schema: Any) -> dict[str, Any]:
 
 
 def _input(schema: Any) -> Mapping[str, Any]:
-    """Some servers leave out what goes without saying: arguments are an object. What has a default is not required."""
+    """Return the schema with the type that some servers leave out. What has a default is not required."""
     upgraded: Mapping[str, Any] = upgrade(schema) or {}
     if defaults := defaults_of(upgraded):
         upgraded = {**upgraded, "required": [name for name in upgraded["required"] if name not in defaults]}
     return upgraded if "type" in upgraded else {"type": "object", **upgraded}
-
-
-def _nothing() -> None:
-    """Stands for the handler while a definition is checked."""
 
 
 # Prompts and resources
@@ -127,12 +114,8 @@ OURS = "ot://"
 EVERYBODYS = ("file", "http", "https")  # schemes that are no server's own
 
 
-class OfferFetcher(Protocol):
-    """The way to the server."""
-
-    async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]: ...
-
-    async def resource(self, uri: str) -> Any: ...
+Fetch = Callable[[ServerRequest], Awaitable[Any]]
+"""Asks the server for a prompt or a resource."""
 
 
 class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
@@ -148,21 +131,38 @@ class TemplateResource(Resource, frozen=True, kw_only=True, dict=True):
 
 
 def prompts_of(
-    server: str, pack: str, settings: ServerSettings, listed: Iterable[Definition], fetch: OfferFetcher
+    server: str, pack: str, settings: ServerSettings, listed: Iterable[Definition], fetch: Fetch
 ) -> list[Prompt]:
-    return [_prompt(server, pack, settings, one, fetch) for one in listed]
+    def made(one: Definition) -> Prompt:
+        name = str(one["name"])
+        arguments: list[Mapping[str, Any]] = one.get("arguments") or []
+        schema = {
+            "type": "object",
+            "properties": {
+                str(argument["name"]): {"type": "string", "description": argument.get("description") or ""}
+                for argument in arguments
+            },
+            "required": [str(argument["name"]) for argument in arguments if argument.get("required")],
+        }
+
+        async def handler(**args: Any) -> Any:
+            return await fetch(ServerRequest("prompt", name, args))
+
+        about = one.get("description") or one.get("title") or name
+        spec = _offer_spec(server, f"{pack}.prompt {name}", about, schema, handler, settings)
+        return Prompt(name=f"{pack}.{name}", spec=spec, title=one.get("title"))
+
+    return [made(one) for one in listed]
 
 
-def resources_of(
-    server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: OfferFetcher
-) -> list[Resource]:
-    """Those with an address, then those of a form."""
+def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offers, fetch: Fetch) -> list[Resource]:
+    """Return the resources with an address, then the templates."""
 
     def made(kind: type[Resource], one: Definition, uri: str) -> Resource:
         name = str(one.get("name") or uri)
 
         async def handler(**args: Any) -> Any:
-            found = await fetch.resource(address_there(pack, args["uri"]) if args else uri)
+            found = await fetch(ServerRequest("resource", address_there(pack, args["uri"]) if args else uri))
             return {"contents": [passed_part(pack, part) for part in found["contents"]]}
 
         schema = {"type": "object", "properties": {"uri": {"type": "string"}}}
@@ -180,29 +180,9 @@ def resources_of(
 
 
 def _has_prefix(template: str) -> bool:
-    """Whether it begins with something of its own: else it would take every address."""
+    """Return whether a template begins with something of its own: else it would match every address."""
     scheme, found, rest = template.partition("{")[0].partition("://")
     return bool(scheme and found) and not template.startswith(OURS) and (bool(rest) or scheme not in EVERYBODYS)
-
-
-def _prompt(server: str, pack: str, settings: ServerSettings, one: Definition, fetch: OfferFetcher) -> Prompt:
-    name = str(one["name"])
-    arguments: list[Mapping[str, Any]] = one.get("arguments") or []
-    schema = {
-        "type": "object",
-        "properties": {
-            str(argument["name"]): {"type": "string", "description": argument.get("description") or ""}
-            for argument in arguments
-        },
-        "required": [str(argument["name"]) for argument in arguments if argument.get("required")],
-    }
-
-    async def handler(**args: Any) -> Any:
-        return await fetch.prompt(name, args)
-
-    about = one.get("description") or one.get("title") or name
-    spec = _offer_spec(server, f"{pack}.prompt {name}", about, schema, handler, settings)
-    return Prompt(name=f"{pack}.{name}", spec=spec, title=one.get("title"))
 
 
 def _offer_spec(
@@ -222,8 +202,8 @@ def _offer_spec(
 # Answers as plain data: structuredContent, else JSON in text, else text
 
 
-LONGEST_ERROR = 2_000
-MOST_STORED = 200
+MAX_ERROR = 2_000
+MAX_STORED = 200
 
 
 def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wraps: bool = False) -> AnsweredValue:
@@ -236,34 +216,29 @@ def answer_of(result: "CallToolResult", store_result: StoreBlob, pack: str, wrap
     passed = [passed_part(pack, block) for block in content]
     sent = ServerAnswer(passed, structured, passed_meta(pack, result.meta) or None)
     if result.is_error:
-        raise ServerFailure(_error_text(result), sent)
-    if sum(block.type != "text" for block in result.content) > MOST_STORED:
-        raise ToolFailure(f"it gave more than {MOST_STORED} pictures, sounds, blobs or links at once")
-    value = _in_blocks(content, store_result) if structured is None else unwrapped(structured) if wraps else structured
+        words = "\n".join(block.text for block in result.content if block.type == "text").strip()
+        raise ServerFailure(words[:MAX_ERROR] or "the server says that it failed, and nothing else", sent)
+    if sum(block.type != "text" for block in result.content) > MAX_STORED:
+        raise ToolFailure(f"it gave more than {MAX_STORED} pictures, sounds, blobs or links at once")
+    if structured is None:
+        values = [_block(block, store_result) for block in content]
+        value = None if not values else values[0] if len(values) == 1 else values
+    else:
+        value = unwrapped(structured) if wraps else structured
     return AnsweredValue(value, sent)
 
 
 def unwrapped(structured: Any) -> Any:
-    """What is in a wrapper; anything else as it is, which does not fit the schema then."""
+    """Return the value in a wrapper; anything else as it is, which does not fit the schema then."""
     if not isinstance(structured, dict) or structured.keys() != {RESULT}:
         return structured
     inner = structured[RESULT]
     return data_in(inner) if isinstance(inner, str) else inner
 
 
-def _in_blocks(content: list[Block], store_result: StoreBlob) -> Any:
-    values = [_block(block, store_result) for block in content]
-    return None if not values else values[0] if len(values) == 1 else values
-
-
 def is_light(result: "CallToolResult") -> bool:
-    """Whether nothing of it has to be stored."""
+    """Return whether nothing of a result has to be stored."""
     return result.structured_content is not None or all(block.type == "text" for block in result.content)
-
-
-def _error_text(result: "CallToolResult") -> str:
-    words = "\n".join(block.text for block in result.content if block.type == "text").strip()
-    return words[:LONGEST_ERROR] or "the server says that it failed, and nothing else"
 
 
 def _block(block: Mapping[str, Any], store_result: StoreBlob) -> Any:

@@ -27,13 +27,13 @@ from onetool.http.url import is_address
 from onetool.sources.mcp_servers.settings import ServerSettings
 from onetool.sources.mcp_servers.upstream_calls import AuthError, TransportFailure, current_upstream_call
 
-LARGEST = 32 * 1024 * 1024  # bytes of one answer, or of one event
-LONGEST_REFUSAL, LONGEST_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
-PATIENCE = 5.0  # seconds until it has said why
+MAX_BYTES = 32 * 1024 * 1024  # bytes of one answer, or of one event
+MAX_REFUSAL, MAX_LINE = 64 * 1024, 200  # bytes of a refusal that are read, characters of it that are told
+REFUSAL_TIMEOUT = 5.0  # seconds until it has said why
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n){2}")
-LONGEST_END = 3  # bytes of it that may have come before
+MAX_OVERLAP = 3  # bytes of it that may have come before
 UNHEARD = (httpx2.ConnectError, httpx2.ConnectTimeout)  # before a byte of the request has left
-STREAM_PATIENCE = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
+STREAM_TIMEOUT = 24 * 3600.0  # seconds: a stream may be silent; calls have their own limit
 
 
 @asynccontextmanager
@@ -41,7 +41,6 @@ async def reached(
     settings: ServerSettings, way: str, auth: httpx2.Auth | None, failure: TransportFailure
 ) -> AsyncGenerator[tuple[Any, Any]]:
     url = str(settings.url)
-
     own = {name: str(value) for name, value in settings.headers.items()}
 
     def client(
@@ -55,15 +54,15 @@ async def reached(
             url,
             headers=own,
             timeout=settings.connect_timeout,
-            sse_read_timeout=STREAM_PATIENCE,
+            sse_read_timeout=STREAM_TIMEOUT,
             httpx_client_factory=client,
             auth=auth,
         ) as streams:
             yield streams
     else:
         async with (
-            client(own, httpx2.Timeout(settings.connect_timeout, read=STREAM_PATIENCE), auth) as http,
-            streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST) as streams,
+            client(own, httpx2.Timeout(settings.connect_timeout, read=STREAM_TIMEOUT), auth) as http,
+            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES) as streams,
         ):
             yield streams
 
@@ -151,28 +150,28 @@ class _NotingTransport(ServerTransport):
         return response
 
     def _of_call(self) -> TransportFailure:
-        """The TransportFailure of the current call, else that of the connection."""
+        """Return the TransportFailure of the current call, else that of the connection."""
         call = current_upstream_call.get()
         return self._failure if call is None else call.failure
 
 
 async def _refusal_text(response: httpx2.Response) -> str:
-    """Why it refuses, in the first line of its own words: the SDK does not look at them."""
+    """Return why it refuses, in the first line of its own words: the SDK does not look at them."""
     if response.status_code != httpx2.codes.FORBIDDEN:
         return ""
     body = bytearray()
     with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(REFUSAL_TIMEOUT):
             async for part in cast(httpx2.AsyncByteStream, response.stream):
                 body += part
-                if len(body) > LONGEST_REFUSAL:
+                if len(body) > MAX_REFUSAL:
                     break
     await response.stream.aclose()  # pyright: ignore[reportAttributeAccessIssue] - one of an async client
-    response.stream = httpx2.ByteStream(bytes(body[:LONGEST_REFUSAL]))
+    response.stream = httpx2.ByteStream(bytes(body[:MAX_REFUSAL]))
     lines = (line.strip() for line in body.decode(errors="replace").splitlines())
     first = next((line for line in lines if line), "")
     is_news = first and first.lower() != response.reason_phrase.lower() and not first.startswith("<")
-    return cut("".join(char if char.isprintable() else " " for char in first), LONGEST_LINE) if is_news else ""
+    return cut("".join(char if char.isprintable() else " " for char in first), MAX_LINE) if is_news else ""
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -186,8 +185,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         body = bytearray()
         async for part in self._stream:
             body += part
-            if len(body) > LARGEST:
-                raise self._refused(f"is larger than {LARGEST // 1024**2} MB")
+            if len(body) > MAX_BYTES:
+                raise self._refused(f"is larger than {MAX_BYTES // 1024**2} MB")
         self._check(body)
         yield bytes(body)
 
@@ -211,7 +210,7 @@ class _BoundedEvents(_BoundedStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         event = bytearray()
         async for part in self._stream:
-            before = max(0, len(event) - LONGEST_END)
+            before = max(0, len(event) - MAX_OVERLAP)
             event += part
             while end := _BLANK_LINE.search(event, before):
                 self._check(event[: end.start()])

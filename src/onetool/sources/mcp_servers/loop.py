@@ -6,16 +6,15 @@ over to this loop, and their results back.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from onetool.core.errors import ToolFailure
 from onetool.core.threads import LoopThread
-from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
-from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.upstream import ServerListing, Upstream, Work
+from onetool.sources.mcp_servers.proxy import ServerSet
+from onetool.sources.mcp_servers.upstream import Upstream, Work
 from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
@@ -25,25 +24,10 @@ LogIn = Callable[[Callable[[str], None]], Awaitable[object]]
 log = logging.getLogger("onetool.servers")
 
 CLOSING = "this process is about to stop"
-LONGEST_CLOSE = 10.0  # seconds; each server gets a few, side by side
+CLOSE_TIMEOUT = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
 NOT_YET = 0.05  # seconds between two looks whether calls have ended
 REMEMBER = 60  # of these, until what was learnt is written down
-
-
-class ServerSet(Protocol):
-    """What the loop needs of the set of servers."""
-
-    logins: Documents
-    mask_also: Callable[[str], None]
-
-    def proxy(self, name: str) -> ServerProxy | None: ...
-
-    def listing_received(self, proxy: ServerProxy, listing: ServerListing) -> None: ...
-
-    def reread_approvals(self) -> None: ...
-
-    def save_seen(self) -> None: ...
 
 
 class ServerLoop:
@@ -82,7 +66,7 @@ class ServerLoop:
         await self.wait_connected([name], True, None)
 
     async def begin_login(self, name: str, log_in: LogIn) -> str:
-        """The page where a person logs in. When that is done, the server is connected again.
+        """Return the page where a person logs in. When that is done, the server is connected again.
 
         Another login to the same server that nobody has finished ends.
         """
@@ -92,28 +76,28 @@ class ServerLoop:
             await log_in(lambda url: None if page.done() else page.set_result(url))
             await self.reconnect(name)
 
+        def ended(task: asyncio.Task[None]) -> None:
+            if self._logins.get(name) is task:
+                del self._logins[name]
+            proxy = self._servers.proxy(name)
+            if not task.cancelled() and (error := task.exception()) is not None and proxy is not None:
+                proxy.server_log.note(f"not logged in: {error}")
+
         if (before := self._logins.get(name)) is not None:
             before.cancel()
         task = self._logins[name] = asyncio.create_task(wait_for_person())
-        task.add_done_callback(lambda ended: self._login_ended(name, ended))
+        task.add_done_callback(ended)
         await asyncio.wait({task, page}, return_when=asyncio.FIRST_COMPLETED)
         if not page.done():
             await task
             raise ToolFailure(f"the server {name} wants no login")
         return page.result()
 
-    def _login_ended(self, name: str, task: "asyncio.Task[None]") -> None:
-        if self._logins.get(name) is task:
-            del self._logins[name]
-        proxy = self._servers.proxy(name)
-        if not task.cancelled() and (error := task.exception()) is not None and proxy is not None:
-            proxy.server_log.note(f"not logged in: {error}")
-
     async def do(self, server: str, what: str, work: Work[T], may_repeat: bool, call: UpstreamCall) -> T:
         return await self._upstream(server).do(what, work, may_repeat, call)
 
     async def run_only(self, own: Iterable[str], others: Iterable[str]) -> None:
-        """Of servers that several processes share, run only these; others run elsewhere now."""
+        """Run only `own` of the servers that several processes share; `others` run elsewhere now."""
         await self.start(own)
         for name in others:
             if (upstream := self.upstreams.pop(name, None)) is not None:
@@ -125,19 +109,20 @@ class ServerLoop:
         ended = [upstream for name in self._ended if (upstream := self.upstreams.pop(name, None)) is not None]
         await asyncio.gather(*(upstream.close() for upstream in ended))
 
-    def replace(self, gone: Iterable[str], names: Iterable[str]) -> None:
-        """From any thread: end those that are gone or are others now, and start what was started before."""
-        with suppress(TimeoutError):  # they end in their own time, and are not waited for
-            self.background.submit(self._replaced(list(gone), list(names))).result(LONGEST_CLOSE)
+    def replace(self, gone: Sequence[str], names: Sequence[str]) -> None:
+        """End servers that are gone or differ now, and start what was started before. From any thread."""
 
-    async def _replaced(self, gone: list[str], names: list[str]) -> None:
-        ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
-        for upstream in ended:
-            if upstream.calls:
-                self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
-        if self.stays_connected:
-            await self.start(names)
-        await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._closing))
+        async def replaced() -> None:
+            ended = [upstream for name in gone if (upstream := self.upstreams.pop(name, None)) is not None]
+            for upstream in ended:
+                if upstream.calls:
+                    self._closing[upstream] = asyncio.create_task(self._close_when_idle(upstream))
+            if self.stays_connected:
+                await self.start(names)
+            await asyncio.gather(*(upstream.close() for upstream in ended if upstream not in self._closing))
+
+        with suppress(TimeoutError):  # they end in their own time, and are not waited for
+            self.background.submit(replaced()).result(CLOSE_TIMEOUT)
 
     async def _close_when_idle(self, upstream: Upstream) -> None:
         """Close after its pending calls have ended."""
@@ -149,12 +134,8 @@ class ServerLoop:
         del self._closing[upstream]
 
     def _upstream(self, name: str) -> Upstream:
-        found = self.upstreams.get(name)
-        if found is None:
-            found = self.upstreams[name] = self._opened(name)
-        return found
-
-    def _opened(self, name: str) -> Upstream:
+        if (found := self.upstreams.get(name)) is not None:
+            return found
         proxy = self._servers.proxy(name)
         if proxy is None:
             raise ToolFailure(f"there is no MCP server {name} any more", reason="source_unavailable")
@@ -162,18 +143,8 @@ class ServerLoop:
             raise ToolFailure(f"the MCP server {name} runs elsewhere now: {CLOSING}", reason="source_unavailable")
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll_approvals())
-        return Upstream(
-            name,
-            proxy.settings,
-            proxy.server_log,
-            self._reaper,
-            self._servers.logins,
-            proxy.cached.way,
-            lambda said: self._servers.listing_received(proxy, said),
-            self._servers.mask_also,
-            proxy.refusal,
-            logs_errors=self.stays_connected,
-        )
+        found = self.upstreams[name] = Upstream(proxy, self._servers, self._reaper, logs_errors=self.stays_connected)
+        return found
 
     async def _poll_approvals(self) -> None:
         turns = 0
@@ -188,15 +159,15 @@ class ServerLoop:
                 log.exception("approvals and listings of the servers could not be read or saved")
 
     def close(self) -> None:
+        async def closed() -> None:
+            if self._poller is not None:
+                self._poller.cancel()
+            for waiting in (*self._closing.values(), *self._logins.values()):
+                waiting.cancel()
+            upstreams, self.upstreams = [*self.upstreams.values(), *self._closing], {}
+            await asyncio.gather(*(upstream.close() for upstream in upstreams))
+
         with suppress(TimeoutError):
-            self.background.submit(self._closed()).result(LONGEST_CLOSE)
+            self.background.submit(closed()).result(CLOSE_TIMEOUT)
         self.background.close()
         self._reaper.close()
-
-    async def _closed(self) -> None:
-        if self._poller is not None:
-            self._poller.cancel()
-        for waiting in (*self._closing.values(), *self._logins.values()):
-            waiting.cancel()
-        upstreams, self.upstreams = [*self.upstreams.values(), *self._closing], {}
-        await asyncio.gather(*(upstream.close() for upstream in upstreams))

@@ -94,7 +94,7 @@ async def login(
     browse: Say | None = None,
     seconds: float = LOGIN_S,
 ) -> str | None:
-    """Have a person log in, and keep what comes of it. The scopes that were granted, where the server says so.
+    """Have a person log in, and keep what comes of it. Return the granted scopes, where the server says so.
 
     Whatever ends it: what was kept before is as it was.
     """
@@ -155,7 +155,9 @@ class StoredAuth(OAuthClientProvider):
         self.context.client_metadata = self._metadata
 
     async def _auth_flow(self, request: httpx2.Request) -> Exchange:
-        if self._is_foreign_header(request.headers.get("Authorization")):
+        header, ours = request.headers.get("Authorization"), self.context.current_tokens
+        # A header of the config is left as it is. A redirect brings ours back.
+        if header is not None and (ours is None or header != f"Bearer {ours.access_token}"):
             yield request
             return
         self.context.protocol_version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
@@ -179,7 +181,10 @@ class StoredAuth(OAuthClientProvider):
             if self._insists and response.status_code != httpx2.codes.UNAUTHORIZED:
                 # Some servers want a login for certain calls only. The flow starts from a refusal, so it gets one.
                 response = httpx2.Response(httpx2.codes.UNAUTHORIZED, request=response.request)
-            if not _is_refusal(response):
+            wants_more = extract_field_from_www_auth(response, "error") == "insufficient_scope"
+            if response.status_code != httpx2.codes.UNAUTHORIZED and not (
+                response.status_code == httpx2.codes.FORBIDDEN and wants_more
+            ):
                 return
             refused = token
         await self._give_up(response)
@@ -303,11 +308,6 @@ class StoredAuth(OAuthClientProvider):
                     self._want(scopes)
                     await self._save(held)
 
-    def _is_foreign_header(self, header: str | None) -> bool:
-        """Tell whether the config gives a header of its own. A redirect brings ours back."""
-        ours = self.context.current_tokens
-        return header is not None and (ours is None or header != f"Bearer {ours.access_token}")
-
     def _token(self) -> str | None:
         tokens = self.context.current_tokens
         return tokens.access_token if tokens is not None and self.context.is_token_valid() else None
@@ -392,7 +392,7 @@ class PersonAuth(StoredAuth):
         self._set_up(name, store, fixed or None, mask_also)
 
     async def log_in(self, client: httpx2.AsyncClient) -> str | None:
-        """Log in from the start, with a registration of its own: what was kept may be the trouble. Its scopes.
+        """Log in from the start, with a new registration: what was kept may be the trouble. Return the scopes.
 
         A ping is a request that the server might want a login for. What is kept is replaced when it has succeeded.
         """
@@ -447,12 +447,6 @@ class ProgramAuth(StoredAuth, ClientCredentialsOAuthProvider):
         return await super()._exchange_token_client_credentials()
 
 
-def _is_refusal(response: httpx2.Response) -> bool:
-    if response.status_code == httpx2.codes.FORBIDDEN:
-        return extract_field_from_www_auth(response, "error") == "insufficient_scope"
-    return response.status_code == httpx2.codes.UNAUTHORIZED
-
-
 def _model(kind: type[Any], value: dict[str, Any] | None) -> Any:
     return None if value is None else kind.model_validate(value)
 
@@ -461,9 +455,5 @@ def _plain(model: BaseModel | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 
-def _is_harmless(record: logging.LogRecord) -> bool:
-    return record.exc_info is None
-
-
 # With an exception the SDK logs what it quotes, and that may be a response with tokens. We raise it, in our own words.
-logging.getLogger("mcp.client.auth.oauth2").addFilter(_is_harmless)
+logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: record.exc_info is None)

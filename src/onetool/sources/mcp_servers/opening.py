@@ -8,9 +8,9 @@ standard output that are no messages (a banner, a stray print) go to the server'
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Protocol, Self
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from typing import Any, Self
 
 import anyio
 from anyio import EndOfStream
@@ -39,7 +39,6 @@ from onetool._version import __version__
 from onetool.core.call import Declined
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.json_data import MAX_PARTS, JsonTooCostlyError, check_json
-from onetool.database.documents import Documents
 from onetool.sdk.context import ask_model, ask_person, log_message
 from onetool.sources.mcp_servers import apps
 from onetool.sources.mcp_servers.connection import (
@@ -52,7 +51,7 @@ from onetool.sources.mcp_servers.connection import (
 )
 from onetool.sources.mcp_servers.process import ProcessLines, ServerProcess
 from onetool.sources.mcp_servers.server_log import ServerLog
-from onetool.sources.mcp_servers.settings import ServerSettings
+from onetool.sources.mcp_servers.upstream import Upstream
 from onetool.sources.mcp_servers.upstream_calls import (
     TransportFailure,
     UpstreamCall,
@@ -61,13 +60,13 @@ from onetool.sources.mcp_servers.upstream_calls import (
 )
 
 ANSWERS = re.compile(rb'^\{(?:(?!"(?:result|error|method|params)").)*?"id"\s*:\s*(\d{1,18})\b', re.DOTALL)
-MOST_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
+MAX_UNANSWERED = 64  # requests of a server; one that only asks and never listens has to wait
 WRITE_SECONDS = 5.0  # seconds
 NEAR = 200  # bytes at its begin where an answer says what it answers, mostly
 
 
 def has_at_most(parts: int, value: Any) -> bool:
-    """Whether data has so few parts that it can be copied and checked without harm: small text can hold millions."""
+    """Return whether data has so few parts that it is safe to copy and check: small text can hold millions."""
     left, waiting = parts, [value]
     while waiting:
         inside = waiting.pop()
@@ -132,9 +131,9 @@ class ProcessReadStream:
 class CompletedReadStream:
     """Messages of any transport, with what a server of today may leave out and the SDK insists on."""
 
-    def __init__(self, stream: Any, is_stateless: Callable[[], bool]) -> None:
+    def __init__(self, stream: Any, connection: UpstreamConnection) -> None:
         self._stream = stream
-        self._is_stateless = is_stateless
+        self._connection = connection
 
     @property
     def last_context(self) -> Any:
@@ -151,7 +150,7 @@ class CompletedReadStream:
         if not has_at_most(MAX_PARTS, message.result):
             wrong = ErrorData(code=PARSE_ERROR, message=f"its answer has more than {MAX_PARTS:,} parts")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=wrong))
-        if "resultType" not in message.result and self._is_stateless():
+        if "resultType" not in message.result and self._connection.is_stateless:
             message.result["resultType"] = "complete"
         return item
 
@@ -186,7 +185,7 @@ class ProcessWriteStream:
         await self._child.write(text.encode() + b"\n")
 
     async def aclose(self) -> None:
-        """Its input is closed when it is ended."""
+        """Do nothing: the input of the process is closed when the process is ended."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -207,7 +206,7 @@ class ClientCallbacks:
         self._log = log
 
     async def elicit(self, context: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        """A form for the person."""
+        """Ask the person to fill in a form."""
         if not isinstance(params, ElicitRequestFormParams):
             return _declined(f"{self._server} wants a page to be opened ({params.url}), which OneTool does not do")
         call = self._current_call()
@@ -223,7 +222,7 @@ class ClientCallbacks:
         return ElicitResult(action="accept", content=answer)
 
     async def sample(self, context: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
-        """A prompt for the model behind the client."""
+        """Prompt the model behind the client."""
         if params.tools:
             return _declined("OneTool passes on no sampling with tools")
         call = self._current_call()
@@ -266,23 +265,9 @@ CLIENT_INFO = Implementation(name="onetool", title="OneTool", version=__version_
 OLD_WAYS = (400, 404, 405, 406, 415)  # what servers from before Streamable HTTP say to it
 
 
-class ConnectTarget(Protocol):
-    """What opening a connection needs of the server."""
-
-    name: str
-    settings: ServerSettings
-    server_log: ServerLog
-    logins: Documents
-    pending_calls: UpstreamCalls
-    way: str | None
-    mask_also: Callable[[str], None]
-
-    async def process(self) -> ServerProcess: ...
-
-
 @asynccontextmanager
-async def connected(upstream: ConnectTarget) -> AsyncGenerator[UpstreamConnection]:
-    """A connection, with what the server offers listed; within its time."""
+async def connected(upstream: Upstream) -> AsyncGenerator[UpstreamConnection]:
+    """Open a connection within the server's time limit, and list what the server offers."""
     seconds = upstream.settings.connect_timeout
     with anyio.move_on_after(seconds) as limit:
         async with AsyncExitStack() as stack:
@@ -295,49 +280,48 @@ async def connected(upstream: ConnectTarget) -> AsyncGenerator[UpstreamConnectio
         )
 
 
-async def _first(upstream: ConnectTarget, stack: AsyncExitStack) -> UpstreamConnection:
-    ways = _ways(upstream)
-    for way in ways:
+async def _first(upstream: Upstream, stack: AsyncExitStack) -> UpstreamConnection:
+    """Return a connection over the first transport that works, the one that worked last before all others."""
+    # Some old stdio servers end at any first message but theirs.
+    ways = {"stdio": ["auto", "legacy"], "http": ["auto", "sse"], "sse": ["sse"]}[upstream.settings.transport]
+    for way in sorted(ways, key=lambda way: way != upstream.way):
         try:
             async with AsyncExitStack() as attempt:
                 connection = await attempt.enter_async_context(_open(upstream, way))
                 stack.push_async_exit(attempt.pop_all())
                 return connection
         except Exception as error:
-            if way == ways[-1] or not _is_worth_another(error, way):
+            ways.remove(way)
+            found = root_cause(error)
+            is_old = isinstance(found, HttpStatusError) and found.status in OLD_WAYS
+            if not ways or not (isinstance(found, ProcessEndedError) or way == "sse" or is_old):
                 raise
             upstream.server_log.note(f"{why(error)}; trying the older way")
             upstream.server_log.words.clear()
     raise AssertionError("there is always a way")
 
 
-def _ways(upstream: ConnectTarget) -> list[str]:
-    match upstream.settings.transport:
-        case "stdio":
-            ways = ["auto", "legacy"]  # some old servers end at any first word but theirs
-        case "sse":
-            return ["sse"]
-        case "http":
-            ways = ["auto", "sse"]
-    return sorted(ways, key=lambda way: way != upstream.way)
-
-
-def _is_worth_another(error: Exception, way: str) -> bool:
-    found = root_cause(error)
-    return (
-        isinstance(found, ProcessEndedError)
-        or way == "sse"
-        or (isinstance(found, HttpStatusError) and found.status in OLD_WAYS)
-    )
-
-
 @asynccontextmanager
-async def _open(upstream: ConnectTarget, way: str) -> AsyncGenerator[UpstreamConnection]:
+async def _open(upstream: Upstream, way: str) -> AsyncGenerator[UpstreamConnection]:
     connection = UpstreamConnection(upstream.settings, upstream.server_log, way)
+    asking = ClientCallbacks(upstream.name, upstream.pending_calls, upstream.server_log)
     try:
         async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(_transport(upstream, connection))
-            connection.client = await stack.enter_async_context(_client(upstream, connection, streams))
+            incoming, outgoing = await stack.enter_async_context(_transport(upstream, connection))
+            streams: Any = CompletedReadStream(incoming, connection), outgoing
+            client = Client(
+                nullcontext(streams),  # they are open already, since they must outlast the client
+                mode="legacy" if way == "sse" else way,
+                client_info=CLIENT_INFO,
+                cache=None,
+                elicitation_callback=asking.elicit,
+                sampling_callback=asking.sample,
+                logging_callback=asking.log,
+                log_level="info",
+                message_handler=connection.on_notification,
+                extensions=[advertise(apps.EXTENSION, apps.SETTINGS)],
+            )
+            connection.client = await stack.enter_async_context(client)
             # Values are checked where those of all tools are, by a faster validator.
             connection.client.session.validate_tool_result = _unchecked
             await connection.list_all()
@@ -348,7 +332,7 @@ async def _open(upstream: ConnectTarget, way: str) -> AsyncGenerator[UpstreamCon
         raise connection.reason_text(error) from error
 
 
-def _transport(upstream: ConnectTarget, connection: UpstreamConnection) -> Any:
+def _transport(upstream: Upstream, connection: UpstreamConnection) -> Any:
     settings = upstream.settings
     if settings.transport == "stdio":
         return _process(upstream, connection)
@@ -362,38 +346,16 @@ def _transport(upstream: ConnectTarget, connection: UpstreamConnection) -> Any:
 
 @asynccontextmanager
 async def _process(
-    upstream: ConnectTarget, connection: UpstreamConnection
+    upstream: Upstream, connection: UpstreamConnection
 ) -> AsyncGenerator[tuple[ProcessReadStream, ProcessWriteStream]]:
     child = await upstream.process()
     connection.bind_process(child)
     try:
-        unanswered = asyncio.Semaphore(MOST_UNANSWERED)
+        unanswered = asyncio.Semaphore(MAX_UNANSWERED)
         yield ProcessReadStream(child.lines, upstream.server_log, unanswered), ProcessWriteStream(child, unanswered)
     finally:
         await child.end()
 
 
-def _client(upstream: ConnectTarget, connection: UpstreamConnection, streams: Any) -> Client:
-    asking = ClientCallbacks(upstream.name, upstream.pending_calls, upstream.server_log)
-    return Client(
-        _there(CompletedReadStream(streams[0], lambda: connection.is_stateless), streams[1]),
-        mode="legacy" if connection.way == "sse" else connection.way,
-        client_info=CLIENT_INFO,
-        cache=None,
-        elicitation_callback=asking.elicit,
-        sampling_callback=asking.sample,
-        logging_callback=asking.log,
-        log_level="info",
-        message_handler=connection.on_notification,
-        extensions=[advertise(apps.EXTENSION, apps.SETTINGS)],
-    )
-
-
 async def _unchecked(name: str, result: Any) -> None:
-    """In place of the SDK's own check."""
-
-
-@asynccontextmanager
-async def _there(*streams: Any) -> AsyncGenerator[Any]:
-    """The client opens its transport; ours is open, since it must outlast the client."""
-    yield streams
+    """Take the place of the SDK's own check."""

@@ -14,7 +14,6 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 from onetool.core.errors import ToolFailure
@@ -24,8 +23,8 @@ from onetool.sources.mcp_servers.program import find_program, program_at, why_ch
 from onetool.sources.mcp_servers.server_log import ServerLog
 from onetool.sources.mcp_servers.settings import PlacedServer, ServerSettings
 
-LONGEST_LINE = 32 * 1024 * 1024  # bytes of one message
-MOST_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
+MAX_LINE = 32 * 1024 * 1024  # bytes of one message
+MAX_WAITING = 256  # lines that were read and not yet taken; then the server has to wait
 GRACE_SECONDS = 1.0  # seconds to end by itself, and again when it is told to
 LAST_OUTPUT = 0.5  # seconds for the rest of what it wrote, when it has ended
 
@@ -35,7 +34,13 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no stronger one
 async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: ChildReaper) -> "ServerProcess":
     env = environment(settings)
     server_log.masked = masked_values(settings)
-    command = _found(str(settings.command), env, settings.cwd)
+    written = str(settings.command)
+    command = find_program(written, env.get("PATH"), str(settings.cwd or os.getcwd()))
+    if command is None:
+        advice = "install it, or write its whole path"
+        if " " in written.strip():
+            advice = "the command is the program alone: what follows goes into args"
+        raise ToolFailure(f"command not found: {written} ({advice})")
     if isinstance(settings, PlacedServer) and settings.project:
         why = why_changed(settings.trusted, program_at(command, settings.project))
         if why is not None:  # since the config was read
@@ -57,18 +62,6 @@ async def spawned(settings: ServerSettings, server_log: ServerLog, reaper: Child
     reaper.add(child.pid)
     server_log.note(f"started as process {child.pid}: {settings.target}")
     return child
-
-
-def _found(command: str, env: dict[str, str], folder: Path | None) -> str:
-    """Return the path of the program. Raises ToolFailure."""
-    found = find_program(command, env.get("PATH"), str(folder or os.getcwd()))
-    if found is None and " " in command.strip():
-        raise ToolFailure(
-            f"command not found: {command} (the command is the program alone: what follows goes into args)"
-        )
-    if found is None:
-        raise ToolFailure(f"command not found: {command} (install it, or write its whole path)")
-    return found
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
@@ -120,14 +113,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_returncode()
 
     async def wait_exited(self, seconds: float) -> None:
-        """Until it has ended, or so long."""
+        """Wait until the process has ended, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
 
     def why_ended(self) -> str:
         if self.lines.too_long:
-            return f"it sent a line of more than {LONGEST_LINE // 1024**2} MB"
+            return f"it sent a line of more than {MAX_LINE // 1024**2} MB"
         code = self.code
         if code is None:
             return "it closed its standard output"
@@ -170,7 +163,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._reaper.forget(self.pid)
 
     def _kill(self, signal_: signal.Signals) -> None:
-        """With its group: it leads one of its own."""
+        """Send a signal to the process and its group, which it leads."""
         with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self.pid, signal_)
@@ -205,7 +198,7 @@ class ProcessLines:
         self._closed = False
         self.broke_off = False  # it has ended, and not because we wanted it
         self.too_long = False
-        self.at_end: Callable[[], None] = _nothing  # told once
+        self.at_end: Callable[[], None] | None = None  # called once
 
     def feed(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
@@ -215,20 +208,21 @@ class ProcessLines:
         if rest:
             self._parts.append(rest)
             self._size += len(rest)
-        if self._size > LONGEST_LINE:
+        if self._size > MAX_LINE:
             self.too_long = True
             self._parts, self._size = [], 0
             self.end()
-        if len(self._waiting) > MOST_WAITING and not self._paused:
+        if len(self._waiting) > MAX_WAITING and not self._paused:
             self._paused = True
             self._pause(True)
         self._wake()
 
     def end(self) -> None:
-        """There is no more to come."""
+        """Note that there is no more to come."""
         if not self.broke_off and not self._closed:
             self.broke_off = True
-            self.at_end()
+            if self.at_end is not None:
+                self.at_end()
         self._wake()
 
     def close(self) -> None:
@@ -237,7 +231,7 @@ class ProcessLines:
         self._wake()
 
     async def next(self) -> bytes | None:
-        """The next line; None when there are no more."""
+        """Return the next line; None when there are no more."""
         while not self._waiting:
             if self.broke_off or self._closed:
                 return None
@@ -246,7 +240,7 @@ class ProcessLines:
                 await self._wanted
             finally:
                 self._wanted = None
-        if self._paused and len(self._waiting) < MOST_WAITING // 2:
+        if self._paused and len(self._waiting) < MAX_WAITING // 2:
             self._paused = False
             self._pause(False)
         return self._waiting.popleft()
@@ -254,7 +248,3 @@ class ProcessLines:
     def _wake(self) -> None:
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
-
-
-def _nothing() -> None:
-    """Default callback: does nothing."""

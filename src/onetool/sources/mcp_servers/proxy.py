@@ -1,10 +1,10 @@
 """`ServerProxy` presents one MCP server as a pack: its tools, as known now or from the last time, and their changes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from threading import Lock
 from time import time
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from onetool.sources.mcp_servers.server_cache import (
     CachedServer,
     Definition,
     ServerCache,
+    ServerListing,
     approval,
     as_trusted,
     changes,
@@ -44,19 +45,25 @@ from onetool.sources.mcp_servers.server_cache import (
 from onetool.sources.mcp_servers.server_log import Redact, ServerLog
 from onetool.sources.mcp_servers.settings import ServerSettings, pack_name
 
-if TYPE_CHECKING:
-    from onetool.sources.mcp_servers.upstream import ServerListing, Work
-
-T = TypeVar("T")
-
 LATELY = 600.0  # seconds
 SHOWN = 5  # tools in a message: their names are the server's own words
 
 
-class ServerAccess(Protocol):
-    """Runs work on the connection to a server."""
+class ServerSet(Protocol):
+    """The set of all servers, as the parts of one server use it: `Servers` imports these parts."""
 
-    async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T: ...
+    logins: Documents
+    mask_also: Callable[[str], None]
+
+    def proxy(self, name: str) -> "ServerProxy | None": ...
+
+    async def do(self, server: str, what: str, work: Any, may_repeat: bool) -> Any: ...
+
+    def listing_received(self, proxy: "ServerProxy", listing: ServerListing) -> None: ...
+
+    def reread_approvals(self) -> None: ...
+
+    def save_seen(self) -> None: ...
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -80,7 +87,7 @@ class ServerProxy:
         settings: ServerSettings,
         folder: Path,
         redact: Redact,
-        calls: ServerAccess,
+        servers: ServerSet,
         store_result: StoreBlob,
         documents: Documents,
     ) -> None:
@@ -90,7 +97,7 @@ class ServerProxy:
         self.pack = pack_name(name, settings)
         self.server_log = ServerLog(name, folder / f"{file_name(name)}.log", redact)
         self._cache = ServerCache(documents, name, settings)
-        self._calls = calls
+        self._servers = servers
         self._store_result = store_result
         self._lock = Lock()
         self._seen: dict[str, SeenValues] = {}
@@ -137,7 +144,7 @@ class ServerProxy:
         )
 
     def refusal(self) -> ToolFailure | None:
-        """What a call gets instead of an answer, where its tools are refused."""
+        """Return the failure that calls get where the tools are refused."""
         return ToolFailure(self.why_refused(), reason="refused") if self.is_refused else None
 
     def changed(self, allowed: Collection[str] | None = None) -> list[str]:
@@ -148,13 +155,11 @@ class ServerProxy:
         return allowed is None or f"{self.pack}.{tool}" in allowed
 
     def differences(self, allowed: Collection[str] | None = None) -> dict[str, list[str]]:
-        """The differences of each tool from the approved one, line by line."""
+        """Return the differences of each tool from the approved one, line by line."""
         known = self._now
         cached, changed = known.cached, [name for name in known.changes if self._is_visible(name, allowed)]
         now = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
-        return {
-            name: difference(cached.former.get(name), now[name]) for name in changed if self._is_visible(name, allowed)
-        }
+        return {name: difference(cached.former.get(name), now[name]) for name in changed}
 
     def _warnings(self) -> list[Mistake]:
         key = f"servers.{self.name}"
@@ -173,8 +178,8 @@ class ServerProxy:
 
     # What it learns
 
-    def set_listing(self, listing: "ServerListing") -> bool:
-        """Take the server's listing. Whether that changes what it offers."""
+    def set_listing(self, listing: ServerListing) -> bool:
+        """Take the server's listing. Return whether that changes what it offers."""
         tools = first_by_name(listing.tools)
         all_of_it = digests_by_name(tools, listing.offers)
         with self._lock:
@@ -196,8 +201,11 @@ class ServerProxy:
             if after == self.cached:
                 return False
             if after.tools != before.tools:
-                bad = unusable(self.name, self.settings, tools)
-                after = replace(after, unusable=bad, seen=self._still_valid(tools))
+                old = {tool.get("name"): tool for tool in self.cached.tools or ()}
+                same = {str(tool.get("name")) for tool in tools if old.get(tool.get("name")) == tool}
+                self._seen = {name: seen for name, seen in self._seen.items() if name in same}
+                kept = {name: seen for name, seen in self.cached.seen.items() if name in same}
+                after = replace(after, unusable=unusable(self.name, self.settings, tools), seen=kept)
             after = replace(after, former=former(before, changes(after, all_of_it, self.settings.pin)))
             self._set(after)
         return True
@@ -212,15 +220,8 @@ class ServerProxy:
     def has_failed_lately(self) -> bool:
         return 0 <= time() - self.cached.failed < LATELY
 
-    def _still_valid(self, tools: list[Definition]) -> dict[str, Any]:
-        """What was seen of tools that are as they were."""
-        before = {tool.get("name"): tool for tool in self.cached.tools or ()}
-        same = {str(tool.get("name")) for tool in tools if before.get(tool.get("name")) == tool}
-        self._seen = {name: seen for name, seen in self._seen.items() if name in same}
-        return {name: kept for name, kept in self.cached.seen.items() if name in same}
-
     def approve(self, seen: Mapping[str, list[str]] | None = None) -> list[str]:
-        """The tools as they are now are the ones to trust. `seen`: the differences that somebody has looked at.
+        """Trust the tools as they are now. `seen`: the differences that somebody has looked at.
 
         Raises ChangedSinceSeenError if there are others by now.
         """
@@ -234,7 +235,7 @@ class ServerProxy:
         return told
 
     def reread_approvals(self) -> bool:
-        """Read it again: another process may have approved. Whether that changes what it offers."""
+        """Read it again: another process may have approved. Return whether that changes what it offers."""
         with self._lock:
             if self._cache.version() == self._read_at:
                 return False
@@ -253,7 +254,7 @@ class ServerProxy:
                 self._set(self.cached)
 
     def follow(self) -> bool:
-        """Read it again: another process runs the server, and writes what it offers. Whether that has changed."""
+        """Read it again: another process that runs the server writes what it offers. Return whether it has changed."""
         with self._lock:
             if self._cache.version() == self._read_at:
                 return False
@@ -263,7 +264,7 @@ class ServerProxy:
             return (before.tools, before.offers, before.approved) != (now.tools, now.offers, now.approved)
 
     def _held_back(self) -> set[str]:
-        """The tools whose hints count as they were before."""
+        """Return the tools whose hints count as they were before."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
     def save_seen(self) -> None:
@@ -277,7 +278,7 @@ class ServerProxy:
                     self._set(replace(newest, seen={**self.cached.seen, **kept}))
 
     def _newest(self) -> CachedServer:
-        """What is stored, which another process may have written: what was approved there must stay."""
+        """Return what is stored, which another process may have written: what was approved there must stay."""
         return self.cached if self._cache.version() == self._read_at else self._cache.read()
 
     def _read(self) -> None:
@@ -301,15 +302,15 @@ class ServerProxy:
         self._read_at = self._cache.write(cached)
 
     def _build(self, cached: CachedServer) -> "_Known":
-        """The catalogue from the cache. Unusable tools are reported."""
+        """Build the catalogue from the cache. Unusable tools are reported."""
         bad, kept = cached.unusable, dict[str, Definition]()
         for tool in cached.tools or ():
             if is_allowed(self.settings, name := str(tool.get("name"))) and name not in bad:
                 kept.setdefault(name, tool)  # one that is listed twice is there once
         offered = Catalogue(
             tools=tuple(self._tool(definition, cached) for definition in kept.values()),
-            prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self)),
-            resources=tuple(resources_of(self.name, self.pack, self.settings, cached.offers, self)),
+            prompts=tuple(prompts_of(self.name, self.pack, self.settings, cached.offers.prompts, self._fetch)),
+            resources=tuple(resources_of(self.name, self.pack, self.settings, cached.offers, self._fetch)),
             mistakes=tuple(
                 Mistake(message=why, key=f"servers.{self.name} ({self.pack}.{_shown(name)})")
                 for name, why in bad.items()
@@ -339,7 +340,7 @@ class ServerProxy:
     async def call(
         self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool, seen: SeenValues | None
     ) -> AnsweredValue:
-        result = await self._calls.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
+        result = await self._servers.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
         if is_light(result):
             answer = answer_of(result, self._store_result, self.pack, wraps)
         else:
@@ -350,15 +351,12 @@ class ServerProxy:
             self._has_seen = True
         return answer
 
-    async def prompt(self, name: str, args: Mapping[str, str]) -> list[Any]:
-        return await self._calls.do(self.name, name, ServerRequest("prompt", name, args), True)
-
-    async def resource(self, uri: str) -> Any:
-        return await self._calls.do(self.name, uri, ServerRequest("resource", uri), True)
+    async def _fetch(self, request: ServerRequest) -> Any:
+        return await self._servers.do(self.name, request.name, request, True)
 
 
 def _shown(name: str) -> str:
-    """A name that may be anything, on a terminal."""
+    """Return a name that may be anything, for a terminal."""
     return cut(name if name.isprintable() else ascii(name), 100)
 
 

@@ -33,7 +33,7 @@ PARTS = {  # what is pinned of a definition, and what it is called when it chang
 PASSED = ("title", "annotations", "icons", "_meta")  # what our clients read of it as it is
 # What, once it has this value, lets a tool run unasked or a second time, here or in a client that asks people.
 LOOSENING = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False, "openWorldHint": False}
-LONGEST_NAME = 100
+MAX_NAME = 100
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +42,15 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
     prompts: tuple[Definition, ...] = ()
     resources: tuple[Definition, ...] = ()
     templates: tuple[Definition, ...] = ()
+
+
+class ServerListing(msgspec.Struct, frozen=True):
+    """What a server said of itself when it was connected."""
+
+    tools: Sequence[Definition]
+    offers: Offers
+    version: str | None
+    way: str
 
 
 class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +86,14 @@ class ServerCache:
         return self._documents.has_lost
 
     def nothing(self) -> CachedServer:
-        """The entry of a server that was never connected."""
+        """Return the entry of a server that was never connected."""
         return CachedServer(server=self._server)
 
     def read(self) -> CachedServer:
         return self.load()[1] or self.nothing()
 
     def load(self) -> tuple[Version, CachedServer | None]:
-        """What is stored, and its version. None: it can't be read now, and may well be there."""
+        """Return what is stored, and its version. None: it can't be read now, and may well be there."""
         version = self.version()
         try:
             version, body = self._documents.load(self._key)
@@ -101,7 +110,7 @@ class ServerCache:
         return version, replace(cached, server=self._server, approved=_with_all_parts(cached))
 
     def write(self, cached: CachedServer) -> Version:
-        """As a whole or not at all. Gives what `version` says of it."""
+        """Store all of it or nothing, and return the new version."""
         data = msgspec.json.format(msgspec.json.encode(cached), indent=1)
         try:
             version = self._documents.write(self._key, data)
@@ -113,7 +122,7 @@ class ServerCache:
             return self.version()
 
     def version(self) -> Version:
-        """Differs after any write."""
+        """Return a value that differs after any write."""
         try:
             found = self._documents.version(self._key)
             return self._documents.version(self._moved_key) if found is None else found
@@ -131,7 +140,7 @@ def count_approved(body: bytes) -> tuple[int, int]:
 
 
 def digests(definition: Definition) -> dict[str, str]:
-    """Digests of the parts of a definition that matter for trust."""
+    """Return digests of the parts of a definition that matter for trust."""
     digests = {part: _digest([definition.get(key) for key in keys]) for part, keys in PARTS.items()}
     # Arguments can be given by their place: the order counts, too, which a digest of a mapping does not see.
     schema = definition.get("inputSchema")
@@ -140,7 +149,7 @@ def digests(definition: Definition) -> dict[str, str]:
 
 
 def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definition]:
-    """All that a model may read of a server before it is called, each under one name: tools, and prompts."""
+    """Return all that a model may read of a server before it is called, each under one name: tools and prompts."""
     prompts = (
         {**one, "name": f"prompt {one.get('name')}", "inputSchema": one.get("arguments")} for one in offers.prompts
     )
@@ -148,7 +157,7 @@ def digests_by_name(tools: Iterable[Definition], offers: Offers) -> list[Definit
 
 
 def first_by_name(definitions: Iterable[Definition]) -> list[Definition]:
-    """The definitions by name. Of those with the same name, the first one is used."""
+    """Return the definitions by name. Of those with the same name, the first one is used."""
     found: dict[str, Definition] = {}
     for definition in definitions:
         found.setdefault(str(definition.get("name")), definition)
@@ -169,7 +178,7 @@ def _with_all_parts(cached: CachedServer) -> dict[str, dict[str, str]] | None:
 
 
 def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> dict[str, list[str]]:
-    """Tools whose definitions differ from the approved ones, and in what. New tools count only in strict mode."""
+    """Return tools that differ from the approved ones, and in what. New tools count only in strict mode."""
     if cached.approved is None:
         return {}
     found: dict[str, list[str]] = {}
@@ -184,20 +193,20 @@ def changes(cached: CachedServer, tools: Sequence[Definition], strict: bool) -> 
 
 
 def approval(cached: CachedServer, tools: Sequence[Definition], everything: bool) -> dict[str, dict[str, str]]:
-    """What counts as approved from now on: what did before, and what has come anew; or everything as it is now."""
+    """Return what is approved from now on: what was before, and what is new; or everything as it is now."""
     known = cached.approved or {}
     return {**known, **{tool["name"]: digests(tool) for tool in tools if everything or tool["name"] not in known}}
 
 
 def former(cached: CachedServer, changed: Mapping[str, Any]) -> dict[str, Definition]:
-    """The approved definitions of tools that have changed."""
+    """Return the approved definitions of tools that have changed."""
     before = {str(one["name"]): one for one in digests_by_name(cached.tools or (), cached.offers)}
     kept = {name: cached.former.get(name) or before.get(name) for name in changed}
     return {name: tool for name, tool in kept.items() if tool is not None}
 
 
 def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
-    """The definition with no looser hints than those that it had when it was approved.
+    """Return the definition with no looser hints than those that it had when it was approved.
 
     Else a server could have its tools run without anybody being asked, by calling them harmless one day. How it was
     is not known of one that went away meanwhile: then it was as strict as can be.
@@ -219,7 +228,7 @@ def _hints(definition: Definition | None) -> Mapping[str, Any]:
 
 
 def difference(before: Definition | None, now: Definition) -> list[str]:
-    """In lines that begin with - or +, as programmers read it."""
+    """Return the difference in lines that begin with - or +, as programmers read it."""
     from difflib import unified_diff
 
     old, new = ([] if tool is None else _written(tool) for tool in (before, now))
@@ -233,9 +242,9 @@ def _written(definition: Definition) -> list[str]:
 
 
 def file_name(name: str) -> str:
-    """A safe file name for a server's name."""
+    """Return a safe file name for a server's name."""
     quoted = quote(name, safe=" ").replace(".", "%2E")  # what comes behind a dot tells our files apart
-    return quoted if len(quoted) <= LONGEST_NAME else f"{quoted[:LONGEST_NAME]}-{_digest(name)[:8]}"
+    return quoted if len(quoted) <= MAX_NAME else f"{quoted[:MAX_NAME]}-{_digest(name)[:8]}"
 
 
 def cache_key(file_name: str, server: str) -> str:

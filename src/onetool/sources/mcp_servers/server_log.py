@@ -20,9 +20,9 @@ from onetool.core.state_folders import make_state_folder
 
 log = logging.getLogger("onetool.servers")
 
-LONGEST = 2_000  # characters of a line
+MAX_LINE = 2_000  # characters of a line
 SHORT = 200  # characters of one that is in the wrong place
-MOST_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
+MAX_BYTES = 256 * 1024  # of the file, which then goes on in a new one; one old one is kept
 IN_MEMORY = 50  # lines
 
 Redact = Callable[[Any], Any]
@@ -47,20 +47,20 @@ class ServerLog:
         self._append([f"-- {text}"])
 
     def write_stderr(self, data: bytes) -> None:
-        """A piece of its standard error, wherever that was cut."""
+        """Add a piece of the server's standard error, wherever that was cut."""
         *lines, rest = (self._rest + data).split(b"\n")
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_LINE:
             lines, rest = [*lines, rest], b""
         self._rest = rest
         self._add_lines(lines)
 
     def end_stderr(self) -> None:
-        """There is nothing more to come: what stands on the last line counts, too."""
+        """Add what stands on the last line: there is nothing more to come."""
         rest, self._rest = self._rest, b""
         self._add_lines([rest])
 
     def write_stray(self, line: bytes) -> None:
-        """A line of its standard output that is no message."""
+        """Add a line of the server's standard output that isn't a message."""
         text = f"(on standard output) {self._cleaned(line, SHORT)}"
         self.words.append(text)
         self._append([text])
@@ -70,16 +70,16 @@ class ServerLog:
         self.words.extend(texts)
         self._append([f" {text}" if text.startswith("--") else text for text in texts])  # that is how ours begin
 
-    def _cleaned(self, line: bytes, most: int = LONGEST) -> str:
-        """Cut only after it was masked: half a secret is one, too."""
-        return self._clean(line[: 4 * LONGEST].decode(errors="replace").rstrip())[:most]
+    def _cleaned(self, line: bytes, most: int = MAX_LINE) -> str:
+        """Return a line without secrets. It is cut only after masking: half a secret is one, too."""
+        return self._clean(line[: 4 * MAX_LINE].decode(errors="replace").rstrip())[:most]
 
     def last_lines(self, most: int = 3) -> str:
-        """The end of what it said, in one line: most often it says why it ended."""
+        """Return the end of what the server said, in one line: most often it says why it ended."""
         return " / ".join(list(self.words)[-most:])
 
     def lines(self, most: int) -> list[str]:
-        """The last ones that were kept, by whichever process."""
+        """Return the last lines that were kept, by whichever process."""
         kept: list[str] = []
         for file in (self._old, self._file):
             with suppress(OSError):
@@ -87,7 +87,7 @@ class ServerLog:
         return kept[-most:]
 
     def lines_after(self, position: str, most: int) -> tuple[list[str], str]:
-        """The lines that came after a position of before, at most so many, and the position now.
+        """Return the lines that came after an earlier position, at most so many, and the position now.
 
         A position is a file and how far it was read. Where that file is gone, all that is kept counts as new.
         """
@@ -95,14 +95,11 @@ class ServerLog:
         start, kept = int(said) if said.isdecimal() else 0, b""
         with suppress(OSError):
             old, old_id = _read(self._old)
-            if named == old_id:
-                kept = old[start:]
-            elif named != _file_id(self._file):
-                kept = old
+            kept = old[start if named == old_id else 0 :]
         now, now_id = b"", ""
         with suppress(OSError):
             now, now_id = _read(self._file)
-            kept += now[start if named == now_id else 0 :]
+            kept = now[start:] if named == now_id else kept + now
         lines = kept.decode(errors="replace").splitlines()
         return lines[-most:], f"{now_id}-{len(now)}"
 
@@ -112,11 +109,9 @@ class ServerLog:
 
     def _clean(self, text: str) -> str:
         text = mask_values(self._redact(text), self.masked)
-        return (
-            text
-            if text.isprintable()
-            else "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
-        )
+        if text.isprintable():
+            return text
+        return "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
 
     def _append(self, lines: list[str]) -> None:
         if not lines:
@@ -127,22 +122,16 @@ class ServerLog:
             if self._size is None:
                 make_state_folder(self._file.parent)
                 self._size = self._file.stat().st_size if self._file.exists() else 0
-            if self._size + len(data) > MOST_BYTES and self._size:
+            if self._size + len(data) > MAX_BYTES and self._size:
                 os.replace(self._file, self._old)
                 self._size = 0
             with open(self._file, "ab", opener=private) as stream:
-                stream.write(data[-MOST_BYTES:])
+                stream.write(data[-MAX_BYTES:])
             self._size += len(data)
 
 
 def _read(file: Path) -> tuple[bytes, str]:
-    """Whole lines, and what the file is called by where it is renamed."""
+    """Return the whole lines of a file, and an id that stays when the file is renamed."""
     with open(file, "rb") as stream:
-        data = stream.read(2 * MOST_BYTES)
+        data = stream.read(2 * MAX_BYTES)
         return data[: data.rfind(b"\n") + 1], f"{os.fstat(stream.fileno()).st_ino:x}"
-
-
-def _file_id(file: Path) -> str:
-    with suppress(OSError):
-        return f"{file.stat().st_ino:x}"
-    return ""

@@ -21,13 +21,13 @@ from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.server_cache import Offers, file_name
+from onetool.sources.mcp_servers.server_cache import Offers, ServerListing, file_name
 from onetool.sources.mcp_servers.server_log import Redact
-from onetool.sources.mcp_servers.settings import ServerSettings, Transport, secrets_in
+from onetool.sources.mcp_servers.settings import AuthValue, ServerSettings, Transport, secrets_in
 
 if TYPE_CHECKING:
     from onetool.sources.mcp_servers.loop import ServerLoop
-    from onetool.sources.mcp_servers.upstream import ServerListing, Work
+    from onetool.sources.mcp_servers.upstream import Work
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
 T = TypeVar("T")
@@ -86,10 +86,15 @@ class Servers(Source):
         self._loop: ServerLoop | None = None
         self._is_closed = self._moved = False
         self._owners = ServerOwners()
-        _load_sysconfig()
+        if sys.version_info < (3, 12):
+            # Load it while there is one thread: loading it concurrently gives half of it. The SDK asks (for the time
+            # zones), and the sandbox (for its program), each in a thread of its own.
+            import sysconfig
+
+            sysconfig.get_config_vars()
 
     def keep_in(self, documents: Documents, logins: Documents) -> None:
-        """Where to keep what is known of servers, and the logins. If it is elsewhere, `configure` begins anew."""
+        """Keep what is known of servers, and the logins, there. If it is elsewhere, `configure` begins anew."""
         if (documents, logins) != (self._documents, self.logins):
             self._documents, self.logins, self._moved = documents, logins, True
 
@@ -99,16 +104,14 @@ class Servers(Source):
         kept = {name: proxy for name, proxy in known.items() if blocks.get(name) == proxy.settings}
         self._moved = False
         gone = [name for name in self._proxies if name not in kept]
-        self._proxies = {name: kept.get(name) or self._new_proxy(name, block) for name, block in blocks.items()}
+        needs = (self.folder, self._redact, self, self._store_result, self._documents)
+        self._proxies = {name: kept.get(name) or ServerProxy(name, block, *needs) for name, block in blocks.items()}
         for name, proxy in self._proxies.items():
             if name in kept:
                 proxy.reread_approvals()
             for secret in secrets_in(proxy.settings):
                 self.mask_also(secret)
         return lambda: None if self._loop is None else self._loop.replace(gone, self._runs_here())
-
-    def _new_proxy(self, name: str, block: ServerSettings) -> ServerProxy:
-        return ServerProxy(name, block, self.folder, self._redact, self, self._store_result, self._documents)
 
     def load(self) -> Catalogue:
         offers = [proxy.catalogue() for proxy in self._proxies.values()]
@@ -135,13 +138,13 @@ class Servers(Source):
         return [name for name, proxy in proxies if proxy.settings.enabled and (names is None or name in names)]
 
     def enabled_of(self, packs: Iterable[str]) -> list[str]:
-        """Those of them whose tools are in one of these packs, as code or the config names it."""
+        """Return the enabled servers whose tools are in one of these packs, as code or the config names it."""
         named = set(packs)
         return [name for name in self.enabled() if named & {(pack := self._proxies[name].pack), as_identifier(pack)}]
 
     def statuses(self, allowed: Collection[str] | None = None) -> list[ServerStatus]:
-        """With an allow-list only those that it names a tool of, with these tools alone, and without their errors:
-        in those may be how a server is reached, and lines of its log.
+        """Return how the servers are doing. With an allow-list: only those that it names a tool of, with these tools
+        alone, and without errors, which may say how a server is reached, and have lines of its log.
         """
         if allowed is None:
             return [self._status(one) for one in self._proxies.values()]
@@ -173,7 +176,7 @@ class Servers(Source):
         )
 
     def health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """A short report. `changed` names tools that differ from the approved ones."""
+        """Return a short report. `changed` names tools that differ from the approved ones."""
         statuses = self.statuses(allowed)
         wrong = [status for status in statuses if status.refused or status.state == "disconnected"]
         changed = {status.name: list(status.changed) for status in statuses if status.changed}
@@ -186,20 +189,20 @@ class Servers(Source):
         }
 
     def brief_health(self) -> "dict[str, BriefHealth]":
-        """Each server in a word. One that nobody has needed yet is ok."""
+        """Return each server's health in a word. One that nobody has needed yet is ok."""
         found: dict[str, BriefHealth] = {}
         for one in self.statuses():
             found[one.name] = "changed" if one.changed else "down" if one.state == "disconnected" else "ok"
         return found
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """The packs whose tools are not known yet, as code names them; with an allow-list only those that it names."""
+        """Return the packs whose tools are not known yet, as code names them; only those in the allow-list, if any."""
         wanted = None if allowed is None else {name.partition(".")[0] for name in allowed}
         packs = [self._proxies[name].pack for name in self.unlisted() if not self._proxies[name].is_listed]
         return [pack for pack in packs if wanted is None or pack in wanted]
 
     def unlisted(self, words: Iterable[str] | None = None) -> list[str]:
-        """Servers whose tools are not known, or not as approved the last time; of those that some words speak of."""
+        """Return servers whose tools are not known, or not as approved; of those that some words speak of."""
         spoken = None if words is None else set(words)
         return [
             name
@@ -211,11 +214,11 @@ class Servers(Source):
         ]
 
     def listings(self) -> tuple[Any, ...]:
-        """What each has told of its tools, and whether it is refused: another value when the tools are others."""
+        """Return what each has told of its tools, and whether it is refused: it differs when the tools do."""
         return tuple((name, proxy.cached.tools, proxy.is_refused) for name, proxy in self._proxies.items())
 
     def missing(self, pack: str) -> ToolFailure | None:
-        """Why a pack is not there that should be."""
+        """Return why a pack is not there that should be."""
         for proxy in self._proxies.values():
             if pack not in (proxy.pack, as_identifier(proxy.pack)):
                 continue
@@ -231,42 +234,43 @@ class Servers(Source):
         return self._proxies[name].server_log.lines(lines)
 
     def log_after(self, name: str, position: str, lines: int) -> tuple[list[str], str]:
-        """What came after a position in its log, and the position now."""
+        """Return what came after a position in its log, and the position now."""
         return self._proxies[name].server_log.lines_after(position, lines)
 
     def differences(self, name: str, allowed: Collection[str] | None = None) -> dict[str, list[str]]:
-        """The differences of each of its tools, or of those that are allowed, from the approved one, line by line."""
+        """Return the differences of each of its tools, or of the allowed ones, from the approved one, line by line."""
         return self._proxies[name].differences(allowed)
 
     def approve(self, name: str, seen: Mapping[str, list[str]] | None = None) -> list[str]:
-        """The tools of that server as they are now, if they are as `seen`; what was not as before, in words."""
+        """Approve the tools of a server as they are now, if they are as `seen`; return what differed, in words."""
         told = self._proxies[name].approve(seen)
         self._on_change()
         return told
 
     async def login(self, name: str, say: Callable[[str], None]) -> str | None:
-        """Have a person log in to it; `say` tells where. The scopes that were granted, where the server says so."""
+        """Have a person log in to it; `say` tells where. Return the granted scopes, where the server says so."""
         from onetool.sources.mcp_servers.oauth import login
 
-        settings = self._proxies[name].settings
-        if settings.url is None:
-            raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
-        return await login(name, str(settings.url), settings.auth, self.logins, say)
+        url, auth = self._login_place(name)
+        return await login(name, url, auth, self.logins, say)
 
     async def begin_login(self, name: str) -> str:
-        """The page where a person logs in to it. What comes of that is kept, and the server connected again."""
+        """Return the page where a person logs in to it. What comes of that is kept, and the server connected again."""
         from onetool.sources.mcp_servers.oauth import login
 
-        settings, loop = self._proxies[name].settings, self._started_loop()
-        if settings.url is None:
-            raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
-        url, auth = str(settings.url), settings.auth
+        (url, auth), loop = self._login_place(name), self._started_loop()
         return await loop.background.run(
             loop.begin_login(name, lambda show: login(name, url, auth, self.logins, lambda _: None, show))
         )
 
+    def _login_place(self, name: str) -> tuple[str, AuthValue]:
+        settings = self._proxies[name].settings
+        if settings.url is None:
+            raise ToolFailure(f"the server {name} is started by a command: there is nothing to log in to")
+        return str(settings.url), settings.auth
+
     def logout(self, name: str) -> bool:
-        """Forget the login; whether there was one. It is not withdrawn at the server."""
+        """Forget the login; return whether there was one. It is not withdrawn at the server."""
         from onetool.http.login import forget
 
         return forget(self.logins, file_name(name))
@@ -313,7 +317,7 @@ class Servers(Source):
             self._run(self._started_loop().wait_connected(wanted, False, seconds)).result()
 
     async def do(self, server: str, what: str, work: "Work[T]", may_repeat: bool) -> T:
-        """Something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
+        """Do something with the connection to a server, which is opened for it. `may_repeat`: it may be done twice."""
         if isinstance(work, ServerRequest) and self._is_shared(server):
             return await self._owners.do(server, work, may_repeat, lambda: self.do_here(server, what, work, may_repeat))
         return await self.do_here(server, what, work, may_repeat)
@@ -321,14 +325,14 @@ class Servers(Source):
     async def do_here(
         self, server: str, what: str, work: "Work[T]", may_repeat: bool, call: "UpstreamCall | None" = None
     ) -> T:
-        """The same in this process, whoever else may run the server."""
+        """Do the same in this process, whoever else may run the server."""
         from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
         loop = self._started_loop()
         return await loop.background.run(loop.do(server, what, work, may_repeat, call or UpstreamCall()))
 
     def close(self) -> None:
-        """Everything that was started ends, and what was learnt is written down."""
+        """End everything that was started, and write down what was learnt."""
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
@@ -339,7 +343,7 @@ class Servers(Source):
     # Servers that several processes share
 
     def share(self, owners: ServerOwners) -> None:
-        """From now on only one process runs a stdio server: `owners` say which."""
+        """Let `owners` say which process runs a stdio server: only one does from now on."""
         self._owners = owners
 
     def tend_shared(self) -> None:
@@ -366,7 +370,7 @@ class Servers(Source):
         owners.release(own)
 
     def shared_states(self) -> dict[str, SharedState]:
-        """How the shared servers are doing that run here."""
+        """Return how the shared servers are doing that run here."""
         upstreams = {} if self._loop is None else dict(self._loop.upstreams)
         return {
             name: SharedState(state=one.state, error=one.error and self._redact(one.error), since=one.since)
@@ -393,7 +397,7 @@ class Servers(Source):
             self._on_change()
 
     async def _connect_shared(self, names: list[str], retry: bool, seconds: float | None) -> None:
-        """Have those who run them connect them, and wait for that."""
+        """Have the processes that run them connect them, and wait for that."""
         from asyncio import gather, wait_for
 
         loop = self._started_loop()
@@ -432,7 +436,7 @@ class Servers(Source):
     def proxy(self, name: str) -> ServerProxy | None:
         return self._proxies.get(name)
 
-    def listing_received(self, proxy: ServerProxy, listing: "ServerListing") -> None:
+    def listing_received(self, proxy: ServerProxy, listing: ServerListing) -> None:
         if self._proxies.get(proxy.name) is not proxy:  # it was replaced meanwhile, and speaks for itself no more
             return
         offers = {kind: tuple(self._redact(listed)) for kind, listed in msgspec.structs.asdict(listing.offers).items()}
@@ -443,20 +447,9 @@ class Servers(Source):
             self._on_change()
 
     def reread_approvals(self) -> None:
-        """Read approvals of other processes; whether anything differs."""
+        """Read approvals of other processes."""
         for proxy in self._proxies.values():
             proxy.restore()
         looked = [proxy.reread_approvals() for proxy in self._proxies.values() if proxy.changes]
         if any(looked):
             self._on_change()
-
-
-def _load_sysconfig() -> None:
-    """Load sysconfig while there is one thread: before Python 3.12 loading it concurrently gives half of it.
-
-    The SDK asks (for the time zones), and the sandbox (for its program), each in a thread of its own.
-    """
-    if sys.version_info < (3, 12):
-        import sysconfig
-
-        sysconfig.get_config_vars()

@@ -24,7 +24,7 @@ Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
 PLACEHOLDER = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
-SHORTEST_SECRET = 8
+MIN_SECRET = 8
 SSE = ("sse",)  # what clients call the transport of old servers
 
 
@@ -59,7 +59,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def broken(mistakes: tuple[Mistake, ...]) -> "BrokenServer":
-        """A block that can't be used: its server is there, and says why it does not work."""
+        """Return a block that can't be used: its server is there, and says why it does not work."""
         return BrokenServer(mistakes=mistakes)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def target(self) -> str:
         """What a person would recognise it by. Never a secret: args may hold one, and are shown as they are written."""
         if self.url is not None:
-            return _without_credentials(_shown(self.url))
+            return re.sub(r"(?<=://)[^/@]*@", "", _shown(self.url))  # without credentials
         return " ".join(self.command_line)
 
     @property
@@ -120,7 +120,7 @@ class BrokenServer(ServerSettings, frozen=True, kw_only=True):
 
 
 def missing_secret(settings: ServerSettings) -> str | None:
-    """The name of a secret in the block that is not set: its placeholder is still there."""
+    """Return the name of a secret in the block that is not set: its placeholder is still there."""
     auth = settings.auth.values() if isinstance(settings.auth, dict) else (settings.auth,)
     texts = (settings.url, settings.command, *settings.args, *settings.env.values(), *settings.headers.values(), *auth)
     # A Secret that says how it was written was filled in, and may hold anything.
@@ -130,28 +130,22 @@ def missing_secret(settings: ServerSettings) -> str | None:
 
 
 def secrets_in(settings: ServerSettings) -> Iterator[str]:
-    """What of a block must not be shown, though it stands there as it is: blocks are pasted with their tokens."""
+    """Yield what of a block must not be shown, though it is written out: blocks are pasted with their tokens."""
     for name, value in (*settings.env.items(), *settings.headers.items()):
         if sounds_secret(name):
-            yield from (text for text in {str(value), str(value).rpartition(" ")[2]} if _is_no_word(text))
-
-
-def _is_no_word(text: str) -> bool:
-    """Whether it can be masked wherever it appears: `true`, `test` and `postgres` would spoil half of all results."""
-    return len(text) >= SHORTEST_SECRET and any(map(str.isalpha, text)) and not text.isalpha()
+            for text in {str(value), str(value).rpartition(" ")[2]}:
+                # Masking words such as `true`, `test` and `postgres` would spoil half of all results.
+                if len(text) >= MIN_SECRET and any(map(str.isalpha, text)) and not text.isalpha():
+                    yield text
 
 
 def pack_name(name: str, settings: ServerSettings) -> str:
-    """What its tools are called by. The pack ends at the first dot, so it has none."""
+    """Return the name of the pack. A pack ends at the first dot, so the name has none."""
     return (settings.prefix or name).replace(".", "-")
 
 
 def _shown(text: str) -> str:
     return text.shown if isinstance(text, Secret) else text
-
-
-def _without_credentials(url: str) -> str:
-    return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
 # `auth`
@@ -220,7 +214,7 @@ AUTH_TYPES: dict[str, type[AuthSettings]] = {
 
 
 def read(auth: AuthValue) -> AuthSettings | None:
-    """The settings, of a value that `problems` has nothing to say about. None where nothing is said."""
+    """Return the settings of a value without `auth_problems`; None where nothing is said."""
     if auth is None:
         return None
     if isinstance(auth, str):
@@ -231,7 +225,7 @@ def read(auth: AuthValue) -> AuthSettings | None:
 
 
 def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
-    """Everything that is wrong with it."""
+    """Yield everything that is wrong with it."""
     if auth is None:
         return
     if isinstance(auth, str):
@@ -250,7 +244,7 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
 
 
 def _of_one_name(auth: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`{type: bearer, value: …}` is how HTTP tools say it: the same is meant."""
+    """Return `{type: bearer, value: …}`, as HTTP tools write it, with the key `token`."""
     if auth["type"] != "bearer" or "token" in auth or "value" not in auth:
         return auth
     return {"token" if key == "value" else key: value for key, value in auth.items()}
@@ -290,7 +284,7 @@ def _is_token(value: Any) -> bool:
 
 
 def _bare(token: str) -> str:
-    """Some write it as the header wants it."""
+    """Return a token without the scheme that some write before it."""
     return re.sub(r"^bearer +", "", token.strip(), flags=re.IGNORECASE)
 
 
@@ -308,7 +302,7 @@ def _joined(value: str | Sequence[str]) -> str:
 
 
 def _is_port(value: Any) -> bool:
-    """A config that has only texts gives digits."""
+    """Return whether it is a port. A config that has only texts gives digits."""
     digits = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     return bool(re.fullmatch(r"[0-9]{1,5}", digits)) and 0 < int(digits) < 65_536
 
@@ -317,17 +311,16 @@ def _is_url(value: Any) -> bool:
     return isinstance(value, str) and bool(re.match(r"https?://[^/\s]+", value)) and value.isprintable()
 
 
-def _is_document_url(value: Any) -> bool:
-    return _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/")
-
-
 _KEYS = {
     "token": _Key("a token: one word of ASCII", _is_token, _bare),
     "scopes": _Key('a text with blanks between the scopes: "read write"', _are_scopes, _joined),
     "client_id": _Key("a text", _is_text),
     "client_secret": _Key("a text, usually ${NAME}", _is_text),
     "client_name": _Key("a text: what the login page calls us", _is_text),
-    "client_metadata_url": _Key("the address of a client's document: https://host/path", _is_document_url),
+    "client_metadata_url": _Key(
+        "the address of a client's document: https://host/path",
+        lambda value: _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/"),
+    ),
     "redirect_port": _Key("a port: 1 to 65535", _is_port, int),
     "issuer": _Key("the address of the authorization server: https://host", _is_url),
 }

@@ -7,24 +7,21 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib import import_module
 from time import monotonic, time
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-import msgspec
-
 from onetool.core.errors import ToolFailure, cut
 from onetool.core.redaction import mask_values
-from onetool.database.documents import Documents
 from onetool.services.child_reaper import ChildReaper
 from onetool.services.secrets import RELOAD_NOTE
 from onetool.sources.mcp_servers.environment import start_advice
 from onetool.sources.mcp_servers.process import ServerProcess, spawned
-from onetool.sources.mcp_servers.server_cache import Definition, Offers
-from onetool.sources.mcp_servers.server_log import ServerLog
-from onetool.sources.mcp_servers.settings import ServerSettings, missing_secret
+from onetool.sources.mcp_servers.proxy import ServerProxy, ServerSet
+from onetool.sources.mcp_servers.server_cache import ServerListing
+from onetool.sources.mcp_servers.settings import missing_secret
 from onetool.sources.mcp_servers.upstream_calls import LoginRequiredError, UpstreamCall, UpstreamCalls, auth_error_in
 
 if TYPE_CHECKING:
@@ -38,55 +35,34 @@ Work = Callable[["UpstreamConnection", UpstreamCall], Awaitable[T]]
 
 State = Literal["connected", "connecting", "disconnected"]
 
-FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0  # seconds between two attempts
+FIRST_DELAY, MAX_DELAY = 0.5, 60.0  # seconds between two attempts
 STEADY = 10.0  # seconds after which a connection counts as a good one
 FRESH = 1.0  # seconds for which a failure answers for the next attempt, too
 GRACE = 15.0  # seconds beside those of connecting: to import the SDK, and to end a process that did not answer
 PAUSE = 0.1  # seconds; one that changes all the time must not keep us busy
-LONGEST_ERROR = 600
-LONGEST_END = 4.0  # seconds; a process gets two before it is killed
-
-
-class ServerListing(msgspec.Struct, frozen=True):
-    """What a server said of itself when it was connected."""
-
-    tools: Sequence[Definition]
-    offers: Offers
-    version: str | None
-    way: str
+MAX_ERROR = 600
+END_TIMEOUT = 4.0  # seconds; a process gets two before it is killed
 
 
 class Upstream:
-    """One server. `on_listing` is called with each listing of what it offers."""
+    """The connection to the server of a proxy. `servers` gets each listing of what the server offers."""
 
-    def __init__(
-        self,
-        name: str,
-        settings: ServerSettings,
-        server_log: ServerLog,
-        reaper: ChildReaper,
-        logins: Documents,
-        way: str | None,
-        on_listing: Callable[[ServerListing], None],
-        mask_also: Callable[[str], None],
-        refusal: Callable[[], ToolFailure | None],
-        logs_errors: bool = False,
-    ) -> None:
-        self.name = name
-        self.settings = settings
-        self.server_log = server_log
-        self.reaper = reaper
-        self.logins = logins
+    def __init__(self, proxy: ServerProxy, servers: ServerSet, reaper: ChildReaper, logs_errors: bool = False) -> None:
+        self.name = proxy.name
+        self.settings = proxy.settings
+        self.server_log = proxy.server_log
+        self.way = proxy.cached.way
+        self.logins = servers.logins
+        self.mask_also = servers.mask_also
+        self._proxy = proxy
+        self._servers = servers
+        self._reaper = reaper
         self.pending_calls = UpstreamCalls()
         self.calls = 0  # under way, also those that wait for the connection
         self.state: State = "connecting"
         self.error: str | None = None
         self.since = time()  # it is connected, or is not
         self.needs_login = False  # which is why it is not
-        self.way = way
-        self.mask_also = mask_also
-        self._on_listing = on_listing
-        self._refusal = refusal
         self._logs_errors = logs_errors
         self._connection: UpstreamConnection | None = None
         self._failed_at = -math.inf
@@ -94,41 +70,43 @@ class Upstream:
         self._try_now = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(), name=f"onetool-server-{name}")
+        self._task = asyncio.create_task(self._run(), name=f"onetool-server-{self.name}")
 
     # For whoever wants something of it
 
     async def do(self, what: str, work: "Work[T]", may_repeat: bool, call: UpstreamCall) -> T:
-        """The server's answer. Where the connection is lost meanwhile, only what may be done twice is done again."""
+        """Return the server's answer. If the connection is lost meanwhile, repeat only what may be done twice."""
         self.calls += 1
         try:
-            return await self._do(what, work, may_repeat, call)
+            while True:
+                connection = await self._connected()
+                if (refusal := self._proxy.refusal()) is not None:  # its tools were listed before it told them anew
+                    raise refusal
+                try:
+                    with self.pending_calls.pending(call):
+                        async with call.within(self.settings.timeout):
+                            return await work(connection, call)
+                except TimeoutError:
+                    raise ToolFailure(
+                        f"{self.name}.{what} gave no answer within {self.settings.timeout:g} s",
+                        reason="timeout",
+                        hints=[f"servers.{self.name}.timeout in the config gives it more"],
+                    ) from None
+                except Exception as error:  # noqa: BLE001 - the SDK has many
+                    was_not_received = connection.was_not_received(error, call)
+                    alone = self.pending_calls.is_empty()
+                    if connection.ends_connection(error, call) or (alone and was_not_received):
+                        self._drop(connection)
+                    may_again = may_repeat or was_not_received
+                    if connection.was_dropped(error, call) and may_again and not call.is_retry:
+                        call.is_retry = True
+                        self.server_log.note(f"{what}: the connection was lost; the call may be tried again, and is")
+                        continue
+                    if call.failure.body_text:
+                        self.server_log.note(f"{what}: {call.failure.words}")
+                    raise await self._failure(connection, what, error, call) from None
         finally:
             self.calls -= 1
-
-    async def _do(self, what: str, work: "Work[T]", may_repeat: bool, call: UpstreamCall) -> T:
-        while True:
-            connection = await self._connected()
-            if (refusal := self._refusal()) is not None:  # its tools were listed before it told them anew
-                raise refusal
-            try:
-                with self.pending_calls.pending(call):
-                    async with call.within(self.settings.timeout):
-                        return await work(connection, call)
-            except TimeoutError:
-                raise self._too_slow(what) from None
-            except Exception as error:  # noqa: BLE001 - the SDK has many
-                alone = self.pending_calls.is_empty()
-                if connection.ends_connection(error, call) or (alone and connection.was_not_received(error, call)):
-                    self._drop(connection)
-                may_again = may_repeat or connection.was_not_received(error, call)
-                if connection.was_dropped(error, call) and may_again and not call.is_retry:
-                    call.is_retry = True
-                    self.server_log.note(f"{what}: the connection was lost; the call may be tried again, and is")
-                    continue
-                if call.failure.body_text:
-                    self.server_log.note(f"{what}: {call.failure.words}")
-                raise await self._failure(connection, what, error, call) from None
 
     async def wait_connected(self, retry: bool = False) -> None:
         """Wait until connected or failed, at most as long as connecting may take. `retry`: also after a failure."""
@@ -143,16 +121,16 @@ class Upstream:
         self._try_now.set()
         if self.state != "connected":
             self._task.cancel()
-        _, late = await asyncio.wait({self._task}, timeout=LONGEST_END)
+        _, late = await asyncio.wait({self._task}, timeout=END_TIMEOUT)
         if late:  # a web server that does not say good-bye, say
             self._task.cancel()
-            await asyncio.wait({self._task}, timeout=LONGEST_END)
+            await asyncio.wait({self._task}, timeout=END_TIMEOUT)
         self._settle()  # no call waits for it any more
 
     # How it lives
 
     async def _connected(self) -> "UpstreamConnection":
-        """The connection. Waits for one, and tries to connect at once."""
+        """Return the connection. Without one, try to connect at once, and wait for it."""
         if self._connection is not None:
             if not self._connection.has_ended:
                 return self._connection
@@ -202,7 +180,7 @@ class Upstream:
             self._try_now.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._try_now.wait(), delay * random.uniform(0.8, 1.2))  # noqa: S311
-            delay = min(delay * 2, LONGEST_DELAY)
+            delay = min(delay * 2, MAX_DELAY)
         self._settle()
 
     async def _connect_once(self) -> None:
@@ -217,36 +195,37 @@ class Upstream:
         try:
             # Beside the process that starts, and beside those of other servers: it takes a second.
             opening = await asyncio.to_thread(import_module, "onetool.sources.mcp_servers.opening")
-            await self._serve(opening.connected)
+            async with opening.connected(self) as connection:
+                await self._stay(connection)
         finally:
             if self._started is not None:
                 await self._started.end()
                 self._started = None
 
     async def process(self) -> ServerProcess:
-        """The one that was started already, or a new one."""
+        """Return the process that was started already, or a new one."""
         started, self._started = self._started, None
-        return started or await spawned(self.settings, self.server_log, self.reaper)
+        return started or await spawned(self.settings, self.server_log, self._reaper)
 
-    async def _serve(self, connected: "Callable[[Upstream], AbstractAsyncContextManager[UpstreamConnection]]") -> None:
-        async with connected(self) as connection:
-            await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
-            self._connection, self.state, self.error = connection, "connected", None
-            self.since, self.needs_login = time(), False
-            self._settle()
-            stopped, ended, listing = map(
-                asyncio.create_task, (self._stop.wait(), connection.wait_ended(), self._relist_on_change(connection))
-            )
-            try:
-                await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if ended.done() and not self._stop.is_set():
-                    raise ToolFailure(connection.why_ended())
-            finally:
-                for task in (stopped, ended, listing):
-                    task.cancel()
+    async def _stay(self, connection: "UpstreamConnection") -> None:
+        """Use the connection until it ends or `close` is called."""
+        await self._report_listing(connection)  # first: who sees that it is connected may look for its tools
+        self._connection, self.state, self.error = connection, "connected", None
+        self.since, self.needs_login = time(), False
+        self._settle()
+        stopped, ended, listing = map(
+            asyncio.create_task, (self._stop.wait(), connection.wait_ended(), self._relist_on_change(connection))
+        )
+        try:
+            await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done() and not self._stop.is_set():
+                raise ToolFailure(connection.why_ended())
+        finally:
+            for task in (stopped, ended, listing):
+                task.cancel()
 
     async def _relist_on_change(self, connection: "UpstreamConnection") -> None:
-        """Whenever it says that it has others than before. That it can't tell which is no reason to lose it."""
+        """List again whenever the server says that its tools differ. An error there does not end the connection."""
         while True:
             await connection.changed.wait()
             await asyncio.sleep(PAUSE)
@@ -267,9 +246,8 @@ class Upstream:
         self.server_log.note(f"connected: {connection.version or 'it does not say who it is'}, {tools}")
         try:
             # Definitions are checked, which may take a while: not on the loop that all servers share.
-            await asyncio.to_thread(
-                self._on_listing, ServerListing(connection.tools, connection.offers, connection.version, connection.way)
-            )
+            listing = ServerListing(connection.tools, connection.offers, connection.version, connection.way)
+            await asyncio.to_thread(self._servers.listing_received, self._proxy, listing)
         except Exception:  # our own fault, and no reason to lose the connection
             log.exception("the tools of the server %s could not be listed", self.name)
 
@@ -293,7 +271,7 @@ class Upstream:
     # What to say
 
     def _reason_text(self, error: BaseException) -> str:
-        """Why it could not be connected, or was lost: the first cause in a group, in words."""
+        """Return why it could not be connected, or was lost: the first cause in a group, in words."""
         self.needs_login = isinstance(auth_error_in(error), LoginRequiredError)
         if isinstance(error, ToolFailure):
             words = str(error)
@@ -303,14 +281,10 @@ class Upstream:
             words = why(error)
         last = self.server_log.last_lines()
         text = f"{words}; it said: {last}" if last and last not in words else words
-        text = cut(mask_values(text, self.server_log.masked), LONGEST_ERROR)
+        text = cut(mask_values(text, self.server_log.masked), MAX_ERROR)
         if self.state == "connected":
             return text
         return text + start_advice(self.settings, " ".join((words, *self.server_log.words)))
-
-    def _was_not_received(self, connection: "UpstreamConnection", call: UpstreamCall) -> ToolFailure:
-        why = f"the MCP server {self.name} was not reached: {connection.why_ended(call)}"
-        return ToolFailure(cut(why, LONGEST_ERROR), reason="source_unavailable")
 
     async def _failure(
         self, connection: "UpstreamConnection", what: str, error: BaseException, call: UpstreamCall
@@ -318,23 +292,12 @@ class Upstream:
         if not connection.was_dropped(error, call):
             return connection.failure(error, call)
         if call.failure.was_not_received:
-            return self._was_not_received(connection, call)
+            why = f"the MCP server {self.name} was not reached: {connection.why_ended(call)}"
+            return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable")
         if connection.has_ended:
             await connection.wait_ended()
         last = self.server_log.last_lines()
         said = f"; it said: {last}" if last else ""
-        return ToolFailure(
-            cut(
-                f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{said}",
-                LONGEST_ERROR,
-            ),
-            reason="source_unavailable",
-            hints=["whether the call had an effect is not known", f"onetool servers logs {self.name}"],
-        )
-
-    def _too_slow(self, what: str) -> ToolFailure:
-        return ToolFailure(
-            f"{self.name}.{what} gave no answer within {self.settings.timeout:g} s",
-            reason="timeout",
-            hints=[f"servers.{self.name}.timeout in the config gives it more"],
-        )
+        why = f"the MCP server {self.name} ended in the middle of {what}: {connection.why_ended(call)}{said}"
+        hints = ["whether the call had an effect is not known", f"onetool servers logs {self.name}"]
+        return ToolFailure(cut(why, MAX_ERROR), reason="source_unavailable", hints=hints)

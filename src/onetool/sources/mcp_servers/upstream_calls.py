@@ -41,7 +41,7 @@ class TransportFailure:
         self.words = None if status < 400 else f"{told}: {body_text}" if body_text else told
 
     def refused(self, what: str) -> None:
-        """What it answered was not taken."""
+        """Note why its answer was not taken."""
         self.words = f"its answer {what}"
 
 
@@ -72,7 +72,7 @@ class UpstreamCall:
 
     @asynccontextmanager
     async def within(self, seconds: float) -> AsyncGenerator[None]:
-        """TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
+        """Raise TimeoutError when the server takes longer; the time that its caller takes to answer does not count."""
         async with asyncio.timeout(seconds) as self._limit:
             try:
                 yield
@@ -126,11 +126,10 @@ class UpstreamCalls:
             self._calls.remove(call)
 
     def is_empty(self) -> bool:
-        """Whether no call is under way."""
         return not self._calls
 
     def only(self) -> UpstreamCall | None:
-        """The call that a message without a call id belongs to, if it is clear."""
+        """Return the call that a message without a call id belongs to, if it is clear."""
         calls, now = self._calls, monotonic()
         self._abandoned = {key: (peer, until) for key, (peer, until) in self._abandoned.items() if until > now}
         peers = [*(call.peer for call in calls), *(peer for peer, _ in self._abandoned.values())]
@@ -167,7 +166,7 @@ _auth_watch: ContextVar[AuthWatch | None] = ContextVar("onetool_auth_watch", def
 
 @contextmanager
 def watching_auth() -> Iterator[AuthWatch]:
-    """Requests that are sent in here say into the watch why they were not let through.
+    """Collect in a watch why requests that are sent in here were not let through.
 
     A connection is of no use without a login, and ends with the error itself. A single call that wants more rights than
     the others must not end them: it gets a response that says nothing, and the reason stands here.
@@ -186,7 +185,7 @@ def note_auth_error(error: AuthError) -> None:
 
 
 def auth_error_in(error: BaseException) -> AuthError | None:
-    """The reason, where a connection ended because of it: task groups wrap what was raised in them."""
+    """Return the authentication error that ended a connection: task groups wrap what was raised in them."""
     if isinstance(error, AuthError):
         return error
     if isinstance(error, BaseExceptionGroup):
