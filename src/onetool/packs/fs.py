@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 pack = "fs"
 
-MOST_BYTES = 16 * 1024 * 1024
-MOST_ENTRIES = 10_000
-MOST_LEVELS = 32
+MAX_BYTES = 16 * 1024 * 1024
+MAX_ENTRIES = 10_000
+MAX_DEPTH = 32
 
 
 class Listed(TypedDict):
@@ -50,13 +50,13 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
         UTF-8 stand in it as \\xff). The type is "directory", "file", "symlink" or "other"; the size is in bytes, and
         null for all but files.
     """
-    levels = _at_least_one("maxDepth", maxDepth, MOST_LEVELS)
+    levels = _at_least_one("maxDepth", maxDepth, MAX_DEPTH)
     with _allowed_roots(path) as roots:
-        entries = roots.list_folder(path, levels if recursive else 1, MOST_ENTRIES + 1)
+        entries = roots.list_folder(path, levels if recursive else 1, MAX_ENTRIES + 1)
     start = "" if path == "." else path if path.endswith("/") else f"{path}/"
-    listed = [_listed(start, entry) for entry in entries[:MOST_ENTRIES]]
-    if len(entries) > MOST_ENTRIES:
-        note = f"There is more: only the first {MOST_ENTRIES:,} entries are listed. List a folder below, or less deep."
+    listed = [_listed(start, entry) for entry in entries[:MAX_ENTRIES]]
+    if len(entries) > MAX_ENTRIES:
+        note = f"There is more: only the first {MAX_ENTRIES:,} entries are listed. List a folder below, or less deep."
         listed.append({"path": path, "type": "truncated", "size": None, "note": note})
     return listed
 
@@ -78,7 +78,7 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     Returns:
         The file's text, or its bytes as base64.
     """
-    limit = _at_least_one("maxBytes", maxBytes, MOST_BYTES)
+    limit = _at_least_one("maxBytes", maxBytes, MAX_BYTES)
     with _allowed_roots(path) as roots:
         content = roots.read_file(path, limit + 1)
     if len(content.data) > limit:
@@ -121,10 +121,10 @@ def _as_base64(data: bytes) -> str:
 
 def _too_large(path: str, size: int, limit: int) -> ToolFailure:
     known = f"has {size:,} bytes" if size > limit else f"has more than {limit:,} bytes"  # it may grow, or not tell
-    if max(size, limit + 1) > MOST_BYTES:
-        advice = f"No more than {MOST_BYTES:,} can be read, so this file can't."
+    if max(size, limit + 1) > MAX_BYTES:
+        advice = f"No more than {MAX_BYTES:,} can be read, so this file can't."
     else:
-        advice = f"Give a larger maxBytes, up to {MOST_BYTES:,}."
+        advice = f"Give a larger maxBytes, up to {MAX_BYTES:,}."
     return ToolFailure(f"{_quoted(path)} {known}; the limit is {limit:,}. {advice}", reason="too_large", hints=[advice])
 
 
@@ -219,7 +219,7 @@ def _denied(path: str, roots: list[str]) -> ToolFailure:
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
     from onetool.core.text import nearest
 
-    place = roots.locate_missing(path, MOST_ENTRIES)
+    place = roots.locate_missing(path, MAX_ENTRIES)
     if place is None:
         return ToolFailure(_words("not_found", path), reason="not_found")
     folder, missing = _quoted(place.folder), _quoted(place.missing)

@@ -29,7 +29,7 @@ PREFIX, WORDS = 3.0, 2.0
 WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
 CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
 SHORT, SHORT_ALIKE = 4, 0.7  # of a name so short one slip is a third of it: `gti` is meant for `git`
-LONGEST_COMPARED = 100  # characters of a query that are compared with names
+MAX_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
 
@@ -75,7 +75,7 @@ def named(texts: Mapping[str, str]) -> list[Named]:
 
 def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
     """The same for packs, aliases and snippets."""
-    if not (said := comparable(query)[:LONGEST_COMPARED]):
+    if not (said := comparable(query)[:MAX_COMPARED]):
         return []
     words = said.split()
     return _sorted({one.name: score for one in others if (score := _score(said, words, one))})
@@ -143,11 +143,11 @@ Tips:
 # ot.help(query)
 
 
-MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
-MOST_TOKENS = 350  # of the matches in short; names may count for more than we guess
-MOST_PAGES = 3  # of each kind, in full
+MAX_TOOLS, MAX_OTHERS = 5, 3  # of each kind that matches
+MAX_TOKENS = 350  # of the matches in short; names may count for more than we guess
+MAX_PAGES = 3  # of each kind, in full
 SEARCHED = 50  # tools that are asked of the search
-LONGEST_QUERY = 1_000  # characters of a query: no name is longer, and no question
+MAX_QUERY = 1_000  # characters of a query: no name is longer, and no question
 SHOWN = 80  # of them, in an answer
 
 
@@ -158,7 +158,7 @@ class Help:
         self._last: _Catalogue | None = None
 
     def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
-        query = query.strip()[:LONGEST_QUERY]
+        query = query.strip()[:MAX_QUERY]
         if not query:
             return OVERVIEW
         there = self._there(catalogue, allowed)
@@ -184,7 +184,7 @@ class Help:
         found = self._view.search(said, SEARCHED, allowed)
         tools = [] if query.startswith("$") else tools_for(said, there.words, found)
         return {
-            "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
+            "Tools": [there.by_name[name].word for name, _ in tools[:MAX_TOOLS]],
             "Packs": _best(said, there.named_packs),
             "Snippets": [f"${name}" for name in _best(said, there.named_snippets)],
             "Aliases": _best(said, there.named_aliases),
@@ -246,11 +246,11 @@ class _Catalogue:
 
 
 def _best(query: str, others: Iterable[Named]) -> list[str]:
-    return [name for name, _ in others_for(query, others)[:MOST_OTHERS]]
+    return [name for name, _ in others_for(query, others)[:MAX_OTHERS]]
 
 
 def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str:
-    groups, room = list[str](), MOST_TOKENS
+    groups, room = list[str](), MAX_TOKENS
     for kind, names in found.items():
         lines = list[str]()
         for name in names:
@@ -268,7 +268,7 @@ def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str
 
 
 def _in_full(there: _Catalogue, found: dict[str, list[str]]) -> str:
-    texts: list[Any] = [page for names in found.values() for name in names[:MOST_PAGES] for page in there.called(name)]
+    texts: list[Any] = [page for names in found.values() for name in names[:MAX_PAGES] for page in there.called(name)]
     return "\n\n".join(dict.fromkeys(texts))
 
 

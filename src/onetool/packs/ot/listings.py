@@ -99,12 +99,12 @@ def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
 # Plain data of what there is
 
 
-LONGEST_PATTERN = 1_000  # characters of a pattern: no name is longer
+MAX_PATTERN = 1_000  # characters of a pattern: no name is longer
 
 
 def normalized(pattern: str) -> str:
     """The pattern as it is compared."""
-    return pattern.strip()[:LONGEST_PATTERN].casefold()
+    return pattern.strip()[:MAX_PATTERN].casefold()
 
 
 def contains(pattern: str, *texts: str) -> bool:
