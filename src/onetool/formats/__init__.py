@@ -112,7 +112,7 @@ PROVIDERS = dict.fromkeys(model_providers.PROVIDERS, Provider(_function)) | _OWN
 # Names that a provider accepts
 
 
-LONGEST = 64
+MAX_NAME_LENGTH = 64
 HASH_LENGTH = 8
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
@@ -166,7 +166,7 @@ class ProviderNames:
             safe |= {
                 name: spelling
                 for name, spelling in spellings.items()
-                if spelling not in refused and 0 < len(spelling) <= LONGEST
+                if spelling not in refused and 0 < len(spelling) <= MAX_NAME_LENGTH
             }
             waiting -= safe.keys()
             if not waiting:
@@ -174,7 +174,7 @@ class ProviderNames:
         return safe
 
     def _is_fine(self, name: str) -> bool:
-        return 0 < len(name) <= LONGEST and self._spell(name, turn=0) == name
+        return 0 < len(name) <= MAX_NAME_LENGTH and self._spell(name, turn=0) == name
 
     def _spell(self, name: str, turn: int) -> str:
         """The plain spelling at turn 0, then one with a hash of the whole real name."""
@@ -187,7 +187,7 @@ class ProviderNames:
         from hashlib import sha256  # slow to load, and hardly a name needs it
 
         digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
-        return f"{safe[: LONGEST - HASH_LENGTH - 1]}_{digest}"
+        return f"{safe[: MAX_NAME_LENGTH - HASH_LENGTH - 1]}_{digest}"
 
 
 def _is_lost(part: str) -> bool:

@@ -25,7 +25,7 @@ from onetool.formats.json_schema import (
     values_of,
 )
 
-LONGEST_NOTE = 300
+MAX_NOTE_LENGTH = 300
 
 _FORMATS = {"string": ("date-time",), "number": ("float", "double"), "integer": ("int32", "int64")}
 _COUNTS = {
@@ -95,7 +95,7 @@ def _free_keys(schema: dict[str, Any]) -> list[str]:
 
 
 def _note(label: str, text: str) -> str:
-    return f"{label}: {text}." if len(text) <= LONGEST_NOTE else f"{label}: {text[:LONGEST_NOTE]}…"
+    return f"{label}: {text}." if len(text) <= MAX_NOTE_LENGTH else f"{label}: {text[:MAX_NOTE_LENGTH]}…"
 
 
 def _count(value: Any) -> int | None:
@@ -123,7 +123,7 @@ def is_plain_value(value: Any) -> bool:
 
 Node = dict[str, Any]
 
-DEEPEST = 10
+MAX_DEPTH = 10
 TEXT_IN_ONE_ROOM = 100  # characters that take as much room as one schema
 
 _ANYTHING = ("string", "number", "boolean", "object", "array")
@@ -152,7 +152,7 @@ class _Reducer(ObjectFolder):
     def _choices(self, schema: Any, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
         """The alternatives, each of one type, and whether null is one too."""
         flat, above = self.flat(schema, above)
-        if depth > DEEPEST or self.room == 0:
+        if depth > MAX_DEPTH or self.room == 0:
             flat = placeholder_schema(flat)
         branches = branches_of(flat)
         if branches and not any(key in flat for key in _SAYS_ITS_KIND):
@@ -212,13 +212,13 @@ class _Reducer(ObjectFolder):
         places = flat.get("prefixItems", items)  # a schema for each place; older drafts have them in `items`
         if isinstance(places, list):
             items = {"anyOf": [*places, items] if isinstance(items, dict) else places}
-        if isinstance(items, dict) and items and depth <= DEEPEST:
+        if isinstance(items, dict) and items and depth <= MAX_DEPTH:
             return self.node(items, depth, above)
         return _any_item()
 
     def _describe(self, nodes: list[Node], flat: Node) -> None:
         """Put the schema's own words on what it became; the first of several alternatives speaks for all."""
-        longest = None if self.room else LONGEST_NOTE
+        longest = None if self.room else MAX_NOTE_LENGTH
         words: Node = {key: flat[key][:longest] for key in ("title", "description") if isinstance(flat.get(key), str)}
         if self.room and is_plain_value(flat.get("default")):
             words["default"] = flat["default"]

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from onetool.core.schema_keywords import subschemas
 
-MOST_VALUES_READ = 100  # to learn their types; more would cost much and teach nothing
+MAX_VALUES_READ = 100  # to learn their types; more would cost much and teach nothing
 
 KINDS = ("string", "number", "integer", "boolean", "object", "array", "null")
 
@@ -28,7 +28,7 @@ def kinds_of(schema: Mapping[str, Any]) -> list[str]:
     """The types that the schema declares, or else shows by its values or keywords. None when it could be anything."""
     declared = schema.get("type")
     kinds = [kind for kind in (declared if isinstance(declared, list) else [declared]) if kind in KINDS]
-    kinds = kinds or [kind_of(value) for value in values_of(schema)[:MOST_VALUES_READ]]
+    kinds = kinds or [kind_of(value) for value in values_of(schema)[:MAX_VALUES_READ]]
     kinds = kinds or [kind for kind, keywords in _KEYWORDS.items() if any(key in schema for key in keywords)]
     if "number" in kinds:
         kinds = [kind for kind in kinds if kind != "integer"]
@@ -78,7 +78,7 @@ def matches_everything(schema: Any) -> bool:
 
 
 # References can double what there is to tell at each level. Nobody reads more than this of one tool's arguments.
-MOST_NODES = 2000
+MAX_NODES = 2000
 
 _KEPT_IN_PLACEHOLDER = ("title", "description", "nullable")
 
@@ -88,7 +88,7 @@ class Flattener:
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.room = MOST_NODES
+        self.room = MAX_NODES
 
     def spend(self, amount: int) -> None:
         """Take room away, down to none: a debt would eat what was kept free for later parts."""
@@ -164,7 +164,7 @@ def resolve(root: Any, ref: str) -> Any:
 # Alternatives as one object schema
 
 
-DEEPEST = 16
+MAX_DEPTH = 16
 
 _REFUSED = frozenset({"anyOf", "oneOf", "enum", "const", "not"})
 
@@ -210,7 +210,7 @@ class ObjectFolder(Flattener):
         own = ObjectMembers(
             {name: [schema] for name, schema in flat.get("properties", {}).items()}, flat.get("required", [])
         )
-        if depth >= DEEPEST:
+        if depth >= MAX_DEPTH:
             return own
         own = _both(own, self._either(branches_of(flat), depth))
         conditional = [flat[key] for key in ("then", "else") if key in flat]
