@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, overload
 from onetool.core.errors import message_of
 from onetool.sdk.context import get_secret, redacted
 
-LONGEST_BODY = 200
+MAX_BODY = 200
 
 RequestOutcome = tuple[bool, Any]
 """(True, the data), or (False, what went wrong)."""
@@ -91,7 +91,7 @@ def _reply(response: Any) -> RequestOutcome:
     status = response.status_code
     if status >= 400:
         body = redacted(response.text, for_caller=True)[
-            :LONGEST_BODY
+            :MAX_BODY
         ]  # in this order: half a secret would not be recognised
         return False, f"HTTP error ({status}): {body or getattr(response, 'reason_phrase', '')}"
     location = response.headers.get("location")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SECONDS = 5.0  # for a command to say its version
-LONGEST_OUTPUT = 65_536
+MAX_OUTPUT = 65_536
 
 Status = Literal["ok", "missing", "outdated"]
 
@@ -225,12 +225,12 @@ def _output_of(path: str, flag: str) -> str:
     ):
         give_up = time.monotonic() + SECONDS
         while process.poll() is None and time.monotonic() < give_up:
-            if os.fstat(output.fileno()).st_size > LONGEST_OUTPUT:
+            if os.fstat(output.fileno()).st_size > MAX_OUTPUT:
                 break
             time.sleep(0.005)
         _kill(process)
         output.seek(0)
-        return output.read(LONGEST_OUTPUT).decode(errors="replace")
+        return output.read(MAX_OUTPUT).decode(errors="replace")
 
 
 def _kill(process: "Popen[bytes]") -> None:

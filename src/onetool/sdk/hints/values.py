@@ -29,7 +29,7 @@ from onetool.sdk.hints.form import (
 BuildContainer = Callable[[Any], Any]
 
 FEW = 1_000  # items that may have what hashes they like
-MOST_ALIKE = 100  # different ones with the same hash
+MAX_ALIKE = 100  # different ones with the same hash
 
 ARRAYS: dict[Any, BuildContainer] = {
     list: list,
@@ -144,8 +144,8 @@ def _check_hashes(items: list[Any]) -> None:
         alike = by_hash.setdefault(hash(item), [])
         if item not in alike:
             alike.append(item)
-            if len(alike) > MOST_ALIKE:
-                raise HintMismatchError(f"at most {MOST_ALIKE} numbers with the same hash", items)
+            if len(alike) > MAX_ALIKE:
+                raise HintMismatchError(f"at most {MAX_ALIKE} numbers with the same hash", items)
 
 
 def _item(form: JsonForm, key: str, value: Any) -> Any:
@@ -284,7 +284,7 @@ def scalar_class(cls: type) -> JsonForm | None:
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-_MOST_LISTED = 12  # members that a message names
+_MAX_LISTED = 12  # members that a message names
 
 
 def literal_form(hints: HintForms, hint: Any) -> JsonForm:
@@ -336,8 +336,8 @@ def _choice_json(value: Any) -> str:
 
 
 def _one_of(values: list[Any]) -> str:
-    more = len(values) - _MOST_LISTED
-    return f"one of {', '.join(map(_choice_json, values[:_MOST_LISTED]))}" + (f" and {more} more" if more > 0 else "")
+    more = len(values) - _MAX_LISTED
+    return f"one of {', '.join(map(_choice_json, values[:_MAX_LISTED]))}" + (f" and {more} more" if more > 0 else "")
 
 
 # Unions
