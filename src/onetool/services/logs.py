@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")
 
-LONGEST = 500  # characters of an argument that a log line shows
-MOST_LINES = 1000  # that wait for a reader
+MAX_ARGUMENT_LENGTH = 500  # characters of an argument that a log line shows
+MAX_LINES = 1000  # that wait for a reader
 LEVELS = ("debug", "info", "warning", "error")
 # What a record always has; everything beyond it was given by `extra=` and belongs into the line.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -57,7 +57,10 @@ def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
 
 def _in_short(args: "Mapping[str, Any]") -> dict[str, Any]:
     """Arguments for a log line: what is long is cut."""
-    return {name: text[:LONGEST] + "…" if len(text := repr(value)) > LONGEST else value for name, value in args.items()}
+    return {
+        name: text[:MAX_ARGUMENT_LENGTH] + "…" if len(text := repr(value)) > MAX_ARGUMENT_LENGTH else value
+        for name, value in args.items()
+    }
 
 
 class JsonFormatter(logging.Formatter):
@@ -104,7 +107,7 @@ def _outcome(fields: dict[str, Any]) -> str:
 
 
 class NonBlockingHandler(logging.Handler):
-    """Writes lines while the file descriptor is writable, and keeps the last MOST_LINES lines while it is not."""
+    """Writes lines while the file descriptor is writable, and keeps the last MAX_LINES lines while it is not."""
 
     def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
         import select
@@ -139,7 +142,7 @@ class NonBlockingHandler(logging.Handler):
                     piece = piece[os.write(self._fd, piece[: self._most]) :]
                     if piece:
                         self._lines.appendleft(piece)
-            while len(self._lines) > MOST_LINES:
+            while len(self._lines) > MAX_LINES:
                 del self._lines[1]  # the first may be half written
                 self._lost += 1
             if self._lost and not self._lines:

@@ -10,7 +10,7 @@ from hashlib import sha256
 import msgspec
 
 DOCUMENT = "sessions"
-MOST_ENDED = 10_000  # ids that are remembered
+MAX_ENDED = 10_000  # ids that are remembered
 KEY_BYTES = 32
 
 
@@ -39,8 +39,8 @@ class LoginSessionState(msgspec.Struct, frozen=True):
         """With these ids, and those that expire until then."""
         left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
         until = max(self.ended_until, until)
-        if len(left) > MOST_ENDED:
-            until = max(until, sorted(left.values())[-MOST_ENDED - 1])
+        if len(left) > MAX_ENDED:
+            until = max(until, sorted(left.values())[-MAX_ENDED - 1])
             left = {id: expires for id, expires in left.items() if expires > until}
         return msgspec.structs.replace(self, ended=left, ended_until=until)
 

@@ -18,7 +18,7 @@ from onetool.core.system import unlock
 from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 
-MOST_SCANNED = 1_000_000  # names looked at in one folder
+MAX_SCANNED = 1_000_000  # names looked at in one folder
 
 Kind = Literal["directory", "file", "symlink", "other"]
 
@@ -80,7 +80,7 @@ def _list_folder_into(
 def sorted_entries(folder: OpenFolder, most: int) -> "list[os.DirEntry[str]]":
     """The first `most` by name, without holding more than those."""
     with folder.scan() as scan:
-        return heapq.nsmallest(most, islice(scan, MOST_SCANNED), key=lambda entry: entry.name)
+        return heapq.nsmallest(most, islice(scan, MAX_SCANNED), key=lambda entry: entry.name)
 
 
 def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
@@ -113,7 +113,7 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 
 
 PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
-MOST_TRIES = 20  # for a file that is replaced again and again before we have it
+MAX_TRIES = 20  # for a file that is replaced again and again before we have it
 
 WRITE = os.O_RDWR | os.O_APPEND | NO_WAIT  # never truncates
 DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -147,7 +147,7 @@ def append(
 ) -> None:
     """In one piece, or not at all. It is not forced to the disk: that costs more than a line in a file is worth."""
     with path_errors(otherwise="not_writable"):
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             with _opened(folder, name, private, os.O_CREAT) as file, _locked(file):
                 status = os.fstat(file)
                 if status.st_nlink == 0:

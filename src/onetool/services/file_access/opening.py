@@ -58,7 +58,7 @@ def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
 # Paths as text
 
 
-LONGEST_PATH = 4095  # bytes; what Linux takes, held everywhere
+MAX_PATH = 4095  # bytes; what Linux takes, held everywhere
 
 Parts = list[bytes]
 
@@ -84,7 +84,7 @@ def encoded(path: str) -> bytes:
         raise PathRefusedError("bad_path", "it is empty; '.' is the first allowed folder")
     if b"\0" in raw:
         raise PathRefusedError("bad_path", "it holds a NUL character")
-    if len(raw) > LONGEST_PATH:
+    if len(raw) > MAX_PATH:
         raise PathRefusedError("name_too_long")
     return _with_slashes(raw)
 
@@ -131,8 +131,8 @@ def stays_inside(parts: Parts) -> bool:
 # Opening a path: in one system call if the kernel can, else step by step
 
 
-MOST_LINKS = 40  # as in Linux: more is a loop
-MOST_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
+MAX_LINKS = 40  # as in Linux: more is a loop
+MAX_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
 
 READ = os.O_RDONLY | NO_WAIT | PLAIN
 
@@ -228,7 +228,7 @@ class _Walk:
     def _enter(self, name: bytes) -> None:
         if name == b".":
             return
-        if len(self._folders) > MOST_FOLDERS:
+        if len(self._folders) > MAX_FOLDERS:
             raise PathRefusedError("name_too_long")
         self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
 
@@ -247,7 +247,7 @@ class _Walk:
 
     def _follow(self, text: bytes) -> Parts:
         self._links += 1
-        if self._links > MOST_LINKS:
+        if self._links > MAX_LINKS:
             raise PathRefusedError("link_loop")
         if not text.startswith(b"/"):
             return split(text)

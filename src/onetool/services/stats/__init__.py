@@ -39,9 +39,9 @@ log = logging.getLogger("onetool.stats")
 
 T = TypeVar("T")
 
-LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
-_LONGEST_NAME = 300
-_LONGEST = 100  # … of clients, doors and sources
+MAX_WAIT = 300.0  # seconds after which a client has not been thinking, but away
+_MAX_NAME_LENGTH = 300
+_MAX_LABEL_LENGTH = 100  # … of clients, doors and sources
 _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
 
 
@@ -83,7 +83,7 @@ class UsageStats:
         spec, error = event.spec, event.error
         row = (
             self._now(),
-            _name(event.tool, _LONGEST_NAME),
+            _name(event.tool, _MAX_NAME_LENGTH),
             "" if spec is None else _name(spec.source),
             _name(event.source),
             _name(event.client),
@@ -117,7 +117,7 @@ class UsageStats:
 
     def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
         """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
-        if 0 <= seconds <= LONGEST_WAIT:
+        if 0 <= seconds <= MAX_WAIT:
             self._add(GAPS, _name(client), seconds * 1000, distinct_name(owner))
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
@@ -150,7 +150,7 @@ class UsageStats:
         """The last days of one tool, whose calls are counted under these names. UnreadableError if it can't be read."""
         from onetool.services.stats.usage import tool_usage
 
-        counted = [_name(name, _LONGEST_NAME) for name in names]
+        counted = [_name(name, _MAX_NAME_LENGTH) for name in names]
         caller = _wanted(caller)
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
@@ -162,7 +162,7 @@ class UsageStats:
         return self._read(lambda reader: stats_overview(reader, wanted, self._now(), self._inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
-        return None if tool is None else _name(tool, _LONGEST_NAME)
+        return None if tool is None else _name(tool, _MAX_NAME_LENGTH)
 
     def health(self) -> dict[str, Any] | None:
         """What is wrong, if anything is: rows that wait because they can't be written, and those that were dropped."""
@@ -189,7 +189,7 @@ class UsageStats:
         self._writer.rows[table].append((self._now(), *cells))
 
 
-def _name(text: str, longest: int = _LONGEST) -> str:
+def _name(text: str, longest: int = _MAX_LABEL_LENGTH) -> str:
     if len(text) <= longest and text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])

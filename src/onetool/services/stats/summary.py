@@ -21,7 +21,7 @@ from onetool.services.stats.store import Row, StatsReader, read_spread
 
 HOUR = 3600
 DAY = 24 * HOUR
-MOST_BUCKETS = 90  # of all that there is, the latest
+MAX_BUCKETS = 90  # of all that there is, the latest
 
 
 class Period(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Period(msgspec.Struct, frozen=True):
 
     def buckets(self, first: float, now: float) -> range:
         """The starts of all buckets, for calls of which the first was then."""
-        earliest = max(first, now - (MOST_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
+        earliest = max(first, now - (MAX_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
         return range(floor(earliest / self.bucket) * self.bucket, floor(now) + 1, self.bucket)
 
 
@@ -184,7 +184,7 @@ def savings(
 # Reading the calls
 
 
-MOST_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
+MAX_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
 
 _NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), {spread}"
 _SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal number in PostgreSQL
@@ -214,7 +214,7 @@ class CallFilter(msgspec.Struct, frozen=True):
         where = f"WHERE {selected}" if selected else "{unordered}"
         return reader.rows(
             f"SELECT {wanted} FROM {{calls}} {where} {further}",  # noqa: S608
-            {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MOST_ROWS, **more},
+            {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MAX_ROWS, **more},
         )
 
 

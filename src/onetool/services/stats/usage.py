@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from onetool.services.stats.store import StatsReader, read_spread
-from onetool.services.stats.summary import DAY, HOUR, MOST_ROWS, iso, savings
+from onetool.services.stats.summary import DAY, HOUR, MAX_ROWS, iso, savings
 
-MOST_HOURLY_DAYS = 2
-MOST_LAST = 20
+MAX_HOURLY_DAYS = 2
+MAX_LAST = 20
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
     def parameters(self, now: float) -> dict[str, Any]:
         allowed = None if self.allowed is None else json.dumps(sorted(self.allowed))
         asked = {"tool": self.tool, "source": self.source, "client": self.client, "caller": self.caller}
-        return {**asked, "names": allowed, "since": now - self.days * DAY, "most": MOST_ROWS}
+        return {**asked, "names": allowed, "since": now - self.days * DAY, "most": MAX_ROWS}
 
 
 def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
@@ -207,7 +207,7 @@ def tool_usage(
     reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
 ) -> ToolUsage:
     """`names` are those that its calls are counted under; with `caller`, only the calls of this one."""
-    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MOST_LAST, "caller": caller}
+    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MAX_LAST, "caller": caller}
     ((calls, errors, spread),) = reader.rows(_TOOL_TOTALS, asked)
     last = reader.rows(_TOOL_LAST_CALLED, asked)[0][0]
     latency = read_spread(spread)
@@ -237,7 +237,7 @@ def tool_usage(
 
 def _series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
     """Every bucket, also those without a call. The first one begins before the time does, and has only its calls."""
-    size = HOUR if days <= MOST_HOURLY_DAYS else DAY
+    size = HOUR if days <= MAX_HOURLY_DAYS else DAY
     found: dict[int, Sequence[Any]] = {
         number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})
     }
