@@ -65,7 +65,7 @@ class Registry(ToolRegistry):
 # The source
 
 
-LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
+IMPORT_TIMEOUT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
 PATIENCE = 0.5  # seconds that a pack may take to import before its tools are read from its source
 
 
@@ -127,7 +127,7 @@ def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Ca
         return tools[0].pack, Catalogue(tools=tools)
     if not started.wait(PATIENCE) and file is not None and (tools := read_tools(file, started)):
         return tools[0].pack, Catalogue(tools=tools)
-    module = started.module(LONGEST_IMPORT)
+    module = started.module(IMPORT_TIMEOUT)
     return pack_name(module), tools_of(module)
 
 

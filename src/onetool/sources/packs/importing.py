@@ -32,7 +32,7 @@ from onetool.sdk.pack import pack_name, tools_of
 
 GROUP = "onetool.packs"
 HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where we are installed
-LONGEST_FILE = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 
 
 class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ def _start_of(file: str) -> bytes:
     """Its first bytes, without what `open` does besides: there may be a hundred files. Empty for what is no file."""
     number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would keep us waiting
     try:
-        return os.read(number, LONGEST_FILE) if S_ISREG(os.fstat(number).st_mode) else b""
+        return os.read(number, MAX_FILE_BYTES) if S_ISREG(os.fstat(number).st_mode) else b""
     finally:
         os.close(number)
 

@@ -22,7 +22,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sdk.pack import tools_of
-from onetool.sources.packs.importing import LONGEST_FILE, PackCandidate, PackImport
+from onetool.sources.packs.importing import MAX_FILE_BYTES, PackCandidate, PackImport
 
 if TYPE_CHECKING:
     from onetool.core.threads import Threads
@@ -185,8 +185,8 @@ def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[st
     file = candidate.file or _file_of(candidate.module or candidate.name)
     if file is None:
         raise ValueError(f"the source of {candidate.origin} is not found without importing it")
-    if not file.is_file() or file.stat().st_size > LONGEST_FILE:  # a pipe would keep us waiting
-        raise ValueError(f"{file.name} is no file, or larger than {LONGEST_FILE:,} bytes")
+    if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:  # a pipe would keep us waiting
+        raise ValueError(f"{file.name} is no file, or larger than {MAX_FILE_BYTES:,} bytes")
     body = list(_statements(ast.parse(file.read_bytes(), str(file)).body))
     constants = dict(_constants(body))
     pack = constants.get("pack")
