@@ -27,7 +27,7 @@ from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
-LONGEST = 40  # characters of a wrong text that an error repeats
+MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error repeats
 
 _KINDS: dict[type, str] = {
     str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
@@ -136,7 +136,7 @@ def _words_for(wanted: Any) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "…"
 
 
 def _or_list(words: list[str]) -> str:

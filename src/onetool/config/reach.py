@@ -35,7 +35,7 @@ from onetool.core.redaction import sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import Part, parts_of
 
-MOST_FILES = 2_000  # of packs that are looked at: more than a person writes
+MAX_FILES = 2_000  # of packs that are looked at: more than a person writes
 PACKS = "packs"  # beside the config
 LINE = "Python of packs in "
 
@@ -62,9 +62,9 @@ def packs_at(paths: Iterable[Path], project: Path) -> Packs:
                 lines[_line(part.place, project)] = ""
             if not part.is_folder and part.path.name != ".gitkeep":
                 files.append(part.path)
-            if len(files) > MOST_FILES:
-                told = f"more than {MOST_FILES:,} files of packs, up to {path}: not all of them are looked at"
-                return Packs(lines={**lines, told: ""}, files=files[:MOST_FILES], is_all=False)
+            if len(files) > MAX_FILES:
+                told = f"more than {MAX_FILES:,} files of packs, up to {path}: not all of them are looked at"
+                return Packs(lines={**lines, told: ""}, files=files[:MAX_FILES], is_all=False)
     return Packs(lines=lines, files=files, is_all=is_all)
 
 

@@ -94,7 +94,7 @@ def _entries_of(found: Any) -> TrustEntries:
 
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
-MOST_TOLD = 3
+MAX_SHOWN = 3
 
 
 class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +120,8 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """The state in words: not trusted yet, or what is new since it was trusted."""
-        told = "; ".join(self.new[:MOST_TOLD])
-        more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
+        told = "; ".join(self.new[:MAX_SHOWN])
+        more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
         return f"{self._verdict} ({told}{more})" if self.new else self._verdict
 
     @property

@@ -167,7 +167,7 @@ def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterat
 # The plan
 
 
-LONGEST_NAME = 100
+MAX_NAME = 100
 
 AskUser = Callable[[str, str], str | None]
 """Asks a person for the secret that a server needs; None when nobody can or will say."""
@@ -241,8 +241,8 @@ class Planner:
         try:
             if elsewhere := self.target.elsewhere(name):
                 raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
-            if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-                raise SkipServer(f"a name has 1 to {LONGEST_NAME} characters that can be seen")
+            if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+                raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
             whole, notes = self._translated(raw, found)
             if is_onetool(whole, self.target.config):
                 raise SkipSelf("it is OneTool itself")
