@@ -36,18 +36,18 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
-LONGEST_LINE = 1024**2
+MAX_LINE = 1024**2
 LAST_S = 5.0  # between the end of its channel and the end of the process
 
 log = logging.getLogger("onetool.serve")
 
 QUICK_S = 10.0  # a worker that dies earlier than that has died quickly
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-MOST_DEATHS = 6  # quick ones in a row, where nobody serves
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
+MAX_DEATHS = 6  # quick ones in a row, where nobody serves
 IN_TURN_S = 15.0  # for all of them together to stop one after the other; then the rest stops at once
 STOP_S = 30.0  # until one that was told to stop is killed
 RELOAD_S = 60.0
-LONGEST_PATH = 100  # bytes of the path of a socket: systems take 103 at least
+MAX_PATH = 100  # bytes of the path of a socket: systems take 103 at least
 
 
 class ServingProcess:
@@ -91,7 +91,7 @@ class ServingProcess:
 
     async def _live(self) -> int:
         try:
-            reader, writer = await asyncio.open_connection(sock=self._channel, limit=LONGEST_LINE)
+            reader, writer = await asyncio.open_connection(sock=self._channel, limit=MAX_LINE)
             self._writer = writer
             try:
                 with suppress(ConnectionError):
@@ -233,10 +233,10 @@ class Supervisor:
         """Seconds until it is replaced. Raises WorkersFailedError if that has no point."""
         number, is_quick = worker.order.number, monotonic() - worker.began < QUICK_S
         deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
-        if deaths >= MOST_DEATHS and not any(one.is_serving for one in self._workers.values()):
+        if deaths >= MAX_DEATHS and not any(one.is_serving for one in self._workers.values()):
             why = f"worker {number} {_ended_how(code)}, {deaths} times in a row, and no other one serves"
             raise WorkersFailedError(f"{why}; its log says why", code if code > 0 else 1)
-        pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), LONGEST_PAUSE_S)
+        pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), MAX_PAUSE_S)
         again = f"in {pause:g} s" if pause else "now"
         log.error("Worker %d (process %d) %s; it is replaced %s", number, worker.pid, _ended_how(code), again)
         return pause
@@ -360,7 +360,7 @@ def _private_folder() -> Path:
     for place in (None, "/tmp", os.environ.get("XDG_RUNTIME_DIR")):  # noqa: S108 - mkdtemp makes a folder of our own
         with suppress(OSError):
             folder = tempfile.mkdtemp(prefix="onetool-", dir=place or None)
-            if len(os.fsencode(folder)) + len("/100-01234567.sock") <= LONGEST_PATH:
+            if len(os.fsencode(folder)) + len("/100-01234567.sock") <= MAX_PATH:
                 return Path(folder)
             os.rmdir(folder)
     raise WorkersFailedError("there is no folder for the sockets of the workers: set TMPDIR to a short path")
