@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
-MOST = 100_000
+MAX_LIMIT = 100_000
 POLL_S = 0.3
 LAST_NAMES = 2000  # lines that completion looks at
 KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test holds them against those of the log
@@ -77,7 +77,7 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.option("--args", metavar="JSON", help="Only calls with exactly these arguments; - reads them from a pipe.")
 @click.option(
-    "--limit", type=click.IntRange(1, MOST), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
+    "--limit", type=click.IntRange(1, MAX_LIMIT), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on, and print lines as they come.")
 @data_options

@@ -204,7 +204,7 @@ def _read(text: str, kind: Any) -> Any:
 # Lines that are typed, with history and completion
 
 
-MOST_HISTORY = 1000  # lines
+MAX_HISTORY = 1000  # lines
 
 
 class LineEditor:
@@ -250,7 +250,7 @@ class LineEditor:
             return
         try:
             make_home(self._history.parent)
-            lines = [*self._read_history(), *self._new][-MOST_HISTORY:]
+            lines = [*self._read_history(), *self._new][-MAX_HISTORY:]
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with open(private(self._history, flags), "w", encoding="utf-8", errors="replace") as stream:
                 stream.writelines(f"{line}\n" for line in lines)
@@ -262,7 +262,7 @@ class LineEditor:
             text = self._history.read_text(encoding="utf-8", errors="replace")
         except OSError:  # there is none yet, or it can't be read: then there is no history
             return []
-        return [line for line in text.split("\n") if line][-MOST_HISTORY:]
+        return [line for line in text.split("\n") if line][-MAX_HISTORY:]
 
     def _set_up(self, readline: ModuleType, delimiters: str) -> None:
         found: list[str] = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.script.run_result import RunResult
 
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 
 @click.command()
@@ -150,9 +150,9 @@ def _code(code: str | None, file: str | None) -> str:
     if code is not None and file is not None:
         raise click.UsageError("Give CODE or --file, not both.")
     if file is not None:
-        return read_input(file, MOST_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
+        return read_input(file, MAX_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
     if code == STDIN or (code is None and not sys.stdin.isatty()):
-        return read_input(STDIN, MOST_BYTES, click.UsageError)
+        return read_input(STDIN, MAX_BYTES, click.UsageError)
     if code is None:
         raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
     return code

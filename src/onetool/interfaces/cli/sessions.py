@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onetool.database import Database
 
 DAY = 24 * 3600
-MOST_RESULT = 300  # characters of a tool's result that are shown
+MAX_RESULT = 300  # characters of a tool's result that are shown
 USUAL = 20  # in a list, for a person
 COLUMNS = ("session", "last used", "questions", "model", "begins with")
 GAP = 3  # columns of the terminal between two of a table
@@ -313,7 +313,7 @@ def _print(message: "SessionMessage", at: float, model: str) -> None:
     else:
         if isinstance(message, UserCall):
             echo(styled(f"\nYou, {_moment(at)}", bold=True))
-        short = cut(" ".join(unmark(message.content)[0].split()), MOST_RESULT)
+        short = cut(" ".join(unmark(message.content)[0].split()), MAX_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
         echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from onetool.services.stats.summary import Summary
 
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
-MOST_TOOLS = 30
-MOST_ERRORS = 5
+MAX_TOOLS = 30
+MAX_ERRORS = 5
 WORDS = ("tool", "code", "caller")  # heads of columns that are not of numbers
 GAP = 3  # between two columns
 NEEDED = 4  # columns that are shown, however narrow the terminal
@@ -158,18 +158,18 @@ def _print_tools(summary: "Summary") -> None:
             short(row["tokens_in"]),
             short(row["tokens_out"]),
         )
-        for row in tools[:MOST_TOOLS]
+        for row in tools[:MAX_TOOLS]
     ]
     _print_aligned(counted(len(tools), "tool"), heads, rows)
-    if len(tools) > MOST_TOOLS:
-        echo(f"… and {len(tools) - MOST_TOOLS:,} more: --json and --html have all of them.\n")
+    if len(tools) > MAX_TOOLS:
+        echo(f"… and {len(tools) - MAX_TOOLS:,} more: --json and --html have all of them.\n")
 
 
 def _print_callers(summary: "Summary") -> None:
     from onetool.services.stats.formatting import whole
 
     if callers := summary["callers"]:
-        rows = [(row["name"], whole(row["calls"])) for row in callers[:MOST_TOOLS]]
+        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
         _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
 
 
@@ -181,11 +181,9 @@ def _print_errors(summary: "Summary") -> None:
         return
     rows = [
         (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
-        for row in errors[:MOST_ERRORS]
+        for row in errors[:MAX_ERRORS]
     ]
-    title = (
-        "Errors" if len(errors) <= MOST_ERRORS else f"Errors: {MOST_ERRORS} of {len(errors):,} kinds (--json has all)"
-    )
+    title = "Errors" if len(errors) <= MAX_ERRORS else f"Errors: {MAX_ERRORS} of {len(errors):,} kinds (--json has all)"
     _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from onetool.app import App
 
-MOST_BYTES = 4 * 1024 * 1024  # of --args
+MAX_BYTES = 4 * 1024 * 1024  # of --args
 
 
 @click.group(no_args_is_help=True)
@@ -296,7 +296,7 @@ def _source(text: str) -> tuple[str, str]:
         return "it", text
     name = text if text == STDIN else str(Path(text[1:]))
     wrong = partial(click.BadParameter, param_hint="--args")
-    return shown_name(name), read_input(name, MOST_BYTES, wrong, wrong)
+    return shown_name(name), read_input(name, MAX_BYTES, wrong, wrong)
 
 
 def _where_it_breaks(where: str, source: str, error: "JSONDecodeError") -> str:

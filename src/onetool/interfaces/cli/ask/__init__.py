@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import printable
 
 WITH_TOOLS = "--with-tools"
 VALUES = ("true", "false")
-MOST_SHOWN = 60  # characters of a question
+MAX_SHOWN = 60  # characters of a question
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ def _dash_hint(words: list[str], error: click.NoSuchOption) -> click.UsageError 
     """What has spaces in it is no option, but a question that looks like one."""
     for word in words:
         if word.startswith(error.option_name) and " " in word:
-            shown = printable(cut(word, MOST_SHOWN)).replace("\n", " ")
+            shown = printable(cut(word, MAX_SHOWN)).replace("\n", " ")
             hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'
             return click.UsageError(hint, error.ctx)
     return None

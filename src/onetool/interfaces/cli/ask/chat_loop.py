@@ -20,7 +20,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.ask.runner import (
     INTERRUPTED,
-    MOST_TEXT,
+    MAX_TEXT_BYTES,
     PATIENCE,
     TERMINATED,
     AskInput,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
 
-MOST_LISTED = 40  # tools, for a person
-MOST_FOUND = 10
+MAX_LISTED = 40  # tools, for a person
+MAX_FOUND = 10
 LIST, NEW = "list", "new"
 A_QUESTION = "a line that begins with a space is a question"
 
@@ -56,7 +56,7 @@ HELP = {
 PROMPT, FURTHER = "> ", ".. "
 QUOTES = '"""'
 CONTINUED = "\\"
-TOO_LONG = f"That is larger than {MOST_TEXT // 1024**2} MiB. A tool can read a large file in parts: name it."
+TOO_LONG = f"That is larger than {MAX_TEXT_BYTES // 1024**2} MiB. A tool can read a large file in parts: name it."
 NOT_TEXT = "That is not UTF-8."
 
 
@@ -115,7 +115,7 @@ class TurnReader:
     def _read_into(self, lines: list[str]) -> Turn:
         while True:
             lines.append(self._line(FURTHER if lines else PROMPT))
-            if sum(map(len, lines)) > MOST_TEXT:
+            if sum(map(len, lines)) > MAX_TEXT_BYTES:
                 raise _TooLongError
             if lines[0].lstrip().startswith(QUOTES):
                 if _is_closed(lines):
@@ -126,12 +126,12 @@ class TurnReader:
     def _line(self, prompt: str) -> str:
         if self.is_live:
             return self._editor.read(prompt)
-        line = sys.stdin.buffer.readline(MOST_TEXT + 1)
+        line = sys.stdin.buffer.readline(MAX_TEXT_BYTES + 1)
         if not line:
             raise EOFError
-        if len(line) > MOST_TEXT:
+        if len(line) > MAX_TEXT_BYTES:
             while line and not line.endswith(b"\n"):  # the rest of it is no turn of its own
-                line = sys.stdin.buffer.readline(MOST_TEXT)
+                line = sys.stdin.buffer.readline(MAX_TEXT_BYTES)
             raise _TooLongError
         return line.decode("utf-8-sig").rstrip("\r\n")
 
@@ -341,9 +341,9 @@ class ChatCommands:
         app = self._app
         app.catalog.wait_for_servers_sync(None)
         allowed = app.catalog.registry.allowing(self._options["allowed"])
-        fitting = (spec for spec, _ in app.search(" ".join(words), MOST_FOUND, allowed))
+        fitting = (spec for spec, _ in app.search(" ".join(words), MAX_FOUND, allowed))
         found = list(fitting) if words else app.tools(allowed)
-        most = MOST_LISTED if stdout().isatty() else len(found)
+        most = MAX_LISTED if stdout().isatty() else len(found)
         for spec in found[:most]:
             echo(printable(f"{_usage(spec)}  {first_line(spec.description)}"))
         if len(found) > most:

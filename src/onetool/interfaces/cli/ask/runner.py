@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 STDIN, STDIN_NAME = "-", "stdin"
-MOST_TEXT = 1024**2  # bytes, of all texts together
-MOST_PICTURE = 5_000_000  # bytes, of each
+MAX_TEXT_BYTES = 1024**2  # bytes, of all texts together
+MAX_PICTURE_BYTES = 5_000_000  # bytes, of each
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -66,7 +66,7 @@ def _prompt_text(prompt: str | None) -> str:
         raise click.UsageError(NO_QUESTION)
     if prompt == STDIN:
         inputs.print_prompt("the question")
-    text = _decoded_text(inputs.read(MOST_TEXT), "standard input") if prompt is None or prompt == STDIN else prompt
+    text = _decoded_text(inputs.read(MAX_TEXT_BYTES), "standard input") if prompt is None or prompt == STDIN else prompt
     if not text.strip():
         raise click.UsageError(f"The question is empty. {NO_QUESTION}")
     return checked(text, "The question")
@@ -88,14 +88,14 @@ def _piped() -> Iterator[File]:
     if not inputs.has_input():
         click.echo(NOTHING_CAME, err=True)
         return
-    if data := inputs.read(MOST_PICTURE):
+    if data := inputs.read(MAX_PICTURE_BYTES):
         yield _attached(STDIN_NAME, data)
 
 
 def _attached_file(name: str) -> File:
     if name == STDIN:
         inputs.print_prompt("what is to be attached")
-        return _attached(STDIN_NAME, inputs.read(MOST_PICTURE))
+        return _attached(STDIN_NAME, inputs.read(MAX_PICTURE_BYTES))
     try:
         data = _file_content(name)
     except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
@@ -108,7 +108,7 @@ def _file_content(name: str) -> bytes:
     """The bytes of a regular file; anything else may block."""
     refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
     with inputs.open_regular_file(name, refusal) as stream:
-        return stream.read(MOST_PICTURE + 1)
+        return stream.read(MAX_PICTURE_BYTES + 1)
 
 
 def _attached(name: str, data: bytes) -> File:
@@ -116,8 +116,10 @@ def _attached(name: str, data: bytes) -> File:
     kind = _kind_of_picture(data)
     if kind is None:
         return File(name=shown, text=_decoded_text(data, name))
-    if len(data) > MOST_PICTURE:
-        raise _usage_error(f"{name} is larger than {MOST_PICTURE // 1_000_000} MB, which is the most for a picture.")
+    if len(data) > MAX_PICTURE_BYTES:
+        raise _usage_error(
+            f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, which is the most for a picture."
+        )
     return File(name=shown, kind=kind, data=b64encode(data).decode())
 
 
@@ -131,7 +133,7 @@ def _kind_of_picture(data: bytes) -> str | None:
 def _decoded_text(data: bytes, name: str) -> str:
     try:
         if b"\0" not in data:  # which would be UTF-8, but no text
-            if len(data) > MOST_TEXT:
+            if len(data) > MAX_TEXT_BYTES:
                 raise _too_much(name)
             return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -140,13 +142,13 @@ def _decoded_text(data: bytes, name: str) -> str:
 
 
 def _check_size(text: str, files: Sequence[File]) -> None:
-    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MOST_TEXT:
+    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
         raise _too_much("What is asked, with all files,")
 
 
 def _too_much(what: str) -> click.UsageError:
     hint = "A tool can read a large file in parts: name it in the question."
-    return _usage_error(f"{what} is larger than {MOST_TEXT // 1024**2} MiB of text. {hint}")
+    return _usage_error(f"{what} is larger than {MAX_TEXT_BYTES // 1024**2} MiB of text. {hint}")
 
 
 def _usage_error(message: str) -> click.UsageError:

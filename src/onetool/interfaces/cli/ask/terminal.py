@@ -205,11 +205,11 @@ def continue_hint(session: str) -> str:
 
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
 ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
-MOST_MISTAKES = 3  # answers that are none; then it is a no
+MAX_MISTAKES = 3  # answers that are none; then it is a no
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
-MOST_SHOWN = 20  # characters of an answer that is none
-MOST_TWINS = 3
+MAX_SHOWN = 20  # characters of an answer that is none
+MAX_LOOKALIKES = 3
 USUAL_COLUMNS = 80
 
 
@@ -237,10 +237,10 @@ class Approver:
     async def _is_approved(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
         said, mistakes = await self._answer(self._question(call, spec)), 0
-        while said in VIEW or (said not in ANSWERS and mistakes < MOST_MISTAKES):
+        while said in VIEW or (said not in ANSWERS and mistakes < MAX_MISTAKES):
             if said not in VIEW:
                 mistakes += 1
-                click.echo(f"{printable(cut(said, MOST_SHOWN))!r} is none of the answers.", err=True)
+                click.echo(f"{printable(cut(said, MAX_SHOWN))!r} is none of the answers.", err=True)
             said = await self._answer(self._question(call, spec, whole=said in VIEW))
         if said in ALWAYS:
             self._always.add(spec.name)
@@ -263,7 +263,8 @@ class Approver:
         looks = skeleton(name)
         others = [one for one in self._names() if one != name and skeleton(one) == looks]
         return [
-            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in others[:MOST_TWINS]
+            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {name!a}"
+            for one in others[:MAX_LOOKALIKES]
         ]
 
     async def _answer(self, question: ForPerson) -> str:

@@ -20,10 +20,10 @@ from onetool.interfaces.cli.output import counted, printable
 
 BAR = "    | "
 NARROWEST = 20  # columns; below that a terminal may wrap as it likes
-MOST_LINES = 20  # of one value; of a longer one …
+MAX_LINES = 20  # of one value; of a longer one …
 HEAD, TAIL = 12, 6  # … these
-MOST_IN_ALL = 60
-MOST_MIXED = 5  # words of one argument that are pointed out
+MAX_TOTAL_LINES = 60
+MAX_MIXED_WORDS = 5  # words of one argument that are pointed out
 MARK = "  ! "
 
 
@@ -38,7 +38,7 @@ def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False
     lines: list[str] = []
     is_whole = True
     for place, (name, value) in enumerate(args.items()):
-        if len(lines) >= MOST_IN_ALL and not whole:
+        if len(lines) >= MAX_TOTAL_LINES and not whole:
             lines.append(f"  … and {counted(len(args) - place, 'further argument')}, not shown here")
             return ArgLines(lines, False)
         one = _one_argument(name, value, width, whole)
@@ -62,13 +62,13 @@ def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
 
 def marked(text: str, width: int) -> list[str]:
     """A line for each word that mixes alphabets and could be mistaken for another."""
-    words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MOST_MIXED)
+    words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MAX_MIXED_WORDS)
     return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
 
 
 def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
-    pieces = list(_pieces(text, width) if whole else islice(_pieces(text, width), MOST_LINES + 1))
-    if whole or len(pieces) <= MOST_LINES:
+    pieces = list(_pieces(text, width) if whole else islice(_pieces(text, width), MAX_LINES + 1))
+    if whole or len(pieces) <= MAX_LINES:
         return ArgLines([BAR + piece for _, piece in pieces], True)
     start = max(pieces[HEAD][0], len(text) - TAIL * width)
     end = list(_pieces(text[start:], width))[-TAIL:]
@@ -103,9 +103,9 @@ def _cells(text: str) -> int:
 # One-line summaries of calls and outcomes
 
 
-MOST_ARGUMENTS = 60  # characters
-MOST_NAME = 80  # a model may invent a name of any length
-MOST_ERROR = 120
+MAX_ARGUMENTS_LENGTH = 60  # characters
+MAX_NAME_LENGTH = 80  # a model may invent a name of any length
+MAX_ERROR_LENGTH = 120
 
 # Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
 _HARMFUL = re.compile("[^\t\u00a0\u00ad\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
@@ -119,14 +119,14 @@ def readable(text: str) -> str:
 def call_line(call: ToolCall) -> str:
     """`fs.read_file(path="a.txt")`, with arguments cut short."""
     given = ", ".join(f"{name}={_short_value(value)}" for name, value in call.args.items())
-    return escape_invisible(f"{cut(call.name, MOST_NAME)}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
+    return escape_invisible(f"{cut(call.name, MAX_NAME_LENGTH)}({cut(given, MAX_ARGUMENTS_LENGTH)})").replace("\n", " ")
 
 
 def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
     """How it went, and whether it went well."""
     if result.error is not None:
         first = result.error.message.strip().partition("\n")[0]
-        return f"failed: {cut(printable(first), MOST_ERROR)}", False
+        return f"failed: {cut(printable(first), MAX_ERROR_LENGTH)}", False
     if is_cached:
         return "ok, as before", True
     from onetool.services.stats.formatting import duration  # brings the database, which is not needed here

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onetool.app.findings import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
-LONGEST = 120  # characters of a description, in a list
+MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
 
 
 def found_tools(bundles: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":
@@ -50,7 +50,7 @@ def origin(thing: dict[str, Any]) -> str:
 def _one_line(text: str) -> str:
     from onetool.core.errors import cut
 
-    return cut(text.strip().partition("\n")[0], LONGEST)
+    return cut(text.strip().partition("\n")[0], MAX_DESCRIPTION_LENGTH)
 
 
 # Parsing and finding references

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.archive import ImportPlan
 
 
-MOST_TOLD = 20
+MAX_SHOWN = 20
 LARGE = 1024**2  # bytes
 
 
@@ -209,7 +209,7 @@ def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
     if not remarks:
         return
     echo(f"{heading}: {len(remarks):,}")
-    for one in remarks[:MOST_TOLD]:
+    for one in remarks[:MAX_SHOWN]:
         echo(printable(f"  {one.about or 'the document'}: {one.why}"))
-    if len(remarks) > MOST_TOLD:
-        echo(f"  … and {len(remarks) - MOST_TOLD:,} more: --json has all of them")
+    if len(remarks) > MAX_SHOWN:
+        echo(f"  … and {len(remarks) - MAX_SHOWN:,} more: --json has all of them")
