@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.audit import audit_table
+from onetool.app.database import STATE_FILE
+from onetool.config import find
+from onetool.config.find import state_home
+from onetool.config.load import has_database, load_config
+from onetool.core.errors import OneToolError
+from onetool.database import DatabaseError
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.options import complete_tool, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
+from onetool.services.audit import AuditTable
+from onetool.services.audit.record import AuditFilter, read_moment
 
 if TYPE_CHECKING:
     from onetool.config import Found
-    from onetool.services.audit import AuditRecord, AuditTable
-    from onetool.services.audit.record import AuditFilter
+    from onetool.services.audit import AuditRecord
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
@@ -38,8 +47,6 @@ class TimeOption(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from onetool.services.audit.record import read_moment
-
         if isinstance(value, float):
             return value
         found = read_moment(value, time.time())
@@ -50,10 +57,6 @@ class TimeOption(click.ParamType[float]):
 
 def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names that the last lines have."""
-    from onetool.config import find
-    from onetool.core.errors import OneToolError
-    from onetool.services.audit.record import AuditFilter
-
     try:
         with _opened(find(ctx.find_root().params.get("config"))) as log:
             found = log.page(AuditFilter(), LAST_NAMES).records
@@ -88,8 +91,6 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
     hash. With --args one sees whether a known call was made.
     """
-    from onetool.services.audit.record import AuditFilter
-
     with _opened(find_here(ctx)) as log, _reported():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
@@ -132,8 +133,6 @@ def _print_all(log: "AuditTable", only: "AuditFilter", printer: "Printer") -> No
 
 def _follow(log: "AuditTable", only: "AuditFilter", key: bytes, start: int, printer: "Printer") -> None:
     """Print lines on and on. A log that can't be read for a while is reported once, and read on when it can."""
-    from onetool.database import DatabaseError
-
     fits, is_reported = only.test(), False
     while True:
         try:
@@ -242,14 +241,7 @@ def _hash_of(args: str, log: "AuditTable") -> str:
 @contextmanager
 def _opened(found: "Found") -> "Generator[AuditTable]":
     """Open the log of a config: in the database that it names, else in `state.db`."""
-    from onetool.config.find import state_home
-    from onetool.config.load import has_database, load_config
-    from onetool.services.audit import AuditTable
-
     if found.config is None or not has_database(found.config):
-        from onetool.app.database import STATE_FILE
-        from onetool.database.sqlite import SqliteDatabase
-
         state = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE)
         try:
             yield AuditTable(state)
@@ -257,8 +249,6 @@ def _opened(found: "Found") -> "Generator[AuditTable]":
             state.close()
         return
     import logging
-
-    from onetool.app.audit import audit_table
 
     database_log = logging.getLogger("onetool.database")
     level = database_log.level
@@ -272,8 +262,6 @@ def _opened(found: "Found") -> "Generator[AuditTable]":
 
 @contextmanager
 def _reported() -> Generator[None]:
-    from onetool.database import DatabaseError
-
     try:
         yield
     except DatabaseError as error:

@@ -8,6 +8,7 @@ import msgspec
 from onetool.app.database_state import is_reached, read_state
 from onetool.app.findings import tool_requirements
 from onetool.core.errors import ConfigError, Mistake
+from onetool.database import DatabaseError
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, print_mistakes, print_table, wants_json
 from onetool.sdk.requirements import Report
@@ -66,7 +67,6 @@ def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "Databa
     """None where there is no database, or none that is reached: then a mistake says so."""
     if app is None or not is_reached(app.config, mistakes):
         return None
-    from onetool.database import DatabaseError
 
     try:
         return read_state(app.config)

@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from onetool.app.access import token_store
+from onetool.app.database import open_database, open_state_file, state_file
+from onetool.app.database_copy import Place, copy_state, count_stores, has_state, open_export, open_place
+from onetool.app.database_state import database_state, explain, file_state
+from onetool.app.documents import documents_in, seal_anew
+from onetool.config import load_config
+from onetool.database import DatabaseError
+from onetool.database.migrations import require_tables
+from onetool.database.sqlite_errors import RESTORE_FIX
 from onetool.interfaces.cli.options import data_options, find_here, noted
 from onetool.interfaces.cli.output import (
     counted,
@@ -23,9 +32,9 @@ from onetool.interfaces.cli.output import (
     show_progress,
     wants_json,
 )
+from onetool.services.access_tokens import LOSS_FIX
 
 if TYPE_CHECKING:
-    from onetool.app.database_copy import Place
     from onetool.config import Config
     from onetool.database import Database
     from onetool.database.moving import Moved
@@ -72,8 +81,6 @@ def init(ctx: click.Context, as_json: bool) -> None:
 
     After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
     """
-    from onetool.app.database_state import database_state
-    from onetool.app.documents import seal_anew
     from onetool.database.migrations import migrate
 
     config = _config(ctx)
@@ -145,8 +152,6 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
     The source stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
     source before. Exit code 1 if something could not be copied.
     """
-    from onetool.app.database import state_file
-    from onetool.app.database_copy import copy_state, has_state, open_place
     from onetool.database.migrations import migrate
 
     config = _config(ctx)
@@ -183,9 +188,7 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
     or copy it with `onetool db import FOLDER`. It holds keys and sessions, so its file .onetool-state closes it to
     tools wherever it lies.
     """
-    from onetool.app.database_copy import copy_state, open_export
     from onetool.cluster.report import alive_replicas
-    from onetool.database.migrations import require_tables
 
     config = _config(ctx)
     target = Path(os.path.realpath(folder))
@@ -209,8 +212,6 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
 
 
 def _place(config: "Config", database: "Database") -> "Place":
-    from onetool.app.database_copy import Place
-
     return Place(database, config.home if config.database is None else None)
 
 
@@ -242,11 +243,6 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 
 
 def _state(database: "Database", config: "Config") -> dict[str, Any]:
-    from onetool.app.access import token_store
-    from onetool.app.database_copy import count_stores
-    from onetool.app.database_state import database_state, file_state
-    from onetool.app.documents import documents_in
-
     tokens = token_store(config, documents_in(database, "tokens", config, "never"))
     if config.database is None:
         state = {**msgspec.to_builtins(file_state(database)), "lost_tokens": tokens.loss}
@@ -262,9 +258,6 @@ def _state(database: "Database", config: "Config") -> dict[str, Any]:
 
 
 def _print_state(shown: dict[str, Any]) -> None:
-    from onetool.database.sqlite_errors import RESTORE_FIX
-    from onetool.services.access_tokens import LOSS_FIX
-
     if "file" in shown:
         lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
         if not shown["exists"]:
@@ -288,8 +281,6 @@ def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None
     """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards, and a loss
     is settled.
     """
-    from onetool.app.database_state import file_state
-
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
@@ -334,10 +325,6 @@ def _reached(config: "Config") -> "Generator[Database]":
     """Open the database of the config, without making any tables, or `state.db`. Problems are told in words."""
     import logging
 
-    from onetool.app.database import open_database, open_state_file
-    from onetool.app.database_state import explain
-    from onetool.database import DatabaseError
-
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
     database = open_state_file(config) if config.database is None else open_database(config)
     try:
@@ -349,8 +336,6 @@ def _reached(config: "Config") -> "Generator[Database]":
 
 
 def _config(ctx: click.Context) -> "Config":
-    from onetool.config import load_config
-
     found = find_here(ctx)
     config = load_config(found)
     if config.database is None and found.untrusted is not None:

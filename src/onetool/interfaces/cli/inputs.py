@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from onetool.core.errors import OneToolError
 from onetool.core.os_files import MAX_INPUT_BYTES, NO_WAIT, PLAIN
 from onetool.interfaces.cli.output import printable
 
@@ -102,7 +103,6 @@ def fetch_url(app: "App", address: str) -> bytes:
     import asyncio
 
     from onetool.app.bundle_import import fetch_document
-    from onetool.core.errors import OneToolError
 
     try:
         return asyncio.run(fetch_document(app, address))

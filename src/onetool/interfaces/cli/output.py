@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, is_too_short
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,8 +144,6 @@ def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
 
 def warn_if_short(name: str, value: str) -> None:
     """Warn when a secret is stored that is too short to be masked reliably."""
-    from onetool.services.secrets import UNMISTAKABLE, is_too_short
-
     if is_too_short(value):
         click.echo(
             f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.", err=True
@@ -153,8 +152,6 @@ def warn_if_short(name: str, value: str) -> None:
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
     """Say on standard error when a running server uses a change of this file. `is_code`: it starts a program."""
-    from onetool.services.secrets import RELOAD_NOTE
-
     way = "SIGHUP or ot.reload()"
     when = f"reads it by itself; {RELOAD_NOTE} ({way})"
     if is_code:

@@ -12,6 +12,7 @@ import msgspec
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import print_json, print_mistakes, wants_json
 from onetool.sources.packs import BUILTIN
+from onetool.sources.packs.importing import check_packs
 
 if TYPE_CHECKING:
     from onetool.config.trust import Untrusted
@@ -74,8 +75,6 @@ def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:
 @click.pass_context
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
-    from onetool.sources.packs.importing import check_packs
-
     app = open_app(ctx)
     _refuse_untrusted(path, app.untrusted)
     found = check_packs(path, app.catalog.registry)

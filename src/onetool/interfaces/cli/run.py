@@ -30,6 +30,7 @@ from onetool.interfaces.cli.output import (
     to_json,
 )
 from onetool.interfaces.cli.person import LineEditor, let_tools_ask
+from onetool.script.names import completions
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -169,8 +170,6 @@ DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 
 
 def repl(app: "App", allowed: Collection[str] | None) -> None:
-    from onetool.script.names import completions
-
     snapshot = app.catalog.registry.snapshot()
     session = app.runtime.engine.session(snapshot, allowed, source="cli")
     names = app.runtime.engine.names(snapshot)

@@ -8,6 +8,9 @@ import click
 
 from onetool.interfaces.cli.options import complete_tool, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
+from onetool.services.stats.formatting import duration, percent, saved, short, whole
+from onetool.services.stats.report import report
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -82,8 +85,6 @@ def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
 
 def _written(summary: "Summary", file: Path | None) -> Path:
     """The page, in the file that was asked for or in one of its own."""
-    from onetool.services.stats.report import report
-
     page = report(summary)
     try:
         path = _new_file() if file is None else file.absolute()
@@ -111,8 +112,6 @@ def _open(page: Path) -> None:
 
 
 def _print_summary(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
-
     title = NAMED[summary["period"]] + (f": {summary['tool']}" if summary["tool"] else "")
     if summary["caller"] is not None:
         title += f" ({summary['caller'] or 'the command line'})"
@@ -127,8 +126,6 @@ def _print_summary(summary: "Summary") -> None:
 
 
 def _in_short(summary: "Summary") -> list[tuple[str, str]]:
-    from onetool.services.stats.formatting import duration, percent, saved, whole
-
     runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
     latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
     return [
@@ -142,8 +139,6 @@ def _in_short(summary: "Summary") -> list[tuple[str, str]]:
 
 
 def _print_tools(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import duration, percent, short, whole
-
     tools = summary["tools"]
     heads = ("tool", "calls", "failed", "success", "last called (UTC)", "median", "p95", "tokens in", "tokens out")
     rows = [
@@ -166,16 +161,12 @@ def _print_tools(summary: "Summary") -> None:
 
 
 def _print_callers(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import whole
-
     if callers := summary["callers"]:
         rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
         _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
 
 
 def _print_errors(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import whole
-
     errors = summary["errors"]
     if not errors:
         return

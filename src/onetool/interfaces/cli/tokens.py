@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.access import accepts_any, as_stored, needs_credential, open_token_store, shown_time
+from onetool.app.audit import anonymous_clients
+from onetool.config import find, load_config
+from onetool.config.load import token_places
+from onetool.config.model import TokenConfig
+from onetool.core.errors import OneToolError
 from onetool.core.principal import ROLES, Rate, Role
+from onetool.core.text import or_rather, read_span, utc_text
+from onetool.database import DatabaseError
+from onetool.database.connection import DatabaseAwayError
 from onetool.interfaces.cli.options import (
     complete_tools,
     config_option,
@@ -24,10 +33,10 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
+from onetool.services.access_tokens import LOSS_FIX, new_token, token_hash
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
@@ -53,10 +62,6 @@ def tokens() -> None:
 
 def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of tokens, for the shell's completion."""
-    from onetool.app.access import open_token_store
-    from onetool.config import find, load_config
-    from onetool.core.errors import OneToolError
-
     try:
         config = load_config(find(ctx.find_root().params.get("config")))
         with open_token_store(config) as store:
@@ -109,10 +114,6 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    from onetool.app.access import as_stored, needs_credential, open_token_store
-    from onetool.config.model import TokenConfig
-    from onetool.services.access_tokens import new_token, token_hash
-
     text = new_token()
     wanted = _checked(
         TokenConfig(
@@ -163,8 +164,6 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
 
 def _until(expires: str | None) -> str | None:
     """A time from now on as a date and time; others as they are."""
-    from onetool.core.text import read_span, utc_text
-
     later = read_span(expires or "")
     return expires if not later else utc_text(time.time() + later)
 
@@ -190,8 +189,6 @@ def _require_free_name(name: str, config: "Config", store: "TokenStore", only_pr
 
 def _require_unused_name(name: str, store: "TokenStore") -> None:
     """Who gets a name gets what is stored for it, which may be somebody else's."""
-    from onetool.app.access import shown_time
-
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked:
         raise click.ClickException(
@@ -217,9 +214,6 @@ def _place(ctx: click.Context, store: "TokenStore") -> str:
 
 def _tell_first(config: "Config") -> None:
     """Say what the first token means for clients that send none, and which those are, on standard error."""
-    from onetool.app.audit import anonymous_clients
-    from onetool.database import DatabaseError
-
     lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
     names: list[str] = []
     with suppress(DatabaseError):
@@ -273,9 +267,6 @@ def _url(config: "Config") -> str:
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the tokens that were stored, and those of the config."""
-    from onetool.app.access import as_stored, open_token_store
-    from onetool.services.access_tokens import LOSS_FIX
-
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     _require_reached(store)
@@ -297,16 +288,12 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
 def _require_reached(store: "TokenStore") -> None:
     """Raises ClickException if the database is away. Its own words are about changes, and this only reads."""
-    from onetool.database.connection import DatabaseAwayError
-
     if store.view().problem == str(DatabaseAwayError()):
         raise click.ClickException("the database can't be reached: `onetool db` says why")
 
 
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """What may be shown of a token: nothing of its hash."""
-    from onetool.core.text import utc_text
-
     is_over = token.expires is not None and token.expires <= time.time()
     return {
         "name": token.name,
@@ -322,8 +309,6 @@ def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) 
 
 
 def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.core.text import utc_text
-
     return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 
 
@@ -350,8 +335,6 @@ def _shown_rate(rate: Rate) -> str:
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
-    from onetool.app.access import open_token_store
-
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     of_config = [(one, place) for one, place in _configured(config) if one.name == name]
@@ -370,8 +353,6 @@ def revoke(ctx: click.Context, name: str) -> None:
 
 
 def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
-    from onetool.core.text import or_rather
-
     if any(one.name == name for one in store.revoked().values()):
         click.echo(printable(f"{name} was revoked before."), err=True)
         return
@@ -382,8 +363,6 @@ def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
 
 def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
     """Who had the last token must not get in without one, so that nobody does."""
-    from onetool.app.access import accepts_any
-
     if accepts_any(config.http, store):
         return
     click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
@@ -395,8 +374,6 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 def _config(ctx: click.Context) -> "Config":
     import logging
 
-    from onetool.config import load_config
-
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
 
@@ -405,7 +382,6 @@ def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
     """The tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []
-    from onetool.config.load import token_places
 
     places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
     return list(zip(config.http.tokens, places, strict=False))

@@ -38,6 +38,7 @@ from onetool.interfaces.cli.output import (
     show_progress,
     wants_json,
 )
+from onetool.sources.packs import BuiltinFunctions
 
 if TYPE_CHECKING:
     from json import JSONDecodeError
@@ -177,8 +178,6 @@ def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickExcept
 
 def _yours_first(specs: list[ToolSpec]) -> list[ToolSpec]:
     """Those that come with OneTool last; else in the same order."""
-    from onetool.sources.packs import BuiltinFunctions
-
     built_in = frozenset(BuiltinFunctions())
     return sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))
 

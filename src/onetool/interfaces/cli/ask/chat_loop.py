@@ -29,6 +29,8 @@ from onetool.interfaces.cli.ask.runner import (
 )
 from onetool.interfaces.cli.output import echo, printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
+from onetool.interfaces.cli.run import print_data
+from onetool.interfaces.cli.sessions import print_sessions
 from onetool.interfaces.cli.tools import first_line, print_outcome
 from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
 from onetool.script.parse import ScriptError
@@ -263,8 +265,6 @@ class ChatLoop:
             return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
 
     def _show(self, result: "ToolResult") -> int:
-        from onetool.interfaces.cli.run import print_data
-
         for warning in result.meta.get("warnings", ()):
             click.echo(printable(f"Warning: {warning}"), err=True)
         if result.ok and not stdout().isatty():
@@ -382,8 +382,6 @@ class ChatCommands:
             self._choose_session(name)
 
     def _list_sessions(self) -> None:
-        from onetool.interfaces.cli.sessions import print_sessions
-
         found = self._app.sessions.list()
         if not found:
             echo("There are no sessions yet.")

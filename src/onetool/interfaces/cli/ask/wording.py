@@ -17,6 +17,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import cut
 from onetool.core.text import escape_invisible, mixed_script_words
 from onetool.interfaces.cli.output import counted, printable
+from onetool.services.stats.formatting import duration
 
 BAR = "    | "
 NARROWEST = 20  # columns; below that a terminal may wrap as it likes
@@ -129,7 +130,6 @@ def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
         return f"failed: {cut(printable(first), MAX_ERROR_LENGTH)}", False
     if is_cached:
         return "ok, as before", True
-    from onetool.services.stats.formatting import duration  # brings the database, which is not needed here
 
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onetool.app.bundles import all_bundles, all_tools
+from onetool.app.findings import read_http_tool, requirements_of
 from onetool.core.errors import OneToolError
+from onetool.core.signature import resolve_definition, type_name
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
 from onetool.interfaces.cli.bundles.change import copy, create, delete, disable, edit, enable, rename, restore
 from onetool.interfaces.cli.bundles.references import (
@@ -179,14 +181,10 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
 
 def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     """Return the tool as REST shows it, with its bundle and what it needs."""
-    from onetool.app.findings import requirements_of
-
     return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app.runtime, [tool]).shown()}
 
 
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
-    from onetool.app.findings import requirements_of
-
     tool = {**tool, **tool.get("inherited", {})}
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
@@ -204,8 +202,6 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
 
 
 def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    from onetool.core.signature import resolve_definition, type_name
-
     required = schema.get("required") or ()
     for name, one in (schema.get("properties") or {}).items():
         said = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
@@ -348,7 +344,6 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     """
     if tool["type"] != "http":
         return
-    from onetool.app.findings import read_http_tool
     from onetool.http.oauth import LoginAuthenticator
 
     made, context = read_http_tool(tool), app.runtime.http_context

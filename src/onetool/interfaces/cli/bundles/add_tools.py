@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from onetool.app.findings import requirements_of
+from onetool.config import find, load_secrets
+from onetool.core.schema import CompiledSchema
+from onetool.core.text import or_rather
 from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
@@ -26,11 +30,12 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import print_json, warn_if_short
+from onetool.script.names import BUILTINS
+from onetool.script.parse import CodeScan, read
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.script.names import ScriptNames
-    from onetool.script.parse import CodeScan
     from onetool.services.secrets import Secrets
 
 
@@ -91,7 +96,6 @@ def _loaded_names(scan: "CodeScan") -> list[ast.Name]:
 
 
 def _unbound(name: str, scan: "CodeScan", names: "ScriptNames") -> bool:
-    from onetool.script.names import BUILTINS
     from onetool.script.rewrite import MODULES
 
     if name in scan.bound or name in scan.imported or name in BUILTINS or name in names:
@@ -110,7 +114,6 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
         if schema:
             raise ValueError(f"the default {text!r} is not JSON, like 5, true or [1, 2]") from None
         return text
-    from onetool.core.schema import CompiledSchema
 
     if problems := CompiledSchema({"properties": {"default": schema}}).check({"default": value}):
         raise ValueError("; ".join(map(str, problems)))
@@ -118,8 +121,6 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 def secrets_of(ctx: click.Context) -> "Secrets":
-    from onetool.config import find, load_secrets
-
     return load_secrets(find(ctx.find_root().obj))
 
 
@@ -140,8 +141,6 @@ tool_argument = click.argument(
 @click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool from a file (JSON or YAML). Its content is what the REST API takes. The default VERSION is 1."""
-    from onetool.app.findings import requirements_of
-
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
@@ -175,7 +174,6 @@ def add_curl(
     into the tool.
     """
     from onetool.app.bundle_import import read_curl, secrets_stored
-    from onetool.app.findings import requirements_of
 
     app, known = open_app(ctx), secrets_of(ctx)
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
@@ -255,8 +253,6 @@ def save(
 
 def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
     """The tool as the REST API takes it. Whether the code can run is checked there."""
-    from onetool.script.parse import CodeScan, read
-
     code = read(text)
     scan = CodeScan(code)
     _check_given(scan, given)
@@ -279,7 +275,5 @@ def _note_missing(tool: dict[str, Any]) -> None:
 def _check_given(scan: "CodeScan", given: dict[str, Argument]) -> None:
     for name in given:
         if name not in scan.used and scan.tree is not None and not scan.makes_names:
-            from onetool.core.text import or_rather
-
             near = or_rather(name, scan.used) or "."
             raise click.BadParameter(f"the code does not use {name}{near}", param_hint="--arg")

@@ -28,6 +28,10 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import read_data
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
+from onetool.sources.bundles.errors import ConflictError
+from onetool.sources.bundles.model import shown
+from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.validation import KEPT
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -113,8 +117,6 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 
 def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
     """Make a bundle. Warns if code knows its name already."""
-    from onetool.sources.bundles.names import new_id
-
     bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)
     warn_if_name_taken(app, bundle["slug"])
     return bundle
@@ -315,7 +317,6 @@ def version_of(place: ToolReference, data: Any) -> str:
 def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Shown":
     """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
     from onetool.app.bundle_import import assemble
-    from onetool.sources.bundles.errors import ConflictError
 
     bundles, version = app.bundles, version_of(place, data)
     if create and live_bundle(bundles, place.bundle) is None and bundles.store.bundle(place.bundle) is None:
@@ -348,7 +349,4 @@ def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
 
 def as_put(tool: "Tool") -> dict[str, Any]:
     """What a person gives of a tool: as PUT takes it, with its place."""
-    from onetool.sources.bundles.model import shown
-    from onetool.sources.bundles.validation import KEPT
-
     return {key: value for key, value in shown(tool).items() if key not in KEPT}

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from onetool.app import App
 from onetool.app.bundles import all_bundles, all_tools
-from onetool.core.errors import OneToolError
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.core.errors import OneToolError, cut
+from onetool.core.text import or_rather
+from onetool.http.allowed_hosts import host_entry
+from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.app import App
     from onetool.app.findings import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
@@ -48,8 +52,6 @@ def origin(thing: dict[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    from onetool.core.errors import cut
-
     return cut(text.strip().partition("\n")[0], MAX_DESCRIPTION_LENGTH)
 
 
@@ -147,8 +149,6 @@ def next_version(bundles: "BundleService", bundle_id: str, slug: str) -> str:
 
 
 def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> click.ClickException:
-    from onetool.core.text import or_rather
-
     near = or_rather(name, known)
     hint = f"{near} {otherwise[:1].upper()}{otherwise[1:]}" if near else f"; {otherwise}"
     return click.ClickException(
@@ -158,8 +158,6 @@ def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> clic
 
 def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Bundles and their tools, for the shell's completion."""
-    from onetool.app import App
-
     try:
         with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
@@ -180,8 +178,6 @@ def _versions(bundles: "BundleService", bundle: "Shown", place: ToolReference) -
     tools = list(all_tools(bundles, bundle["id"]))
     found = [one for one in tools if one["slug"] == place.tool]
     if not found:
-        from onetool.core.text import or_rather
-
         known = dict.fromkeys(one["slug"] for one in tools)
         hint = or_rather(place.tool or "", known) or f"; see: onetool bundles show {place.bundle}"
         raise click.ClickException(printable(f"There is no tool {place.tool} in the bundle {bundle['slug']}{hint}"))
@@ -244,8 +240,6 @@ def allow_hosts_option(command: F) -> F:
 
 def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     """Allow the missing hosts, print each of them, and return what is still needed."""
-    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
-
     closed = [one.host for one in needs.hosts if one.entry is not None]
     if not closed:
         return needs
@@ -270,8 +264,6 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:
     """The complete `allowedHosts` line, with the existing entries."""
-    from onetool.http.allowed_hosts import host_entry
-
     there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
     return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
 
@@ -280,6 +272,5 @@ def _config_file(app: "App") -> str:
     """The file in force; where there is none, the one beside the bundles: with another they are not seen."""
     if app.config.path is not None:
         return str(app.config.path)
-    from onetool.config.find import FOLDER, NAME, user_home
 
     return f"{user_home(os.environ) / FOLDER / NAME} (a new file)"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.findings import requirements_of
 from onetool.core.os_files import NO_WAIT, PLAIN
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
@@ -26,9 +27,11 @@ from onetool.interfaces.cli.bundles.references import (
     print_requirements,
     warn_if_name_taken,
 )
+from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 from onetool.interfaces.cli.inputs import STDIN, fetch_url, is_url, read_bytes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+from onetool.sources.bundles.model import shown
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -110,9 +113,6 @@ def import_bundle(
 ) -> None:
     """Import a bundle from a ZIP file or OpenAPI. An OpenAPI 3 document (JSON or YAML) gives one tool per operation."""
     from onetool.app.bundle_import import ImportOptions, read_import, store_import
-    from onetool.app.findings import requirements_of
-    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
-    from onetool.sources.bundles.model import shown
 
     if allow and is_url(source) and not dry_run:
         allow_hosts(config_for_hosts(ctx), [read_host(source)])

@@ -10,6 +10,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from onetool.database.connection import DatabaseError
 from onetool.interfaces.cli.options import config_option, data_options, noted, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 from onetool.interfaces.cli.servers.edit import (
@@ -196,7 +197,6 @@ def _holders(app: "App") -> "dict[str, ReplicaRow]":
     if app.config.database is None or app.config.cluster is None:
         return {}
     from onetool.cluster.report import server_holders
-    from onetool.database.connection import DatabaseError
 
     try:
         return server_holders(app.config)

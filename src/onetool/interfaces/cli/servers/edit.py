@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from onetool.config import find, load_config
+from onetool.config.client_files import JsoncError
+from onetool.config.file_checks import is_inside
+from onetool.config.find import place_of, user_home
+from onetool.config.reach_servers import programs_of, server_details, server_line
+from onetool.core.errors import OneToolError
+from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import (
     confirm,
@@ -38,9 +45,6 @@ def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of servers, for the shell's completion."""
-    from onetool.config import find, load_config
-    from onetool.core.errors import OneToolError
-
     try:
         names = load_config(find(ctx.find_root().params.get("config"))).servers
     except OneToolError:
@@ -213,8 +217,6 @@ def _switch(ctx: click.Context, name: str, on: bool) -> None:
 
 
 def unknown_server(name: str, known: Any) -> click.ClickException:
-    from onetool.core.text import or_rather
-
     message = f"There is no server {printable(name)}{or_rather(name, known) or '; see: onetool servers list'}"
     return click.ClickException(message)
 
@@ -224,8 +226,6 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
 
 def _list_clients(as_json: bool) -> None:
     """Print the clients found on this machine and their servers; unreadable files are reported."""
-    from onetool.config.client_files import JsoncError
-    from onetool.config.find import user_home
     from onetool.config.server_import.translate import read_servers
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
 
@@ -257,9 +257,6 @@ def _list_clients(as_json: bool) -> None:
 
 
 def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
-    from onetool.config.file_checks import is_inside
-    from onetool.config.find import place_of
-
     if file == "-":
         found = _standard_input()
     else:
@@ -274,7 +271,6 @@ def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
 
 
 def _read_servers(file: Path, folder: Path) -> "ClientServers":
-    from onetool.config.client_files import JsoncError
     from onetool.config.server_import.translate import read_servers
 
     try:
@@ -284,7 +280,6 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
 
 
 def _standard_input() -> "ClientServers":
-    from onetool.config.client_files import JsoncError
     from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
 
     try:
@@ -296,8 +291,6 @@ def _standard_input() -> "ClientServers":
 
 def _read_client(client: str, project: bool) -> "list[ClientServers]":
     """Return the servers in the user's own files, then with `project` those in the files of this folder."""
-    from onetool.config.find import user_home
-    from onetool.core.text import or_rather
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
 
     if client not in CLIENT_FILES:
@@ -322,8 +315,6 @@ def _check_only(only: tuple[str, ...], found: "list[ClientServers]") -> None:
     names = [name for one in found for name in one.servers]
     for name in only:
         if name not in names:
-            from onetool.core.text import or_rather
-
             known = or_rather(name, names) or f"; there are {', '.join(names)}"
             raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
 
@@ -352,8 +343,6 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
 
 def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
     """Print every server that was read, whole, on standard error."""
-    from onetool.config.find import place_of
-    from onetool.config.reach_servers import programs_of, server_details, server_line
     from onetool.interfaces.cli.trust import shown_detail, shown_line, visible
 
     place = place_of(target.file.absolute())
