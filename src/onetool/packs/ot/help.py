@@ -21,7 +21,7 @@ from onetool.core.signature import (
     type_name,
     type_with_fields,
 )
-from onetool.core.spec import Requirement, ToolSpec
+from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
@@ -161,22 +161,20 @@ class Help:
         query = query.strip()[:MAX_QUERY]
         if not query:
             return OVERVIEW
-        there = self._there(catalogue, allowed)
+        tools, there = self._listing.of(catalogue, allowed), self._last
+        if there is None or there.tools is not tools:  # made once for each catalogue: another config has another one
+            there = self._last = _Catalogue(self._view, tools, catalogue, allowed)
         if exact := there.called(query):
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
         if info == "list":
             return [name for names in found.values() for name in names]
         if not any(found.values()):
-            return _no_match(query)
-        return _in_full(there, found) if info == "full" else _in_short(query, there, found)
-
-    def _there(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_Catalogue":
-        """Made once for each catalogue: another config is another catalogue, too."""
-        tools, last = self._listing.of(catalogue, allowed), self._last
-        if last is None or last.tools is not tools:
-            last = self._last = _Catalogue(self._view, tools, catalogue, allowed)
-        return last  # not what stands there now: another thread may be about another catalogue
+            return f"No matches found for {query[:SHOWN]!r}. Browse what there is with ot.tools() or ot.packs()."
+        if info == "min":
+            return _in_short(query, there, found)
+        pages = [page for names in found.values() for name in names[:MAX_PAGES] for page in there.called(name)]
+        return "\n\n".join(dict.fromkeys(pages))
 
     def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
         """What may be meant, by its kind."""
@@ -227,10 +225,13 @@ class _Catalogue:
             found += [_page_of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
             found += [_page_of_pack(self.packs[name], has_documents)] if name in self.packs else []
             if (target := self.aliases.get(name)) is not None:
-                found.append(_page_of_alias(name, target, self.by_name.get(target)))
+                head, tool = f"# {name}\n\nAn alias: {name} -> {target}\n\n", self.by_name.get(target)
+                usage = tool and f"Usage: {name}(…) is {signature(tool.spec, target)}"
+                page = f'{usage}\n\nAll about it: ot.help("{target}")'
+                found.append(head + (page if usage else f"There is no tool {target}, so it can't be used."))
         snippet = name.removeprefix("$")
         if snippet in self.snippets:
-            found.append(_page_of_snippet(snippet, self.view.snippet(snippet)))
+            found.append(f"# ${snippet}\n\n{self.view.snippet(snippet).rstrip()}")
         return found
 
     def line(self, kind: str, name: str) -> str:
@@ -267,16 +268,6 @@ def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str
     return "\n\n".join([f"Nothing is called exactly {shown!r}. What comes closest:", *groups, more])
 
 
-def _in_full(there: _Catalogue, found: dict[str, list[str]]) -> str:
-    texts: list[Any] = [page for names in found.values() for name in names[:MAX_PAGES] for page in there.called(name)]
-    return "\n\n".join(dict.fromkeys(texts))
-
-
-def _no_match(query: str) -> str:
-    shown = query[:SHOWN]
-    return f"No matches found for {shown!r}. Browse what there is with ot.tools() or ot.packs()."
-
-
 # Pages: the full help of a tool, a pack, an alias or a snippet
 
 
@@ -298,7 +289,7 @@ def documentation(pack: str) -> str:
 
 
 def _documented(pack: str, own: str | None, has_documents: bool) -> str:
-    """Where a pack is documented: its own address, else that of the documents, else nothing."""
+    """Return where a pack is documented: its own address, else that of the documents, else nothing."""
     url = own or (documentation(pack) if has_documents else None)
     return f"Documentation: {url}" if url else ""
 
@@ -306,48 +297,40 @@ def _documented(pack: str, own: str | None, has_documents: bool) -> str:
 def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
     spec = tool.spec
     lines = list(_arguments(spec))
+    description = spec.description.strip()
+    if spec.source.startswith("proxy:"):  # indented, so that untrusted text can't imitate our headings
+        description = "\n".join(f"  {line}".rstrip() for line in description.splitlines())
+    requires: list[str] = []
+    for need in spec.requires:
+        facts = ["command" if need.kind == "cli" else "library"]
+        facts += [f"at least {need.minimum}"] if need.minimum else []
+        facts += [f"to install it: {need.install}"] if need.install else []
+        requires.append(f"- {need.name} ({'; '.join(facts)})")
     parts = [
         f"# {tool.word}",
-        _indented(spec.description) if spec.source.startswith("proxy:") else spec.description.strip(),
+        description,
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
         f"Returns: {_on_a_line(returned_type(spec) or 'not told')}",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
-        "\n".join(["Requires:", *map(_requirement, spec.requires)]) if spec.requires else "",
+        "\n".join(["Requires:", *requires]) if requires else "",
         f"Source: {spec.source}",
         _documented(tool.pack, spec.docs_url, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _requirement(need: Requirement) -> str:
-    facts = ["command" if need.kind == "cli" else "library"]
-    facts += [f"at least {need.minimum}"] if need.minimum else []
-    facts += [f"to install it: {need.install}"] if need.install else []
-    return f"- {need.name} ({'; '.join(facts)})"
-
-
 def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
     own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
+    none = "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
     parts = [
         f"# {pack.name}",
         (pack.instructions or "").strip(),
-        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else _no_tools(pack),
+        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else none,
         f"Source: {pack.source}",
         _documented(pack.name, own, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
-
-
-def _page_of_alias(name: str, target: str, tool: ListedTool | None) -> str:
-    head = f"# {name}\n\nAn alias: {name} -> {target}"
-    if tool is None:
-        return f"{head}\n\nThere is no tool {target}, so it can't be used."
-    return f'{head}\n\nUsage: {name}(…) is {signature(tool.spec, target)}\n\nAll about it: ot.help("{target}")'
-
-
-def _page_of_snippet(name: str, definition: str) -> str:
-    return f"# ${name}\n\n{definition.rstrip()}"
 
 
 def _listed(pack: PackView) -> Iterator[str]:
@@ -374,17 +357,8 @@ def _in_line(tool: ListedTool) -> str:
     return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
 
 
-def _indented(text: str) -> str:
-    """Untrusted text, indented so that it can't imitate our headings."""
-    return "\n".join(f"  {line}".rstrip() for line in text.strip().splitlines())
-
-
 def _on_a_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _no_tools(pack: PackView) -> str:
-    return "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
 
 
 def _arguments(spec: ToolSpec) -> Iterator[str]:

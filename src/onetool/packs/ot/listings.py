@@ -149,8 +149,14 @@ class Listing:
     ) -> list[Any]:
         """The tools whose name contains the pattern, in the order of the catalogue."""
         wanted = normalized(pattern)
-        form: Callable[[ListedTool], Any] = {"list": _word, "min": in_short, "full": in_full}[info]
-        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, wanted)]
+        found = [
+            one
+            for one in self.of(catalogue, allowed)
+            if any(wanted in name for name in (one.dotted if "." in wanted else one.names))
+        ]
+        if info == "list":
+            return [one.word for one in found]
+        return [in_short(one) if info == "min" else in_full(one) for one in found]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
         """All that may be seen, in the order of the catalogue."""
@@ -191,16 +197,6 @@ def _listed_tool(word: str, spec: ToolSpec) -> ListedTool:
     return ListedTool(
         word, spec, short, names, names if "." in spec.name else tuple(f"{spec.pack}.{name}" for name in names)
     )
-
-
-def _matches(one: ListedTool, wanted: str) -> bool:
-    if not wanted:
-        return True
-    return any(wanted in name for name in (one.dotted if "." in wanted else one.names))
-
-
-def _word(one: ListedTool) -> str:
-    return one.word
 
 
 def in_short(one: ListedTool) -> dict[str, str]:
@@ -291,7 +287,16 @@ def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: 
         members.setdefault(tool.pack, []).append(tool)
     for name in servers:
         members.setdefault(name, [])
-    return {name: _pack_view(name, tools, instructions) for name, tools in members.items()}
+    packs: dict[str, PackView] = {}
+    for name, listed in members.items():
+        own = listed[0].spec.pack if listed else name
+        packs[name] = PackView(
+            name=name,
+            source="proxy" if not listed or listed[0].spec.source.startswith("proxy:") else "local",
+            tools=tuple(listed),
+            instructions=instructions.get(own) or instructions.get(name),
+        )
+    return packs
 
 
 def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[Any]:
@@ -299,17 +304,6 @@ def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[An
     if info == "list":
         return [pack.name for pack in found]
     return [pack.in_short() if info == "min" else pack.in_full() for pack in found]
-
-
-def _pack_view(name: str, tools: list[ListedTool], instructions: dict[str, str]) -> PackView:
-    remote = not tools or tools[0].spec.source.startswith("proxy:")
-    own = next((tool.spec.pack for tool in tools), name)
-    return PackView(
-        name=name,
-        source="proxy" if remote else "local",
-        tools=tuple(tools),
-        instructions=instructions.get(own) or instructions.get(name),
-    )
 
 
 # ot.aliases, ot.snippets
