@@ -56,24 +56,20 @@ def _gemini_merged(tools: list[Tool]) -> list[Tool]:
 
 
 def _anthropic(spec: ToolSpec, name: str) -> Tool:
-    schema = _with_good_keys(plain_parameters(spec.input_schema))
-    return {"name": name, "description": spec.description, "input_schema": schema}
-
-
-def _with_good_keys(schema: dict[str, Any]) -> dict[str, Any]:
-    """Move arguments whose key Anthropic would refuse into the description."""
-    odd = {
-        key: schema["properties"].pop(key) for key in list(schema["properties"]) if not _ANTHROPIC_KEY.fullmatch(key)
-    }
-    if odd:
+    schema = plain_parameters(spec.input_schema)
+    properties = schema["properties"]
+    odd = {key: properties.pop(key) for key in list(properties) if not _ANTHROPIC_KEY.fullmatch(key)}
+    if odd:  # Anthropic refuses such keys; the description tells about them
         schema["required"] = [key for key in schema.get("required", []) if key not in odd]
         told = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
         schema["description"] = f"{schema['description']} {told}" if schema.get("description") else told
-    return schema
+    return {"name": name, "description": spec.description, "input_schema": schema}
 
 
 def _mcp(spec: ToolSpec, name: str) -> Tool:
-    tool: Tool = {"name": name, "description": spec.description, "inputSchema": _mcp_schema(spec.input_schema)}
+    # The full JSON Schema, since MCP takes any, as long as its top says that it is an object.
+    schema = {**thaw(spec.input_schema if isinstance(spec.input_schema, dict) else {}), "type": "object"}
+    tool: Tool = {"name": name, "description": spec.description, "inputSchema": schema}
     if (output := spec.structured_schema or structured(spec)) is not None:
         tool["outputSchema"] = thaw(output)
     hints = {"readOnlyHint": spec.read_only or spec.pure, "idempotentHint": spec.idempotent or spec.pure}
@@ -92,11 +88,6 @@ def structured(spec: ToolSpec) -> Any:
         return None
     is_object = isinstance(spec.output_schema, dict) and spec.output_schema.get("type") == "object"
     return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
-
-
-def _mcp_schema(schema: Any) -> dict[str, Any]:
-    """The full JSON Schema, since MCP takes any, as long as its top says that it is an object."""
-    return {**thaw(schema), "type": "object"} if isinstance(schema, dict) else {"type": "object"}
 
 
 # Providers that are not named here take OpenAI's format, as most do.

@@ -122,18 +122,13 @@ def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
     """Add what the part says. On one matter the first word counts: of things that all hold, each alone is true."""
     for key, value in part.items():
         if key == "properties" and isinstance(value, Mapping):
-            _add_properties(merged.setdefault(key, {}), value)
+            known = merged.setdefault(key, {})
+            known |= {name: schema for name, schema in value.items() if matches_everything(known.get(name, True))}
         elif key == "required" and isinstance(value, list):
             names = [name for name in value if isinstance(name, str)]
             merged[key] = list(dict.fromkeys([*merged.get(key, []), *names]))
         elif key not in ("$ref", "allOf", "properties", "required"):
             merged.setdefault(key, value)
-
-
-def _add_properties(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    for name, schema in more.items():
-        if matches_everything(known.get(name, True)):
-            known[name] = schema
 
 
 def placeholder_schema(schema: Any) -> dict[str, Any]:
@@ -197,13 +192,6 @@ class ObjectFolder(Flattener):
             plain["required"] = members.required
         return plain
 
-    def _members_of(self, schema: Any, depth: int) -> ObjectMembers | None:
-        """The members of one alternative; None if it is no object. Each is read once, however often referred to."""
-        if id(schema) not in self._known:
-            self._known[id(schema)] = NO_MEMBERS  # what it is to itself, if it contains itself
-            self._known[id(schema)] = self._members(self.flat(schema)[0], depth)
-        return self._known[id(schema)]
-
     def _members(self, flat: dict[str, Any], depth: int) -> ObjectMembers | None:
         if "type" in flat and "object" not in kinds_of(flat):
             return None
@@ -217,8 +205,22 @@ class ObjectFolder(Flattener):
         return _both(own, self._either([*conditional, True], depth))  # True: it may be that neither requires anything
 
     def _either(self, schemas: Iterable[Any], depth: int) -> ObjectMembers:
-        members = [found for schema in schemas if (found := self._members_of(schema, depth + 1))]
-        return _members_of_either(members) if members else NO_MEMBERS
+        choices: list[ObjectMembers] = []
+        for schema in schemas:
+            if id(schema) not in self._known:  # each is read once, however often it is referred to
+                self._known[id(schema)] = NO_MEMBERS  # what it is to itself, if it contains itself
+                self._known[id(schema)] = self._members(self.flat(schema)[0], depth + 1)
+            if found := self._known[id(schema)]:
+                choices.append(found)
+        if not choices:
+            return NO_MEMBERS
+        properties: dict[str, list[Any]] = {}
+        for choice in choices:
+            for name, alternatives in choice.properties.items():
+                known = properties.setdefault(name, [])
+                known += [schema for schema in alternatives if schema not in known]
+        required = [name for name in choices[0].required if all(name in choice.required for choice in choices)]
+        return ObjectMembers(properties, required)
 
 
 def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
@@ -227,15 +229,6 @@ def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
         if all(matches_everything(schema) for schema in properties.get(name, [])):
             properties[name] = schemas
     return ObjectMembers(properties, list(dict.fromkeys([*first.required, *second.required])))
-
-
-def _members_of_either(choices: list[ObjectMembers]) -> ObjectMembers:
-    properties: dict[str, list[Any]] = {}
-    for choice in choices:
-        for name, schemas in choice.properties.items():
-            known = properties.setdefault(name, [])
-            known += [schema for schema in schemas if schema not in known]
-    return ObjectMembers(properties, [name for name in choices[0].required if all(name in c.required for c in choices)])
 
 
 def _one_schema(schemas: list[Any]) -> Any:
@@ -255,8 +248,18 @@ def plain_parameters(schema: Any) -> dict[str, Any]:
     """The parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
     parameters = thaw(ObjectFolder(schema).folded(schema))
     for part in _parts(parameters):
-        _mend_array(part)
-        _mend_properties(part)
+        # OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it.
+        declared, items = part.get("type"), part.get("items")
+        if "array" in (declared if isinstance(declared, list) else [declared]):
+            if isinstance(items, list):
+                part["prefixItems"] = items
+                items = part.pop("additionalItems", {})
+            part["items"] = items if isinstance(items, dict) else {}
+        # Ollama reads each property as an object; `true` and `false` are schemas too.
+        if isinstance(properties := part.get("properties"), dict):
+            for name, schema in properties.items():
+                if isinstance(schema, bool):
+                    properties[name] = {} if schema else {"not": {}}
         # Folding takes away places that a reference may have pointed to; one that leads nowhere is refused.
         if "$ref" in part and not isinstance(resolve(parameters, str(part["$ref"])), Mapping | bool):
             del part["$ref"]
@@ -285,24 +288,3 @@ def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
             continue
         yield part
         waiting += subschemas(part)
-
-
-def _mend_array(schema: dict[str, Any]) -> None:
-    """OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it."""
-    declared = schema.get("type")
-    if "array" not in (declared if isinstance(declared, list) else [declared]):
-        return
-    items = schema.get("items")
-    if isinstance(items, list):
-        schema["prefixItems"] = items
-        items = schema.pop("additionalItems", {})
-    schema["items"] = items if isinstance(items, dict) else {}
-
-
-def _mend_properties(schema: dict[str, Any]) -> None:
-    """Ollama reads each property as an object; `true` and `false` are schemas too."""
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        for name, part in properties.items():
-            if isinstance(part, bool):
-                properties[name] = {} if part else {"not": {}}
