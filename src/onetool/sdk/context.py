@@ -38,8 +38,9 @@ from onetool.core.context import Environment, current_call
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments
 from onetool.core.registry import Snapshot
-from onetool.core.signature import arguments_by_name
+from onetool.core.signature import arguments_by_name, signature
 from onetool.core.spec import ToolSpec
+from onetool.core.text import nearest
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -129,8 +130,6 @@ class PackMethod:
         return _call(self._spec, arguments_by_name(self._spec, args, kwargs))
 
     def __repr__(self) -> str:
-        from onetool.core.signature import signature
-
         return f"<tool {signature(self._spec)}>"
 
 
@@ -157,8 +156,6 @@ def is_on_event_loop() -> bool:
 
 
 def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
-    from onetool.core.text import nearest
-
     names = nearest(name, known)
     if names:
         return f"; did you mean {' or '.join(prefix + one for one in names)}?"
@@ -191,7 +188,11 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
     """
     from onetool.core.schema import CompiledSchema  # most packs ask nobody
 
-    schema = dict(fields) if _is_schema(fields) else _form(fields)
+    if fields.get("type") == "object" and isinstance(fields.get("properties"), Mapping):
+        schema = dict(fields)
+    else:
+        required = [name for name, field in fields.items() if "default" not in field]
+        schema = {"type": "object", "properties": dict(fields)} | ({"required": required} if required else {})
     CompiledSchema(schema, closed=False)  # a form that nobody could fill in is this tool's failure, told at once
     return await _caller("elicitation", "a person").ask(
         ForPerson(key=key or _key(message), message=_clean(message), schema=_clean(schema))
@@ -213,8 +214,11 @@ async def ask_model(
         system: How the model should behave.
         key: What the question is called, where a tool asks several times; two questions must not share one.
     """
-    given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    messages = [{"role": one["role"], "content": _block(one["content"])} for one in given]
+    messages: list[dict[str, Any]] = []
+    for one in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt:
+        content = one["content"]
+        block = {"type": "text", "text": content} if isinstance(content, str) else content
+        messages.append({"role": one["role"], "content": block})
     question = ForModel(
         key=key or _key(prompt), messages=tuple(_clean(messages)), max_tokens=max_tokens, system=_clean(system)
     )
@@ -243,40 +247,21 @@ def log_message(data: Any, level: Level = "info", logger: str | None = None) -> 
 
 
 def _caller(capability: str, whom: str) -> Caller:
-    caller = current_caller.get()
-    if caller is None or not caller.can(capability):
-        raise _cannot(capability, whom, caller)
-    return caller
-
-
-def _cannot(capability: str, whom: str, caller: Caller | None) -> CannotAsk:
-    context = current_call.get()
+    caller, context = current_caller.get(), current_call.get()
+    if caller is not None and caller.can(capability):
+        return caller
     tool = context.spec.name if context else "this tool"
     where = "from here" if caller is None else "through this client"
     error = CannotAsk(capability, f"{tool} needs to ask {whom}, which can't be done {where}: it takes {capability}")
     if caller is not None:
         caller.lacks(error)
-    return error
+    raise error
 
 
 def _clean(value: Any) -> Any:
     """The value with the app's secrets masked, since questions are sent to the client."""
     context = current_call.get()
     return value if context is None or context.environment is None else context.environment.redact(value)
-
-
-def _is_schema(fields: Mapping[str, Any]) -> bool:
-    return fields.get("type") == "object" and isinstance(fields.get("properties"), Mapping)
-
-
-def _form(fields: Mapping[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": dict(fields)}
-    required = [name for name, field in fields.items() if "default" not in field]
-    return {**schema, "required": required} if required else schema
-
-
-def _block(content: Any) -> Any:
-    return {"type": "text", "text": content} if isinstance(content, str) else content
 
 
 def _key(about: Any) -> str:

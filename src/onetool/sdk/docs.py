@@ -83,18 +83,16 @@ def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
         docs = parse(text)
     except Exception:  # noqa: BLE001 - written by hand, so anything can be in it
         return FunctionDocs(description)
+    parameters: dict[str, str] = {}
+    for param in docs.params:
+        if words := _one_line(param.description):  # `x, y : float` describes both; reST writes stars escaped
+            parameters |= {name.strip(" \\*`"): words for name in param.arg_name.split(",")}
     return FunctionDocs(
         description,
-        {name: words for param in docs.params for name, words in _parameters(param)},
+        parameters,
         _one_line(docs.returns.description) or None if docs.returns else None,
         tuple(filter(None, map(_example, docs.examples))),
     )
-
-
-def _parameters(param: Any) -> list[tuple[str, str]]:
-    """`x, y : float` describes both; stars belong to the signature, and reST writes them escaped."""
-    words = _one_line(param.description)
-    return [(name.strip(" \\*`"), words) for name in param.arg_name.split(",")] if words else []
 
 
 def _example(example: Any) -> str:

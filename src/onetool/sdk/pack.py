@@ -60,12 +60,15 @@ def tools_of(module: ModuleType) -> Catalogue:
         mistakes.append(Mistake(message=str(error), file=module.__file__, key=pack))
     for name, function in _functions(module):
         try:
-            spec, marks = msgspec.structs.replace(_tool(name, function, pack), docs_url=docs), offer_marks_of(function)
+            spec, marks = tool_from_function(function, pack), offer_marks_of(function)
+            called = marks_of(function).name or name  # under its name in the module: `f = lambda …` is `f`
+            spec = msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function), docs_url=docs)
             found.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
-            mistakes.append(_mistake(f"{pack}.{name}", function, error))
+            file, _, line = _place(function).rpartition(":")
+            mistakes.append(Mistake(message=describe_error(error), file=file, line=int(line), key=f"{pack}.{name}"))
     return Catalogue(
         tools=tuple(one for one in found if isinstance(one, ToolSpec)),
         prompts=tuple(one for one in found if isinstance(one, Prompt)),
@@ -106,12 +109,6 @@ def _told_apart(spec: ToolSpec) -> Handler:
     return lambda **args: kind(handler(**args))
 
 
-def _tool(name: str, function: FunctionType, pack: str) -> ToolSpec:
-    spec = tool_from_function(function, pack)
-    called = marks_of(function).name or name  # under its name in the module: `f = lambda …` is `f`
-    return msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function))
-
-
 def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
     listed: Iterable[str] | None = getattr(module, "__all__", None)
     own = listed is None
@@ -119,18 +116,10 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
         value: Any = getattr(module, name, None)
         if value is None:
             raise DefinitionError(f"__all__ names {name!r}, which is not in the module")
-        if _is_function(value) and (not own or value.__module__ == module.__name__):
+        # Or one behind a decorator that keeps it: `functools.cache` makes an object of it.
+        is_function = isfunction(value) or (hasattr(value, "__wrapped__") and isfunction(unwrap(value)))
+        if is_function and (not own or value.__module__ == module.__name__):
             yield name, value
-
-
-def _is_function(value: Any) -> bool:
-    """A function, or one behind a decorator that keeps it (`functools.cache` makes an object of it)."""
-    return isfunction(value) or (hasattr(value, "__wrapped__") and isfunction(unwrap(value)))
-
-
-def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake:
-    file, _, line = _place(function).rpartition(":")
-    return Mistake(message=describe_error(error), file=file, line=int(line), key=tool)
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -166,18 +155,13 @@ def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) 
         if parameter.kind is Parameter.VAR_POSITIONAL:
             yield RecordField(name, name, _all_of(hint), required=False)
         elif parameter.kind is not Parameter.VAR_KEYWORD:
-            yield RecordField(name, name, hint, parameter.default is Parameter.empty, _parameter_default(parameter))
+            if type(parameter.default).__name__ == "FieldInfo":  # pydantic's; the function would get it as a value
+                advice = "write it into the hint, Annotated[…, Field(…)]"
+                raise UnsupportedHintError("a default of Field(…)", advice, name)
+            required = parameter.default is Parameter.empty
+            yield RecordField(name, name, hint, required, NO_DEFAULT if required else parameter.default)
         elif get_origin(hint) is Unpack:
             yield from fields_of(get_args(hint)[0])
-
-
-def _parameter_default(parameter: Parameter) -> Any:
-    default = parameter.default
-    if type(default).__name__ == "FieldInfo":  # pydantic's; the function itself would get it as a value
-        raise UnsupportedHintError(
-            "a default of Field(…)", "write it into the hint, Annotated[…, Field(…)]", parameter.name
-        )
-    return NO_DEFAULT if default is Parameter.empty else default
 
 
 def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> tuple[str, Any] | None:
@@ -226,48 +210,38 @@ def bind_handler(
     """
     arrange = _arrangement(parameters, forms, others)
     if isasyncgenfunction(function):
-        return _collecting_async(function, arrange)
-    if isgeneratorfunction(function):
-        return _collecting(function, arrange)
+
+        @wraps(function)
+        async def collect_async(**arguments: Any) -> list[Any]:
+            positional, named = arrange(arguments)
+            return [item async for item in function(*positional, **named)]
+
+        return collect_async
+
+    if isgeneratorfunction(function):  # a generator is no data; the list of what it yields is
+
+        @wraps(function)
+        def collect(**arguments: Any) -> list[Any]:
+            positional, named = arrange(arguments)
+            return list(function(*positional, **named))
+
+        return collect
+
     if arrange is _by_name:
         return function
-    return _calling_async(function, arrange) if iscoroutinefunction(function) else _calling(function, arrange)
+    if iscoroutinefunction(function):
 
+        @wraps(function)
+        async def call_async(**arguments: Any) -> Any:
+            positional, named = arrange(arguments)
+            return await function(*positional, **named)
 
-def _calling(function: Callable[..., Any], arrange: Arrange) -> Handler:
+        return call_async
+
     @wraps(function)
     def call(**arguments: Any) -> Any:
         positional, named = arrange(arguments)
         return function(*positional, **named)
-
-    return call
-
-
-def _calling_async(function: Callable[..., Any], arrange: Arrange) -> Handler:
-    @wraps(function)
-    async def call(**arguments: Any) -> Any:
-        positional, named = arrange(arguments)
-        return await function(*positional, **named)
-
-    return call
-
-
-def _collecting(function: Callable[..., Any], arrange: Arrange) -> Handler:
-    """A generator is no data; the list of what it yields is."""
-
-    @wraps(function)
-    def call(**arguments: Any) -> list[Any]:
-        positional, named = arrange(arguments)
-        return list(function(*positional, **named))
-
-    return call
-
-
-def _collecting_async(function: Callable[..., Any], arrange: Arrange) -> Handler:
-    @wraps(function)
-    async def call(**arguments: Any) -> list[Any]:
-        positional, named = arrange(arguments)
-        return [item async for item in function(*positional, **named)]
 
     return call
 
@@ -278,11 +252,16 @@ def _arrangement(
     """The cheapest that will do, chosen once and not at every call."""
     converts = {name: form for name, form in forms.items() if not form.as_is}
     others = None if others is None or others.as_is else others
-    by_position = _by_position(parameters)
+    convert = _converting(converts, forms, others) if converts or others else _by_name
+    # What can't be passed by name: all that stand before `*args`, if there is one, or before `/`.
+    listed = list(parameters.values())
+    kinds = [parameter.kind for parameter in listed]
+    if Parameter.VAR_POSITIONAL in kinds:
+        by_position = listed[: kinds.index(Parameter.VAR_POSITIONAL) + 1]
+    else:
+        by_position = [parameter for parameter in listed if parameter.kind is Parameter.POSITIONAL_ONLY]
     if not by_position:
-        return _converting(converts, forms, others) if converts or others else _by_name
-
-    convert = _converting(converts, forms, others)
+        return convert
 
     def arrange(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         _, named = convert(arguments)
@@ -298,15 +277,6 @@ def _arrangement(
         return positional, named
 
     return arrange
-
-
-def _by_position(parameters: Mapping[str, Parameter]) -> list[Parameter]:
-    """The parameters that can't be passed by name: all that stand before `*args`, if there is one, or before `/`."""
-    listed = list(parameters.values())
-    kinds = [parameter.kind for parameter in listed]
-    if Parameter.VAR_POSITIONAL in kinds:
-        return listed[: kinds.index(Parameter.VAR_POSITIONAL) + 1]
-    return [parameter for parameter in listed if parameter.kind is Parameter.POSITIONAL_ONLY]
 
 
 def _by_name(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

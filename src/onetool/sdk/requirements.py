@@ -101,17 +101,20 @@ def check_deps(tool: str | None = None) -> Report:
     that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported,
     and a warning in the log says so.
     """
-    own = _tools_of_the_app()
-    if own is None:
+    context = current_call.get()
+    environment = context.environment if context else None
+    if context is None or environment is None:
         import logging  # importing a pack does not pay for it
 
         logging.getLogger("onetool.sdk").warning(
             "check_deps: there is no app here, so that only decorated functions that were imported are known"
         )
-    tools = _decorated_tools() if own is None else own
+        tools = {_tool_name(function): requirements_of(function) for function in _decorated.values()}
+    else:
+        tools = {spec.name: spec.requires for spec in environment.snapshot().list(context.allowed)}
     chosen = {name: needs for name, needs in tools.items() if tool is None or tool in (name, _pack(name))}
-    if tool is not None and own is not None and not chosen:
-        near = did_you_mean(tool, [*map(_pack, own), *own])
+    if tool is not None and environment is not None and not chosen:
+        near = did_you_mean(tool, [*map(_pack, tools), *tools])
         raise ValueError(f"No such pack or tool: {tool}" + (f"; {near}" if near else ""))
     return check({name: needs for name, needs in chosen.items() if needs})
 
@@ -131,17 +134,6 @@ def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
     return {name: [_finding(need, *found[need]) for need in needs] for name, needs in by_tool.items()}
 
 
-def _tools_of_the_app() -> dict[str, tuple[Requirement, ...]] | None:
-    context = current_call.get()
-    if context is None or context.environment is None:
-        return None
-    return {spec.name: spec.requires for spec in context.environment.snapshot().list(context.allowed)}
-
-
-def _decorated_tools() -> dict[str, tuple[Requirement, ...]]:
-    return {_tool_name(function): requirements_of(function) for function in _decorated.values()}
-
-
 def _tool_name(function: Callable[..., Any]) -> str:
     """Asked for only now: a module may name its pack, and `@tool` its function, after the decorator has run."""
     module = sys.modules.get(function.__module__)
@@ -155,22 +147,16 @@ def _pack(name: str) -> str:
 
 
 def _finding(need: Requirement, there: bool, version: str | None) -> RequirementFinding:
+    minimum = need.minimum  # an unknown version does not meet one
+    new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
     return RequirementFinding(
         kind=need.kind,
         name=need.name,
-        status=_status(there, version, need.minimum),
+        status="missing" if not there else "ok" if new_enough else "outdated",
         version=version,
-        minimum=need.minimum,
+        minimum=minimum,
         install=need.install,
     )
-
-
-def _status(there: bool, version: str | None, minimum: str | None) -> Status:
-    """The status of a requirement. An unknown version does not meet a minimum."""
-    if not there:
-        return "missing"
-    new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
-    return "ok" if new_enough else "outdated"
 
 
 # Versions

@@ -88,8 +88,10 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
     if keys.schema.get("type") in ("array", "object", "null", "boolean") or "$ref" in keys.schema:
         raise UnsupportedHintError(hint, "an object's keys are text: use str, int, an Enum, a date … as keys")
     schema: Schema = {"type": "object"}
-    if names := _property_names(keys.schema):
-        schema["propertyNames"] = names
+    if keys.schema.get("type") == "integer" and "enum" not in keys.schema:
+        schema["propertyNames"] = {"pattern": r"^-?\d+$"}
+    elif keys.schema.get("type") == "string" and len(keys.schema) > 1:
+        schema["propertyNames"] = keys.schema
     if items.schema:
         schema["additionalProperties"] = items.schema
     build = MAPPINGS[origin]
@@ -100,7 +102,13 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
         names = [_mapping_key(keys, key) for key in value]
         if not keys.as_is:
             _check_hashes(names)
-        return build(dict(zip(names, (_item(items, key, item) for key, item in value.items()), strict=True)))
+        converted: dict[Any, Any] = {}
+        for name, (key, item) in zip(names, value.items(), strict=True):
+            try:
+                converted[name] = items.convert(item)
+            except HintMismatchError as wrong:
+                raise wrong.under(key) from None
+        return build(converted)
 
     return JsonForm(schema, convert, as_is=build is dict and keys.as_is and items.as_is)
 
@@ -148,13 +156,6 @@ def _check_hashes(items: list[Any]) -> None:
                 raise HintMismatchError(f"at most {MAX_ALIKE} numbers with the same hash", items)
 
 
-def _item(form: JsonForm, key: str, value: Any) -> Any:
-    try:
-        return form.convert(value)
-    except HintMismatchError as wrong:
-        raise wrong.under(key) from None
-
-
 def _mapping_key(form: JsonForm, key: str) -> Any:
     """A key as text, or as the number that the text is."""
     try:
@@ -164,13 +165,6 @@ def _mapping_key(form: JsonForm, key: str) -> Any:
             return form.convert(msgspec.json.decode(key))
         except (HintMismatchError, msgspec.DecodeError, AttributeError):
             raise HintMismatchError(f"keys that are {wrong.expected}", key) from None
-
-
-def _property_names(schema: Schema) -> Schema | None:
-    kind = schema.get("type")
-    if kind == "integer" and "enum" not in schema:
-        return {"pattern": r"^-?\d+$"}
-    return schema if kind == "string" and len(schema) > 1 else None
 
 
 # Scalars
@@ -208,10 +202,6 @@ def _bytes_from_base64(value: str) -> bytes:
     return a2b_base64(value, strict_mode=True)
 
 
-def _duration(value: str) -> timedelta:
-    return msgspec.convert(value, timedelta)
-
-
 def _text_form(build: Callable[[str], Any], expected: str, **keywords: str) -> JsonForm:
     convert = constructor_form(build, expected)
 
@@ -244,7 +234,9 @@ SCALARS: dict[Any, JsonForm] = {
     date: _text_form(date.fromisoformat, "a date like 2026-01-31", format="date"),
     time: _text_form(time.fromisoformat, "a time like 12:30:00", format="time"),
     timedelta: _text_form(
-        _duration, "a duration in days, hours, minutes and seconds like P1DT2H30M", format="duration"
+        lambda value: msgspec.convert(value, timedelta),
+        "a duration in days, hours, minutes and seconds like P1DT2H30M",
+        format="duration",
     ),
     UUID: _text_form(UUID, "a UUID", format="uuid"),
     bytes: _text_form(_bytes_from_base64, "bytes in base64", contentEncoding="base64"),
@@ -317,7 +309,9 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
         try:
             return members[_choice_key(value)]
         except (KeyError, TypeError):
-            raise HintMismatchError(_one_of(values), value) from None
+            shown = ", ".join(msgspec.json.encode(one).decode() for one in values[:_MAX_LISTED])
+            more = f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else ""
+            raise HintMismatchError(f"one of {shown}{more}", value) from None
 
     # 1.0 passes for 1, so that numbers are looked up; other values are themselves.
     as_is = types.keys() <= {str, bool, NoneType} and all(
@@ -329,15 +323,6 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
 def _choice_key(value: Any) -> tuple[bool, Any]:
     """True and 1 are equal in Python, and two values in JSON."""
     return type(value) is bool, value
-
-
-def _choice_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _one_of(values: list[Any]) -> str:
-    more = len(values) - _MAX_LISTED
-    return f"one of {', '.join(map(_choice_json, values[:_MAX_LISTED]))}" + (f" and {more} more" if more > 0 else "")
 
 
 # Unions
@@ -372,14 +357,11 @@ def _any_of(forms: list[JsonForm]) -> Schema:
     if {} in schemas:
         return {}
     if len(schemas) == 2 and NULL.schema in schemas:
-        return _nullable(*schemas)
+        # What is said of a value that may be null stands above both, where readers look for it.
+        words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
+        plain = [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas]
+        return {"anyOf": plain, **words}
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-
-
-def _nullable(*schemas: Schema) -> Schema:
-    """What is said of a value that may be null stands above both, where readers look for it."""
-    words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
-    return {"anyOf": [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas], **words}
 
 
 def _first_of(forms: list[JsonForm]) -> Convert:
