@@ -7,7 +7,7 @@ nothing: it knows names, first lines of docstrings and places, but no schemas, a
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
@@ -45,35 +45,27 @@ def is_heavy(file: Path) -> bool:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     except (OSError, UnicodeDecodeError):
         return False  # importing it will say what is wrong
-    return any(_imports_other(line) for line in lines if line.startswith(("import ", "from ")))
-
-
-def _imports_other(line: str) -> bool:
-    words = line.replace(",", " ").split()
-    top = words[1].partition(".")[0] if len(words) > 1 else ""
-    return bool(top) and top not in sys.stdlib_module_names and top not in LIGHT
+    for line in lines:
+        if line.startswith(("import ", "from ")):
+            _, *names = line.replace(",", " ").split()
+            top = names[0].partition(".")[0] if names else ""
+            if top and top not in sys.stdlib_module_names and top not in LIGHT:
+                return True
+    return False
 
 
 def read_tools(file: Path, started: PackImport) -> tuple[ToolSpec, ...]:
     """The pack's tools, each importing the pack when it is first called; none where the source does not tell enough."""
-    found = _within(OUTLINE_SECONDS, lambda: tools_of(_outline(file, started.candidate.name)))
-    if found is None:
-        return ()
-    return () if found.mistakes else tuple(_lazy(spec, started) for spec in found.tools)
+    found: list[Catalogue] = []
 
-
-def _within(seconds: float, read: Callable[[], Catalogue]) -> Catalogue | None:
-    """What it gives, unless that takes too long or fails: even the body of a class may run for ever."""
-    box: list[Catalogue] = []
-
-    def run() -> None:
+    def read() -> None:
         with suppress(BaseException):  # whatever it is, importing the pack will tell better
-            box.append(read())
+            found.append(tools_of(_outline(file, started.candidate.name)))
 
-    thread = Thread(target=run, name="read a pack", daemon=True)
+    thread = Thread(target=read, name="read a pack", daemon=True)
     thread.start()
-    thread.join(seconds)
-    return box[0] if box else None
+    thread.join(OUTLINE_SECONDS)  # even the body of a class may run for ever
+    return () if not found or found[0].mistakes else tuple(_lazy(spec, started) for spec in found[0].tools)
 
 
 def imports_are_there(file: Path) -> bool:
