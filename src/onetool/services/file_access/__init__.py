@@ -135,7 +135,11 @@ class Root:
         with path_errors("root_missing", about=self.path):
             top = OpenFolder.at(self.path, ENTER)
         with top, path_errors():
-            self._refuse_outside(top)
+            # A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened.
+            if self._within is not None:
+                here = path_of(top) or os.path.realpath(self.path)
+                if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
+                    raise PathRefusedError("root_outside", self.path)
             yield top
 
     def reach(self, parts: Parts) -> int:
@@ -151,14 +155,6 @@ class Root:
 
     def text(self, parts: Parts) -> str:
         return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
-
-    def _refuse_outside(self, top: OpenFolder) -> None:
-        """A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened."""
-        if self._within is None:
-            return
-        here = path_of(top) or os.path.realpath(self.path)
-        if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
-            raise PathRefusedError("root_outside", self.path)
 
     def _refuse_hidden(self, folder: str, root: str) -> None:
         """Refuse a folder whose name begins with a dot, and what is in one, from the root on."""
@@ -208,7 +204,11 @@ class Roots:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
                     raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
-                return Content(_read_at_most(file, most), status.st_size)
+                chunks: list[bytes] = []
+                while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
+                    chunks.append(chunk)
+                    most -= len(chunk)
+                return Content(b"".join(chunks), status.st_size)
         finally:
             os.close(file)
 
@@ -267,14 +267,10 @@ class Roots:
             except PathRefusedError as refused:
                 _raise_unless_missing(refused)
                 missing = missing or refused
-        if missing:
-            self._refuse_on_the_way(path)
+        if missing:  # a path that leads through a closed folder must not tell what exists there
+            for root, parts in self._candidates(path):
+                self._private.refuse_text(resolved(root.text(parts)))
         raise missing or PathRefusedError("denied")
-
-    def _refuse_on_the_way(self, path: str) -> None:
-        """Refuse a path that leads through a closed folder, so that callers can't learn what exists there."""
-        for root, parts in self._candidates(path):
-            self._private.refuse_text(resolved(root.text(parts)))
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[OpenFolder, bytes]]:
@@ -315,14 +311,6 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
     """Another root may have what this one has not. Whatever else was refused stays refused."""
     if refused.reason not in ("not_found", "root_missing", "root_outside"):
         raise refused
-
-
-def _read_at_most(file: int, most: int) -> bytes:
-    chunks: list[bytes] = []
-    while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
-        chunks.append(chunk)
-        most -= len(chunk)
-    return b"".join(chunks)
 
 
 # Messages

@@ -112,7 +112,7 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 # Writing in an open folder
 
 
-PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
+LOCK_TIMEOUT = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
 MAX_TRIES = 20  # for a file that is replaced again and again before we have it
 
 WRITE = os.O_RDWR | os.O_APPEND | NO_WAIT  # never truncates
@@ -212,7 +212,7 @@ def _refuse_all_but_files(status: os.stat_result, private: Private) -> None:
 @contextmanager
 def _locked(file: int) -> Iterator[None]:
     """One writer at a time, also among processes. One that holds on to it is not waited for without end."""
-    if not flock.wait(file, PATIENCE):
+    if not flock.wait(file, LOCK_TIMEOUT):
         raise PathRefusedError("busy")
     try:
         yield

@@ -211,31 +211,23 @@ class _Walk:
         while True:
             name = to_go.pop()
             if name == b"..":
-                self._go_back()
+                if len(self._folders) == 1:
+                    raise PathRefusedError("denied")
+                os.close(self._folders.pop())
                 to_go = to_go or [b"."]
             elif (text := self._link(name)) is not None:
                 to_go += self._follow(text)[::-1]
-            elif to_go:
-                self._enter(name)
-            else:
+            elif not to_go:
                 return os.open(name, flags | NO_LINK, dir_fd=self._folders[-1])
+            elif name != b".":
+                if len(self._folders) > MAX_FOLDERS:
+                    raise PathRefusedError("name_too_long")
+                self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
 
     def close(self) -> None:
         """Close what the walk opened; the top is its giver's."""
         while len(self._folders) > 1:
             os.close(self._folders.pop())
-
-    def _enter(self, name: bytes) -> None:
-        if name == b".":
-            return
-        if len(self._folders) > MAX_FOLDERS:
-            raise PathRefusedError("name_too_long")
-        self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
-
-    def _go_back(self) -> None:
-        if len(self._folders) == 1:
-            raise PathRefusedError("denied")
-        os.close(self._folders.pop())
 
     def _link(self, name: bytes) -> bytes | None:
         try:

@@ -102,7 +102,13 @@ class StatsStore:
         """
 
         def job(work: Transaction) -> None:
-            if _is_next(work, self._id, number, self._database.clock):
+            # Each batch has a higher number than the one before.
+            sql = (
+                f"INSERT INTO stats_writers (id, batch, at) VALUES (%s, %s, {self._database.clock}) ON CONFLICT (id) "  # noqa: S608
+                "DO UPDATE SET batch = excluded.batch, at = excluded.at WHERE stats_writers.batch < excluded.batch"
+            )
+            work.execute(sql, (self._id, number))
+            if work.row_count == 1:
                 for table, some in rows.items():
                     insert_rows(work, table, some)
 
@@ -163,16 +169,6 @@ def insert_rows(work: Transaction, table: str, rows: Sequence[Row]) -> None:
         part = rows[start : start + step]
         sql = f"INSERT INTO stats_{table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - our own words
         work.execute(sql, [cell for row in part for cell in row])
-
-
-def _is_next(work: Transaction, writer: str, number: int, clock: str) -> bool:
-    """Whether this batch has not been written yet. Each has a higher number than the one before."""
-    sql = (
-        f"INSERT INTO stats_writers (id, batch, at) VALUES (%s, %s, {clock}) ON CONFLICT (id) "  # noqa: S608
-        "DO UPDATE SET batch = excluded.batch, at = excluded.at WHERE stats_writers.batch < excluded.batch"
-    )
-    work.execute(sql, (writer, number))
-    return work.row_count == 1
 
 
 def _forget_part(work: Transaction, table: str, start: float, before: float) -> float:
