@@ -14,6 +14,7 @@ more:
 import math
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -95,7 +96,8 @@ def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
 def describe_type(wanted: Any) -> str:
     """Describes the expected type: a whole number."""
     choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
-    return _or_list([words for choice in choices for words in _words_for(choice)])
+    words = list(dict.fromkeys(word for choice in choices for word in _words_for(choice)))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def describe_value(node: Node, wanted: Any = Any) -> str:
@@ -137,11 +139,6 @@ def _words_for(wanted: Any) -> list[str]:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "…"
-
-
-def _or_list(words: list[str]) -> str:
-    words = list(dict.fromkeys(words))
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 # Conversion
@@ -231,16 +228,10 @@ def _advice(node: Node, wanted: Any) -> str | None:
         return "quote it"
     if "list" in kinds and kind == "text":
         return "write a list of one: [value]"
-    if kind == "text" and _kind_without_quotes(node.value) in kinds:
-        return "write it without quotes"
+    with suppress(ValueError):
+        if kind == "text" and kind_of(plain_value(node.value)) in kinds:
+            return "write it without quotes"
     return node.trap
-
-
-def _kind_without_quotes(text: str) -> str:
-    try:
-        return kind_of(plain_value(text))
-    except ValueError:
-        return "text"
 
 
 def _unwrapped(node: Node, choices: list[Choice]) -> Node:
@@ -283,17 +274,16 @@ def _list(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
-    read = _spared if hasattr(wanted, "broken") else convert
-    values = {key: read(item, wanted, findings) for key, item in node.value.items()}
+    values: dict[str, Any] = {}
+    for key, item in node.value.items():
+        if not hasattr(wanted, "broken"):
+            values[key] = convert(item, wanted, findings)
+            continue
+        own = Findings()  # an entry with mistakes keeps them to itself: the rest is used
+        value = convert(item, wanted, own)
+        findings.add(own.warnings)
+        values[key] = wanted.broken(in_order(own.errors)) if own.errors else value
     return BAD if BAD in values.values() else values
-
-
-def _spared(node: Node, struct: Any, findings: Findings) -> Any:
-    """One of several that has mistakes keeps them to itself, also if it is not even a mapping: the rest is used."""
-    own = Findings()
-    value = convert(node, struct, own)
-    findings.add(own.warnings)
-    return struct.broken(in_order(own.errors)) if own.errors else value
 
 
 def _struct(node: Node, struct: Any, findings: Findings) -> Any:

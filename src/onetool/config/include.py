@@ -28,7 +28,6 @@ MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
 
 MayRead = Callable[[Path], bool]
-Merge = Callable[[list[Node], Any, Findings], Node]
 
 
 def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: True) -> tuple[Node, tuple[Path, ...]]:
@@ -70,16 +69,13 @@ class Files:
         self.findings.add(root.mistakes)
         if root.value is None or isinstance(root.value, dict):
             self.roots.append(replace(root, value=root.value or {}))
-            self._include(self.roots[-1], trail)
+            entries = self.roots[-1].value.get("include")
+            paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
+            if entries and paths is not BAD:
+                for included, place in zip(entries.value or (), paths, strict=True):
+                    self.add(Path(os.path.normpath(place)), included, trail)
         elif root.value is not BROKEN:
             report_mismatch(root, dict, self.findings)
-
-    def _include(self, root: Node, trail: tuple[str, ...]) -> None:
-        entries = root.value.get("include")
-        paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
-        if entries and paths is not BAD:
-            for entry, path in zip(entries.value or (), paths, strict=True):
-                self.add(Path(os.path.normpath(path)), entry, trail)
 
 
 def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
@@ -107,24 +103,20 @@ def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
 def _merged(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
     if len(nodes) == 1:
         return nodes[0]
-    unite: Merge = {tuple: _joined, dict: _united}.get(get_origin(wanted) or wanted, _only_one)
-    return unite(nodes, wanted, findings)
+    kind = get_origin(wanted) or wanted
+    if kind is tuple:
+        items = [item for node in _of_kind(list, nodes, wanted, findings) for item in node.value]
+        return replace(nodes[0], value=items)
+    if kind is dict:
+        entries: dict[str, Node] = {}
+        for node in _of_kind(dict, nodes, wanted, findings):
+            for key, entry in node.value.items():
+                _only_one([entries.setdefault(key, entry), entry], findings)
+        return replace(nodes[0], value=entries)
+    return _only_one(nodes, findings)
 
 
-def _joined(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
-    items = [item for node in _of_kind(list, nodes, wanted, findings) for item in node.value]
-    return replace(nodes[0], value=items)
-
-
-def _united(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
-    entries: dict[str, Node] = {}
-    for node in _of_kind(dict, nodes, wanted, findings):
-        for key, entry in node.value.items():
-            _only_one([entries.setdefault(key, entry), entry], wanted, findings)
-    return replace(nodes[0], value=entries)
-
-
-def _only_one(nodes: list[Node], _: Any, findings: Findings) -> Node:
+def _only_one(nodes: list[Node], findings: Findings) -> Node:
     first = nodes[0]
     for node in nodes[1:]:
         if node is not first:
@@ -177,15 +169,11 @@ def names_in(text: object) -> list[str]:
 
 
 def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
-    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, _kept_names_for(key, kept_here), key in LATE_KEYS)
+    kept = () if key == "http" else kept_here  # http.token may come from any source
+    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, kept, key in LATE_KEYS)
     if key != "servers" or not isinstance(node.value, dict):
         return filler.node(node)
     return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
-
-
-def _kept_names_for(key: str, kept_here: Collection[str]) -> Collection[str]:
-    """The names that this key can't take from elsewhere. http.token may come from any source."""
-    return () if key == "http" else kept_here
 
 
 class _Filler:
@@ -324,7 +312,10 @@ def read_secrets(
     Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
     """
     if node is None or node.value is None:
-        return _default_file(home, env, findings)
+        file = home / SECRETS_FILE
+        if not file.exists():
+            return Secrets(env=env, file=file)
+        return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
         values = _secret_values(node, findings)
@@ -337,14 +328,6 @@ def read_secrets(
     if may_be_missing and not path.exists():
         return Secrets(env=env, file=path)
     return _from_file(path, node, env, findings)
-
-
-def _default_file(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
-    """The secrets of the default file, which may be missing."""
-    file = home / SECRETS_FILE
-    if not file.exists():
-        return Secrets(env=env, file=file)
-    return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
 
 
 def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findings) -> Secrets | None:

@@ -1,7 +1,7 @@
 """A config file -> Config, or a ConfigError with everything that is wrong. And what a config was read from."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,12 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         raise ConfigError(in_order(findings.errors))
     read = (*included, secrets.file, values["prompts"])
     require_ownership([file for file in read if file], user_home(env), trust_store(env).owners)
+    moved = [  # commands that resolve to another program than when the project was trusted
+        Mistake(
+            message=one, file=str(found.config), key="servers", hint="confirm it: onetool trust", severity="warning"
+        )
+        for one in (found.trusted.moved if found.trusted else ())
+    ]
     return Config(
         **values,
         include=included,
@@ -71,7 +77,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         whose=found.whose,
         folder=found.folder,
         project_packs=found.project_packs,
-        warnings=(*in_order(findings.warnings), *_moved_programs(found)),
+        warnings=(*in_order(findings.warnings), *moved),
     )
 
 
@@ -195,17 +201,18 @@ def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted |
     placed: dict[str, ServerSettings] = {}
     for name, server in servers.items():
         if server.command:
-            server = _placed_server(server, written.value[name].value.get("cwd"), config)
+            values: dict[str, Any] = msgspec.structs.asdict(server)
+            cwd = written.value[name].value.get("cwd")
+            if server.cwd is None or cwd is None:
+                server = PlacedServer(**{**values, "cwd": place_of(config)})
+            else:
+                path = cwd.value
+                if not os.path.isabs(os.path.expanduser(path)):  # from the config's folder, also if it is included
+                    path = os.path.normpath(os.path.join(os.path.relpath(Path(cwd.file).parent, config.parent), path))
+                server = PlacedServer(**values, written_cwd=path)
             server = server if trusted is None else _guarded(server, name, place_of(config), trusted)
         placed[name] = server
     return placed
-
-
-def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> PlacedServer:
-    values: dict[str, Any] = msgspec.structs.asdict(server)
-    if server.cwd is None or cwd is None:
-        return PlacedServer(**{**values, "cwd": place_of(config)})
-    return PlacedServer(**values, written_cwd=_written_path(cwd, config))
 
 
 def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -> PlacedServer:
@@ -214,20 +221,6 @@ def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -
         server = replace(server, env={**server.env, SAFE_PATH: Secret("1", shown="1")})
     started = (trusted.programs or {}).get(name)
     return server if started is None else replace(server, project=str(project), trusted=started.program)
-
-
-def _moved_programs(found: Found) -> list[Mistake]:
-    """Return a warning for each command that resolves to another program than when the project was trusted."""
-    moved = () if found.trusted is None else found.trusted.moved
-    file, hint = str(found.config), "confirm it: onetool trust"
-    return [Mistake(message=one, file=file, key="servers", hint=hint, severity="warning") for one in moved]
-
-
-def _written_path(node: Node, config: Path) -> str:
-    """A path as it is written; a relative one from the config's folder, whichever of its files it stands in."""
-    if os.path.isabs(os.path.expanduser(node.value)):
-        return node.value
-    return os.path.normpath(os.path.join(os.path.relpath(Path(node.file).parent, config.parent), node.value))
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
@@ -259,15 +252,12 @@ def pack_paths(config: Config) -> list[Path]:
     """Return the packs that the config names, and the folders `packs` beside it and in the nearest `.onetool`."""
     beside = (_config_folder(config) / "packs", config.project_packs)
     paths = [*config.packs, *(path for path in beside if path and path.is_dir() and path not in config.packs)]
-    owned = (part for path in paths for part in (path, *_importable(path)))
+    owned = [*paths]
+    for path in paths:  # every file and folder that may be imported has an owner of its own
+        with suppress(OSError):  # it is not there, or can't be read: the loader says so
+            owned += (part.path for part in parts_of(path) if part.place)
     require_ownership(owned, user_home(os.environ), trust_store().owners)
     return paths
-
-
-def _importable(path: Path) -> Iterator[Path]:
-    """What may be imported: every file and folder of it has an owner of its own."""
-    with suppress(OSError):  # it is not there, or can't be read: the loader says so
-        yield from (part.path for part in parts_of(path) if part.place)
 
 
 def setting_files(config: Config, *, finds: bool) -> list[Path]:

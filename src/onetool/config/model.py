@@ -123,7 +123,8 @@ class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[Problem]:
         for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
-            if url is not None and not _is_safe_url(url):
+            here = r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
+            if url is not None and not url.startswith("https://") and not re.match(here, url):
                 yield field, f"{url!r} must begin with https://", "http:// is for this machine alone"
         if "|" in self.issuer:
             yield "issuer", f"{self.issuer!r} has a |, which stands between issuer and subject in names", None
@@ -149,11 +150,6 @@ def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator
             yield "tools", f"{one!r} is no name of a tool and no pattern", "write time.now, or time.*"
     if rate is not None and read_rate(rate) is None:
         yield "rate", f"{rate!r} is no rate", "write a number and a time: 600/min, 10/s, 5000/day"
-
-
-def _is_safe_url(url: str) -> bool:
-    host = r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
-    return url.startswith("https://") or re.match("http://" + host, url) is not None
 
 
 # The prompts file

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from onetool.config.convert import plain
 from onetool.config.file_checks import SECRETS_FILE, is_inside
-from onetool.config.include import LITERAL_KEYS
+from onetool.config.include import LITERAL_KEYS, read_files
 from onetool.config.node import Findings, Node
 from onetool.config.reach_servers import (
     ADDRESS,
@@ -28,7 +29,7 @@ from onetool.config.reach_servers import (
     text_of,
     texts_in,
 )
-from onetool.config.yaml_nodes import PLACEHOLDER
+from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import sounds_secret
@@ -197,7 +198,6 @@ def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
     stamps: dict[str, str] = {}
     if config is None:
         return {}, stamps
-    from onetool.config.include import read_files
 
     findings = Findings()
     root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
@@ -208,8 +208,6 @@ def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
 
 def plain_data(root: dict[str, Node]) -> dict[str, Any]:
     """Return the values without their positions. Loading the config reports what is wrong with them."""
-    from onetool.config.convert import plain
-
     return {key: plain(node, Findings()) for key, node in root.items()}
 
 
@@ -383,8 +381,6 @@ def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def _read_values(file: Path | None) -> dict[str, Any]:
     if file is None or not file.is_file():
         return {}
-    from onetool.config.convert import plain
-    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
 
     try:
         found = plain(read_yaml(file), Findings())

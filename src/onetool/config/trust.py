@@ -24,10 +24,12 @@ import msgspec
 from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import ownership_mistake
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.file_facts import is_unchanged
+from onetool.core.os_files import replace_file
+from onetool.sources.mcp_servers.program import ServerProgram, why_changed
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
-    from onetool.sources.mcp_servers.program import ServerProgram
 
 
 TRUST_FILE = "trust.json"
@@ -59,7 +61,6 @@ class TrustStore:
     def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
         """Read it anew, change it and write it. Raises OSError: then it is as it was."""
         from onetool.core.flock import lock_beside
-        from onetool.core.os_files import replace_file
 
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_beside(self.file):
@@ -82,11 +83,12 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
             found = msgspec.json.decode(file.read_bytes())
     found = found if isinstance(found, dict) and found.get("version") == FILE_VERSION else {}
-    return {part: _entries_of(found.get(part)) for part in ("folders", "owners")}
-
-
-def _entries_of(found: Any) -> TrustEntries:
-    return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    content: dict[str, TrustEntries] = {}
+    for part in ("folders", "owners"):
+        entries = found.get(part)
+        entries = entries if isinstance(entries, dict) else {}
+        content[part] = {key: one for key, one in entries.items() if isinstance(one, dict)}
+    return content
 
 
 # Deciding about a folder
@@ -191,7 +193,6 @@ def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[st
         return []
     if trusted is None:
         return ["runs: the programs of its servers, which were not shown at the time"]
-    from onetool.sources.mcp_servers.program import why_changed
 
     before = {name: one.program for name, one in trusted.items()}
     reasons = ((name, why_changed(before.get(name), one.program)) for name, one in now.items())
@@ -211,8 +212,6 @@ def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
 
 def programs_of(pin: Mapping[str, Any]) -> "dict[str, ServerProgram] | None":
     """Return the programs of an entry; None for one of an older version."""
-    from onetool.sources.mcp_servers.program import ServerProgram
-
     with suppress(msgspec.ValidationError):
         return msgspec.convert(pin.get("programs"), dict[str, ServerProgram] | None)
     return None
@@ -296,7 +295,7 @@ def has_anything(folder: Path) -> bool:
 def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     """Context manager around a command that edits a trusted config: the folder stays trusted."""
     folder = file.parent
-    if folder.name != own.name or _is_same(folder, own):
+    if folder.name != own.name or os.path.realpath(folder) == os.path.realpath(own):
         yield
         return
     config = folder / NAME
@@ -331,14 +330,8 @@ def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path)
         return False
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
     """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
-    from onetool.core.file_facts import is_unchanged
-
     files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
     if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False

@@ -10,7 +10,6 @@ Two things that people write and that the parser rejects are repaired, each exac
 """
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +46,8 @@ def read_text(path: Path) -> str:
     if found:
         where = f"column {found.start() - text.rfind(chr(10), 0, found.start())}"
         message = f"the character U+{ord(found[0]):04X} in {where} can't stand in YAML"
-        raise ConfigFileError(
-            message, line=_line_at(text, found.start()), hint="remove it, or write it as an escape in quotes"
-        )
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigFileError(message, line=line, hint="remove it, or write it as an escape in quotes")
     return text
 
 
@@ -76,10 +74,6 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
-
-
-def _line_at(text: str, index: int) -> int:
-    return text.count("\n", 0, index) + 1
 
 
 # Repairs
@@ -266,7 +260,7 @@ _MESSAGES = [
 
 def compose(text: str, base: type | None = None) -> yaml.Node | None:
     """The root node of the one document in this text; None when there is nothing in it."""
-    kind = _loader(base or getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    kind: Any = type("BoundedLoader", (_Bounds, base or getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
     chances_left = min(possible_repairs(text), MEND_BUDGET // (len(text) or 1))
     while True:
         loader = kind(text)
@@ -281,11 +275,6 @@ def compose(text: str, base: type | None = None) -> yaml.Node | None:
             raise ConfigFileError("a character or a number that does not exist", line=1) from None
         finally:
             loader.dispose()
-
-
-@cache
-def _loader(base: type) -> Any:
-    return type("BoundedLoader", (_Bounds, base), {})
 
 
 class _Bounds:
@@ -415,13 +404,24 @@ class _Reader:
             if key.tag == PLAIN and key.value == _MERGE:
                 merges.append(value)
                 continue
-            name = _key_text(key)
-            if name is None:
-                mistakes.append(self._bad_key(key, path))
+            at = Node(value=BROKEN, file=self.file, line=_line_of_node(key), path=path)
+            if not isinstance(key, yaml.ScalarNode):
+                mistakes.append(at.mistake("a key must be text, not a list or a mapping"))
+                continue
+            try:
+                name = tagged_value(key.value, key.tag)
+            except ConfigFileError:
+                name = None
+            if not isinstance(name, str):
+                message = f"a key must be text, and {key.value or 'nothing'} is not"
+                mistakes.append(at.mistake(message, f'quote it: "{key.value}"'))
             elif name in entries:
-                mistakes.append(self._twice(entries[name], _line_of_node(key)))
+                first = entries[name]
+                message = f"this key is set twice, in line {first.line} and in line {at.line}"
+                hint = "remove one of them"
+                mistakes.append(Mistake(message=message, file=self.file, line=at.line, key=first.key, hint=hint))
             else:
-                entries[name] = self.node(value, (*path, name), _line_of_node(key))
+                entries[name] = self.node(value, (*path, name), at.line)
         for source in merges:
             mistakes += self._merge(source, entries, path)
         return Node(value=entries, file=self.file, line=line, path=path, mistakes=tuple(mistakes))
@@ -439,24 +439,6 @@ class _Reader:
                 mistakes.append(merged.mistake("'<<' merges a mapping, and this is none", 'quote the key: "<<"'))
         return mistakes
 
-    def _twice(self, first: Node, line: int) -> Mistake:
-        message = f"this key is set twice, in line {first.line} and in line {line}"
-        return Mistake(message=message, file=self.file, line=line, key=first.key, hint="remove one of them")
-
-    def _bad_key(self, key: yaml.Node, path: KeyPath) -> Mistake:
-        at = Node(value=BROKEN, file=self.file, line=_line_of_node(key), path=path)
-        if not isinstance(key, yaml.ScalarNode):
-            return at.mistake("a key must be text, not a list or a mapping")
-        return at.mistake(f"a key must be text, and {key.value or 'nothing'} is not", f'quote it: "{key.value}"')
-
     def _broken(self, path: KeyPath, line: int, why: ConfigFileError) -> Node:
         node = Node(value=BROKEN, file=self.file, line=line, path=path)
         return replace(node, mistakes=(node.mistake(why.message, why.hint),))
-
-
-def _key_text(key: yaml.Node) -> str | None:
-    try:
-        value = tagged_value(key.value, key.tag) if isinstance(key, yaml.ScalarNode) else None
-    except ConfigFileError:
-        return None
-    return value if isinstance(value, str) else None

@@ -65,7 +65,8 @@ class ConfigTarget:
             )
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
-        self.servers = _servers_in(self.file) if self.found.config else {}
+        node = read_files(self.file.absolute(), Findings())[0].value.get("servers") if self.found.config else None
+        self.servers: dict[str, Node] = node.value if node and isinstance(node.value, dict) else {}
 
     def elsewhere(self, name: str) -> str | None:
         """The included file that defines this server."""
@@ -115,11 +116,6 @@ class ConfigTarget:
             if file is None:
                 raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
             put_secret(file, name, value, partial(check_kept, name, value))
-
-
-def _servers_in(file: Path) -> dict[str, Node]:
-    node = read_files(file.absolute(), Findings())[0].value.get("servers")
-    return node.value if node and isinstance(node.value, dict) else {}
 
 
 def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
@@ -225,7 +221,13 @@ class Planner:
             if name in self.plan.servers or name in self.plan.skipped:
                 taken = (f"the one in {one.file}" for one in self.plan.seen if one.name == name and one.taken)
                 self.plan.notes.append(f"{name}: {found.file} defines it, too; {next(taken, 'neither')} is imported")
-                self._show_other(name, raw, found)
+                try:  # its secrets are not stored, so they have names of their own
+                    block, _ = self._translated(raw, found)
+                    if not (self.whole and found.in_project):
+                        block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
+                except SkipServer as why:
+                    block = f"not usable: {why}"
+                self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=False))
             elif name in self.target.servers and not self.replace:
                 if name not in self.plan.kept:
                     self.plan.kept.append(name)
@@ -262,19 +264,8 @@ class Planner:
         shown = whole if self.whole and found.in_project else block
         self.plan.seen.append(SeenServer(name=name, block=shown, file=found.file, taken=True))
 
-    def _show_other(self, name: str, raw: Any, found: ClientServers) -> None:
-        """Add a block to `seen` that is not taken. Its secrets are not stored, so they have names of their own."""
-        try:
-            block, _ = self._translated(raw, found)
-        except SkipServer as why:
-            block = f"not usable: {why}"
-        else:
-            if not (self.whole and found.in_project):
-                block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
-        self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=False))
-
     def _translated(self, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
-        variables = Variables(found.folder, found.inputs, self.collector.has)
+        variables = Variables(found.folder, found.inputs, self.collector)
         return translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
 
     def _given(self, server: str, secret: str) -> bool:

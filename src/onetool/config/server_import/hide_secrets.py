@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ def variable_name(text: str) -> str:
 class Variables:
     """Replaces variables in the texts of one block. What can't be said in our config is put into `notes`."""
 
-    def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], is_set: Callable[[str], bool]) -> None:
+    def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], secrets: "SecretCollector") -> None:
         self.notes: list[str] = []
         self._inputs = inputs
-        self._is_set = is_set
+        self._secrets = secrets
         self._fixed = {
             "workspaceFolder": str(folder),
             "workspaceRoot": str(folder),
@@ -56,7 +56,7 @@ class Variables:
         return written
 
     def _variable(self, name: str, default: str | None) -> str:
-        if default is None or self._is_set(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
+        if default is None or self._secrets.has(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
             return f"${{{name}}}"  # the default of a secret is never taken
         self.notes.append(f"{name} is not set: its default is taken for good")
         return default
@@ -119,7 +119,8 @@ class SecretCollector:
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
         ours = wanted.upper().startswith("ONETOOL")  # what OneTool itself reads is not for a pasted file to set
-        names = (own,) if ours or _is_anybodys(wanted) else (wanted, own)
+        is_generic = all(word in _WORDS or word in _VAGUE for word in wanted.upper().split("_"))  # API_KEY
+        names = (own,) if ours or is_generic else (wanted, own)
         numbered = (f"{own}_{number}" for number in range(2, 10_000))
         name = next(name for name in (*names, *numbered) if self.put(name, value))
         return f"${{{name}}}"
@@ -147,11 +148,6 @@ def is_secret(name: str, value: str) -> bool:
         return False
     last_word = value.rpartition(" ")[2]  # after `Bearer`, say
     return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(last_word) or _WITH_PASSWORD.match(value))
-
-
-def _is_anybodys(name: str) -> bool:
-    """Whether the name is too generic, like API_KEY."""
-    return all(word in _WORDS or word in _VAGUE for word in name.upper().split("_"))
 
 
 def _sounds_secret(name: str) -> bool:
