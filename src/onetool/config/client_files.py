@@ -45,7 +45,7 @@ class JsoncDocument(msgspec.Struct, kw_only=True):
 
 
 def read_json(text: str) -> JsoncDocument:
-    """The text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
+    """Return the text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
     reader = _Reader(text)
     reader.skip()
     root = reader.value(0)
@@ -139,7 +139,7 @@ class _Reader:
             more = self._comma()
 
     def _comma(self) -> bool:
-        """Whether a comma comes next. If not, we stay where we are: comments before a bracket belong to its gap."""
+        """Return whether a comma comes next. If not, stay: comments before a bracket belong to its gap."""
         back, known = self.at, len(self.comments)
         self.skip()
         if self.take(","):

@@ -75,7 +75,7 @@ def kind_of(value: Any) -> str:
 
 
 def accepted_kinds(wanted: Any) -> set[str]:
-    """The kinds of values that a type takes."""
+    """Return the kinds of values that a type takes."""
     if wanted in _TAKES:
         return _TAKES[wanted]
     if get_origin(wanted) is Literal:
@@ -86,7 +86,7 @@ def accepted_kinds(wanted: Any) -> set[str]:
 
 
 def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
-    """The value of an empty key for this type: [] or {} where it accepts one."""
+    """Return the value of an empty key for this type: [] or {} where it accepts one."""
     kinds = accepted_kinds(wanted)
     if "mapping" in kinds:
         return {}
@@ -114,7 +114,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """What the value must be, if it violates a limit: at least 1."""
+    """Return what the value must be, if it violates a limit: at least 1."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"
@@ -148,7 +148,7 @@ BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `read` gi
 
 
 def convert(node: Node, wanted: Any, findings: Findings) -> Any:
-    """The node's value as this type; BAD when it can't be, and then the findings say why."""
+    """Return the node's value as this type; BAD when it can't be, and then the findings say why."""
     if wanted is Any:
         return plain(node, findings)
     if hasattr(wanted, "from_node"):
@@ -170,7 +170,7 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def plain(node: Node, findings: Findings) -> Any:
-    """The node as plain data, with a warning where an older YAML would have read something else."""
+    """Return the node as plain data, with a warning where an older YAML would have read something else."""
     findings.add(node.mistakes)
     if node.trap:
         hint = f'{node.trap}, or quote it if text is meant: "{node.value}"'
@@ -183,7 +183,7 @@ def plain(node: Node, findings: Findings) -> Any:
 
 
 def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) -> dict[str, Any]:
-    """The fields that the mapping gives, by the struct's own names."""
+    """Return the fields that the mapping gives, by the struct's own names."""
     fields = fields_of(struct)
     values: dict[str, Any] = {}
     for key, child in node.value.items():
@@ -200,7 +200,7 @@ def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) ->
 
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> dict[str, FieldInfo]:
-    """A struct's fields by the keys that the file has for them."""
+    """Return a struct's fields by the keys that the file has for them."""
     return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 

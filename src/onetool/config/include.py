@@ -31,7 +31,7 @@ MayRead = Callable[[Path], bool]
 
 
 def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: True) -> tuple[Node, tuple[Path, ...]]:
-    """The root of all files together, and the included ones. `may_read` is asked before one is opened."""
+    """Return the root of all files together, and the included ones. `may_read` is asked before one is opened."""
     files = Files(findings, may_read)
     files.add(path)
     return merge_roots(files.roots, str(path), findings), tuple(files.paths[1:])
@@ -79,14 +79,14 @@ class Files:
 
 
 def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
-    """A mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
+    """Return a mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
     if refused.line is None and entry:
         return entry.mistake(refused.message, refused.hint)
     return Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)
 
 
 def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
-    """One root of many: lists are joined, mappings united, and everything else may be set once."""
+    """Return one root of many: lists are joined, mappings united, and everything else may be set once."""
     fields = fields_of(Keys)
     found: dict[str, list[Node]] = {}
     for root in roots:
@@ -127,7 +127,7 @@ def _only_one(nodes: list[Node], findings: Findings) -> Node:
 
 
 def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> list[Node]:
-    """The nodes of this kind; mistakes are reported for the others."""
+    """Return the nodes of this kind; mistakes are reported for the others."""
     for node in nodes:
         if isinstance(node.value, kind):
             findings.add(node.mistakes)
@@ -152,7 +152,7 @@ _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
-    """The root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
+    """Return the root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
 
     The names in `kept_here` are filled in only if they are kept with the config.
     """
@@ -164,7 +164,6 @@ def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: 
 
 
 def names_in(text: object) -> list[str]:
-    """The names of secrets that a text asks for."""
     return PLACEHOLDER.findall(text) if isinstance(text, str) else []
 
 
@@ -202,7 +201,7 @@ class _Filler:
         return node
 
     def server(self, node: Node) -> Node:
-        """One block of `servers`: what goes to its url may hold secrets that are for its host only."""
+        """Return one block of `servers`: what goes to its url may hold secrets that are for its host only."""
         url = node.value.get("url") if isinstance(node.value, dict) else None
         if url is None or not isinstance(url.value, str):
             return self.node(node)
@@ -271,7 +270,7 @@ class _Filler:
 
 
 def _goes_along(key: str, node: Node) -> bool:
-    """Whether this key of a server is sent to the server's URL and nowhere else. Credentials of a login are not."""
+    """Return whether this key of a server is sent to its URL and nowhere else. Credentials of a login are not."""
     if key != "auth" or not isinstance(node.value, dict):
         return key in ("url", "headers", "auth")
     kind = node.value.get("type")
@@ -307,7 +306,7 @@ Values = tuple[dict[str, str], dict[str, tuple[str, ...]]]
 def read_secrets(
     node: Node | None, home: Path, env: Mapping[str, str], findings: Findings, may_be_missing: bool = False
 ) -> Secrets | None:
-    """The secrets of the file or mapping, and of the environment. None when something is wrong with the first.
+    """Return the secrets of the file or mapping, and of the environment. None when something is wrong with the first.
 
     Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
     """

@@ -35,7 +35,7 @@ OWN_VARIABLE = "ONETOOL_TOKEN"  # what http.token is usually called
 
 
 def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
-    """The config of this file and those it includes; without a file, the defaults.
+    """Return the config of this file and those it includes; without a file, the defaults.
 
     A path is trusted because it was named. A config that was found may be a project's, which gets fewer of the user's
     secrets.
@@ -90,7 +90,7 @@ def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config
 
 
 def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
-    """The secrets alone: also of a config that can't be used yet, because one of them is missing."""
+    """Return the secrets alone: also of a config that can't be used yet, because one of them is missing."""
     found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
@@ -126,7 +126,7 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
 
 
 def has_database(path: Path) -> bool:
-    """Whether a config names a database. One that can't be read names none."""
+    """Return whether a config names a database. One that can't be read names none."""
     from onetool.config.include import read_files
 
     try:
@@ -136,7 +136,7 @@ def has_database(path: Path) -> bool:
 
 
 def token_places(path: Path) -> list[tuple[str, int]]:
-    """The file and line of each entry of `http.tokens`, in their order."""
+    """Return the file and line of each entry of `http.tokens`, in their order."""
     from onetool.config.include import read_files
 
     http = read_files(path, Findings())[0].value.get("http")
@@ -147,7 +147,7 @@ def token_places(path: Path) -> list[tuple[str, int]]:
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
-    """A `Found` for a path that a caller passed; None is the user's own folder without a config."""
+    """Return a `Found` for a path that a caller passed; None is the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
     is_own = path.absolute() == own_folder(env) / NAME
@@ -162,9 +162,7 @@ def _secrets(
     findings: Findings,
     may_be_missing: bool = False,
 ) -> Secrets | None:
-    """The secrets of a config. A project has its own ones; from the environment and the keyring it gets only those that
-    were accepted.
-    """
+    """Read the secrets of a config. Of the environment and the keyring a project gets only what was accepted."""
     from onetool.config.include import read_secrets
 
     if found.whose != "project":
@@ -185,7 +183,7 @@ def _secrets(
 
 
 def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
-    """A project's link must not show us what lies outside of it. What is named there in so many words was shown."""
+    """Report a prompts file behind a link that leads out of the project. What is named in so many words was shown."""
     file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
@@ -275,7 +273,8 @@ def code_files(config: Config) -> list[Path]:
 
 
 def roots_within(config: Config) -> list[str] | None:
-    """Where the roots of a config may lie: those of a project below it, or where the person's own config has some.
+    """Return where the roots of a config may lie: those of a project below it, or where the person's own config has
+    some.
 
     None is anywhere: for the person's own config, and for one that was named by hand.
     """
@@ -286,7 +285,7 @@ def roots_within(config: Config) -> list[str] | None:
 
 
 def _config_folder(config: Config) -> Path:
-    """The folder of the config, or the one that it would be in."""
+    """Return the folder of the config, or the one that it would be in."""
     if config.folder is not None:
         return config.folder
     return config.path.parent if config.path else nearest_folder()

@@ -189,7 +189,7 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
-    """The texts of the file that the config names, or of the one beside it; and which file that is."""
+    """Return the texts of the file that the config names, or of the one beside it; and which file that is."""
     if not isinstance(path, Path | None):  # what stands there can't be read as one, which has been told
         return None, PromptTexts()
     named, path = path is not None, path or beside / PROMPTS_FILE

@@ -50,7 +50,6 @@ class Packs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packs_at(paths: Iterable[Path], project: Path) -> Packs:
-    """The packs at these paths."""
     lines: dict[str, str] = {}
     files: list[Path] = []
     is_all = True
@@ -70,7 +69,7 @@ def packs_at(paths: Iterable[Path], project: Path) -> Packs:
 
 
 def own_line(folder: Path) -> str:
-    """The one about packs in a project's own folder, whether there are some or not."""
+    """Return the line about packs in a project's own folder, whether there are some or not."""
     return _line(os.path.realpath(folder / PACKS), folder.parent)
 
 
@@ -127,7 +126,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
     def is_like(self, other: "Reach") -> bool:
-        """Whether nothing is to be seen in one that is not in the other."""
+        """Return whether nothing is to be seen in one that is not in the other."""
         return self.seen() == other.seen()
 
     def seen(self) -> Any:
@@ -141,7 +140,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             yield from (f"  {detail}" for detail in self.details.get(line, ()))
 
     def names(self) -> set[str]:
-        """The names of the secrets that it may take from the environment, once it is accepted."""
+        """Return the names of the secrets that it may take from the environment, once it is accepted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
@@ -154,7 +153,8 @@ def readable(line: str) -> str:
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read.
+    """Read what a project's `.onetool` reaches, with its config if it has one. ConfigError for a file that can't be
+    read.
 
     Stamps are taken before a file is read: what is written meanwhile counts as changed.
     """
@@ -186,7 +186,6 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
 
 
 def project_of(folder: Path) -> Path:
-    """The folder that a `.onetool` is of."""
     return folder.parent
 
 
@@ -212,7 +211,7 @@ def plain_data(root: dict[str, Node]) -> dict[str, Any]:
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
-    """Those that are started, or those that are dialled; what is neither is taken for the first."""
+    """Return the servers that are started, or those that are dialled; what is neither counts as started."""
     servers = data.get("servers") or {}
     if not isinstance(servers, dict):
         return _whole("servers", servers) if kind == "command" else {}
@@ -238,7 +237,7 @@ def _host(entry: Any) -> str:
 
 
 def _addresses(data: dict[str, Any]) -> dict[str, str]:
-    """Where questions to a model go, and where we listen."""
+    """Return where questions to a model go, and where we listen."""
     ask, http = data.get("ask") or {}, data.get("http") or {}
     found = {} if isinstance(ask, dict) else _whole("ask", ask)
     for key, what in SHARED.items():
@@ -256,7 +255,7 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _let_in(http: dict[str, Any]) -> dict[str, str]:
-    """Whose tokens and JWTs are accepted, and what they may do."""
+    """Return whose tokens and JWTs are accepted, and what they may do."""
     tokens, jwt = http.get("tokens") or [], http.get("jwt")
     if not isinstance(tokens, list):
         tokens = [tokens]
@@ -269,7 +268,7 @@ def _let_in(http: dict[str, Any]) -> dict[str, str]:
 
 
 def _holder(token: Any) -> str:
-    """The name of a token, its role, and its tools."""
+    """Return the name of a token, its role, and its tools."""
     if not isinstance(token, dict):
         return text_of(token)
     role, tools = token.get("role") or "call", token.get("tools")
@@ -279,7 +278,7 @@ def _holder(token: Any) -> str:
 
 
 def _audit(data: dict[str, Any]) -> dict[str, str]:
-    """How the calls of others are noted, where the project says so."""
+    """Return how the calls of others are noted, where the project says so."""
     audit = data.get("audit")
     if audit is None:
         return {}

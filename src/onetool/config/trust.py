@@ -77,7 +77,7 @@ class TrustStore:
 
 
 def _content_of(file: Path) -> dict[str, TrustEntries]:
-    """The stored entries; empty if the file can't be read or others can write it."""
+    """Return the stored entries; empty if the file can't be read or others can write it."""
     found: Any = None
     with suppress(OSError, msgspec.DecodeError, RecursionError):
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
@@ -109,7 +109,7 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     then: str = ""  # what loads it into a running server once it is trusted
 
     def __str__(self) -> str:
-        """One line that says so, and what to do."""
+        """Say so in one line, with what to do."""
         if self.mistake is not None:
             return str(self.mistake)
         return f"{self.folder} {self.state}, so nothing in it is used: run {self._commands}"
@@ -284,7 +284,7 @@ def trust_folder(
 
 
 def has_anything(folder: Path) -> bool:
-    """Whether the folder contains a visible file."""
+    """Return whether the folder contains a visible file."""
     try:
         return any(not name.startswith(".") for name in os.listdir(folder))
     except OSError:
@@ -317,7 +317,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
 
 def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path) -> bool:
-    """Whether the store trusts it; ONETOOL_TRUST alone does not count, nor does a folder that can't be read."""
+    """Return whether the store trusts it; ONETOOL_TRUST alone does not count, nor does a folder that can't be read."""
     pin = store.folder(folder)
     if pin is None:
         return False
@@ -331,7 +331,7 @@ def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path)
 
 
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
-    """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
+    """Return whether the files that its reach was read from, and the places of packs, are as they were."""
     files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
     if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
@@ -350,7 +350,7 @@ def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_strict(own: Path) -> bool:
-    """What the person's own config says. It is parsed only if it can say so at all."""
+    """Return whether the person's own config says `trust: strict`. It is parsed only if it can say so at all."""
     file = own / NAME
     try:
         if STRICT not in file.read_bytes():

@@ -40,7 +40,7 @@ class ConfigFileError(Exception):
 
 
 def read_text(path: Path) -> str:
-    """The file as text: UTF-8, with or without a byte order mark, of a size that a person could have written."""
+    """Return the file as text: UTF-8, with or without a byte order mark, of a size that a person could have written."""
     text = _decoded(_bytes_of(path))
     found = _UNPRINTABLE.search(text)
     if found:
@@ -93,7 +93,7 @@ def possible_repairs(text: str) -> int:
 
 
 def repaired(text: str, index: int) -> str | None:
-    """The text with the slip at this index repaired; None if it is something else."""
+    """Return the text with the slip at this index repaired; None if it is something else."""
     return _with_quotes(text, index - 1) or _with_one_escape(text, index - 2)
 
 
@@ -159,7 +159,7 @@ _OLD_NUMBER = re.compile(
 
 
 def tagged_value(text: str, tag: str) -> Scalar:
-    """The value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
+    """Return the value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
     if tag == TEXT:
         return _joined_surrogates(text)
     if tag != PLAIN and tag not in _TYPES:
@@ -180,7 +180,7 @@ def unknown_tag() -> ConfigFileError:
 
 
 def plain_value(text: str) -> Scalar:
-    """The value of an unquoted scalar. A whole number of absurd length is a ValueError."""
+    """Return the value of an unquoted scalar. A whole number of absurd length is a ValueError."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -213,7 +213,7 @@ def yaml_1_1_advice(text: str) -> str | None:
 
 
 def _joined_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined.
+    """Return the text with surrogate pairs joined.
 
     The parser of C refuses such halves, that of Python leaves them apart.
     """
@@ -259,7 +259,7 @@ _MESSAGES = [
 
 
 def compose(text: str, base: type | None = None) -> yaml.Node | None:
-    """The root node of the one document in this text; None when there is nothing in it."""
+    """Return the root node of the one document in this text; None when there is nothing in it."""
     kind: Any = type("BoundedLoader", (_Bounds, base or getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
     chances_left = min(possible_repairs(text), MEND_BUDGET // (len(text) or 1))
     while True:
@@ -347,7 +347,7 @@ _MERGE = "<<"
 
 
 def read_yaml(path: Path) -> Node:
-    """The root of the file; its value is None if the file is empty. Raises ConfigFileError if it is not YAML at all."""
+    """Read the root of a file; its value is None if the file is empty. Raises ConfigFileError if it is not YAML."""
     return node_of(read_text(path), str(path))
 
 

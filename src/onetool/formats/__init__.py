@@ -33,7 +33,7 @@ class Provider(NamedTuple):
 
 
 def find_provider(provider: str) -> Provider:
-    """The provider of that name, or an error that tells the known ones."""
+    """Return the provider of that name. Raises UnknownProviderError, which tells the known ones."""
     if provider in PROVIDERS:
         return PROVIDERS[provider]
     known = f"{', '.join(PROVIDERS)}{or_rather(str(provider), PROVIDERS)}"
@@ -124,7 +124,7 @@ class ProviderNames:
         self._real = {safe: real for real, safe in self._safe.items()}
 
     def to_provider(self, real: str) -> str:
-        """The provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
+        """Return the provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
         if real in self._safe:
             return self._safe[real]
         if (known := self._others.get(real)) and known not in self._real:
@@ -132,7 +132,7 @@ class ProviderNames:
         return real if self._is_fine(real) and real not in self._real else self._spell(real, turn=1)
 
     def from_provider(self, safe: str) -> str | None:
-        """The real name, also for a model that gave back the real one; None if it is neither."""
+        """Return the real name, also for a model that gave back the real one; None if it is neither."""
         if safe in self._real:
             return self._real[safe]
         if safe in self._safe or safe in self._others:
@@ -145,7 +145,7 @@ class ProviderNames:
         return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:
-        """One spelling for each name. A valid name stays; one that clashes or is too long is changed."""
+        """Return one spelling for each name. A valid name stays; one that clashes or is too long is changed."""
         safe = {name: name for name in names if self._is_fine(name)}
         waiting = names - safe.keys()
         for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with
@@ -168,7 +168,7 @@ class ProviderNames:
         return 0 < len(name) <= MAX_NAME_LENGTH and self._spell(name, turn=0) == name
 
     def _spell(self, name: str, turn: int) -> str:
-        """The plain spelling at turn 0, then one with a hash of the whole real name."""
+        """Return the plain spelling at turn 0, then one with a hash of the whole real name."""
         parts = name.split(".")
         safe = "__".join(_ODD.sub("_", part) for part in parts)
         if self._form.letter_first and not _GOOD_START.match(safe):
@@ -182,7 +182,7 @@ class ProviderNames:
 
 
 def _is_lost(part: str) -> bool:
-    """Whether all that tells a part of a name from others is what providers can't spell: 日本, as `__`."""
+    """Return whether all that tells a part of a name from others is what providers can't spell: 日本, as `__`."""
     return _ODD.search(part) is not None and not _ODD.sub("", part).strip("_-")
 
 
@@ -195,7 +195,7 @@ __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
 def provider_tools(
     specs: Iterable[ToolSpec], provider: str, *, allowed: Iterable[str] | None = None, merge: bool = False
 ) -> list[dict[str, Any]]:
-    """The tools as `provider` takes them, in their order; with `allowed`, only those of these names.
+    """Return the tools as `provider` takes them, in their order; with `allowed`, only those of these names.
 
     `merge` puts all into one object where the provider has such a form (Gemini). The result is the caller's own.
     """

@@ -38,7 +38,7 @@ _BOUNDS = (("minimum", "exclusiveMinimum", max, "greater"), ("maximum", "exclusi
 
 
 def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of that type without nested schemas; what Gemini has no field for goes into the description."""
+    """Return a schema of that type without nested schemas; what Gemini has no field for goes into the description."""
     node: dict[str, Any] = {"type": kind}
     notes: list[str] = []
     name = schema.get("format")
@@ -93,7 +93,7 @@ def _count(value: Any) -> int | None:
 
 
 def _number(value: Any) -> int | float | None:
-    """The value if it is a number that fits in a double, as these fields are."""
+    """Return the value if it is a number that fits in a double, as these fields are."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -103,7 +103,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Whether the value is a text, a truth value or a number that JSON can write."""
+    """Return whether the value is a text, a truth value or a number that JSON can write."""
     return isinstance(value, str | bool) or _number(value) is not None
 
 
@@ -120,7 +120,7 @@ _SAYS_ITS_KIND = ("type", "enum", "const", "properties")
 
 
 def gemini_parameters(schema: Any) -> Node:
-    """The parameters of one function: always an object, with its properties, even if there are none."""
+    """Return the parameters of one function: always an object, with its properties, even if there are none."""
     reducer = _Reducer(schema)
     parameters = reducer.node(reducer.folded(schema), depth=0, above=frozenset({"#"}))
     parameters.setdefault("properties", {})
@@ -139,7 +139,7 @@ class _Reducer(ObjectFolder):
         return {"anyOf": [first, *others]} if others else first
 
     def _choices(self, schema: Any, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
-        """The alternatives, each of one type, and whether null is one too."""
+        """Return the alternatives, each of one type, and whether null is one too."""
         flat, above = self.flat(schema, above)
         if depth > MAX_DEPTH or self.room == 0:
             flat = placeholder_schema(flat)
@@ -166,7 +166,7 @@ class _Reducer(ObjectFolder):
         return nodes, nullable or flat.get("nullable") is True
 
     def _typed(self, kind: str, flat: Node, inside: int, above: frozenset[str]) -> Node:
-        """What the schema says of values of one type; what is inside of them is at the depth `inside`."""
+        """Return what the schema says of values of one type; what is inside of them is at the depth `inside`."""
         node = leaf_schema(kind, flat)
         self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // TEXT_IN_ONE_ROOM)
         if kind == "array":

@@ -25,7 +25,7 @@ _KEYWORDS = {
 
 
 def kinds_of(schema: Mapping[str, Any]) -> list[str]:
-    """The types that the schema declares, or else shows by its values or keywords. None when it could be anything."""
+    """Return the types that the schema declares, or shows by its values or keywords. [] if it could be anything."""
     declared = schema.get("type")
     kinds = [kind for kind in (declared if isinstance(declared, list) else [declared]) if kind in KINDS]
     kinds = kinds or [kind_of(value) for value in values_of(schema)[:MAX_VALUES_READ]]
@@ -36,7 +36,6 @@ def kinds_of(schema: Mapping[str, Any]) -> list[str]:
 
 
 def kind_of(value: Any) -> str:
-    """The JSON type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):  # before int: a bool is one in Python
@@ -49,7 +48,7 @@ def kind_of(value: Any) -> str:
 
 
 def values_of(schema: Mapping[str, Any]) -> list[Any]:
-    """The values that a `const` or an `enum` leaves; empty when every value of the type may be."""
+    """Return the values that a `const` or an `enum` leaves; empty when every value of the type may be."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -57,7 +56,7 @@ def values_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def branches_of(schema: Mapping[str, Any]) -> list[Any]:
-    """What stands in `anyOf`, or else in `oneOf`, without what nothing can match."""
+    """Return what stands in `anyOf`, or else in `oneOf`, without what nothing can match."""
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return [branch for branch in schema[key] if not is_never(branch)]
@@ -65,12 +64,11 @@ def branches_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def is_never(schema: Any) -> bool:
-    """Whether no value matches. `{"not": {}}` is how some generators write an absent alternative."""
+    """Return whether no value matches. `{"not": {}}` is how some generators write an absent alternative."""
     return schema is False or (isinstance(schema, Mapping) and schema.get("not") in ({}, True))
 
 
 def matches_everything(schema: Any) -> bool:
-    """Whether every value matches."""
     return schema is True or schema == {}
 
 
@@ -95,7 +93,7 @@ class Flattener:
         self.room = max(0, self.room - amount)
 
     def flat(self, schema: Any, above: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:
-        """The schema as one mapping, and the references that led into it added to those `above`.
+        """Return the schema as one mapping, and the references that led into it added to those `above`.
 
         A reference to what is `above`, so to something that contains itself, is followed to a stand-in only.
         """
@@ -132,7 +130,7 @@ def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
 
 
 def placeholder_schema(schema: Any) -> dict[str, Any]:
-    """A stand-in for a schema that is too deep to show: its type (object if unknown) and its description."""
+    """Return a stand-in for a schema that is too deep to show: its type (object if unknown) and its description."""
     if not isinstance(schema, Mapping):
         return {"type": "object"}
     branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
@@ -141,7 +139,7 @@ def placeholder_schema(schema: Any) -> dict[str, Any]:
 
 
 def resolve(root: Any, ref: str) -> Any:
-    """What a local reference (`#`, `#/$defs/Name`) points to; None for any other and for one that leads nowhere."""
+    """Return what a local reference (`#`, `#/$defs/Name`) points to; None for others, and if it leads nowhere."""
     if ref != "#" and not ref.startswith("#/"):
         return None
     found = root
@@ -182,7 +180,7 @@ class ObjectFolder(Flattener):
         self._known: dict[int, ObjectMembers | None] = {}
 
     def folded(self, schema: Any) -> dict[str, Any]:
-        """The schema as a plain object: all properties that any alternative has, required where all agree."""
+        """Return the schema as a plain object: all properties that any alternative has, required where all agree."""
         flat, _ = self.flat(schema)
         members = self._members(flat, depth=0) or NO_MEMBERS
         plain = {key: value for key, value in flat.items() if key not in _REFUSED}
@@ -232,7 +230,7 @@ def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
 
 
 def _one_schema(schemas: list[Any]) -> Any:
-    """One schema for a property that has several: mostly the word that tells the alternatives apart."""
+    """Return one schema for a property that has several: mostly the word that tells the alternatives apart."""
     if len(schemas) == 1:
         return schemas[0]
     words = [schema.get("const") if isinstance(schema, dict) else None for schema in schemas]
@@ -245,7 +243,7 @@ def _one_schema(schemas: list[Any]) -> Any:
 
 
 def plain_parameters(schema: Any) -> dict[str, Any]:
-    """The parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
+    """Return the parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
     parameters = thaw(ObjectFolder(schema).folded(schema))
     for part in _parts(parameters):
         # OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it.
@@ -267,7 +265,7 @@ def plain_parameters(schema: Any) -> dict[str, Any]:
 
 
 def thaw(value: Any) -> Any:
-    """A copy in plain dicts and lists. A loop, since schemas may nest deeper than calls can."""
+    """Return a copy in plain dicts and lists. A loop, since schemas may nest deeper than calls can."""
     holder = [value]
     waiting: list[Any] = [holder]
     while waiting:
@@ -280,7 +278,7 @@ def thaw(value: Any) -> Any:
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schema and every schema inside. Each is given before one looks into it, so it may be changed."""
+    """Yield the schema and every schema inside. Each is given before one looks into it, so it may be changed."""
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()

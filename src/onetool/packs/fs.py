@@ -143,7 +143,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 
 def _from_bytes(path: str) -> str | None:
-    """The path in Base64 that code passed as bytes."""
+    """Return the path in Base64 that code passed as bytes."""
     import base64
 
     try:
@@ -154,7 +154,7 @@ def _from_bytes(path: str) -> str | None:
 
 
 def _bytes(path: str, meant: str) -> BadArguments:
-    """A file that is really called so is found below its folder: ./b'a'."""
+    """Return the error for bytes. A file that is really called so is found below its folder: ./b'a'."""
     return BadArguments(f"path: expected a text, but {_quoted(path)} is how bytes are written; write {_quoted(meant)}")
 
 
@@ -219,5 +219,5 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
 
 
 def _quoted(path: str) -> str:
-    """A path inside a message: control characters escaped, and not longer than a line or two."""
+    """Return a path inside a message: control characters escaped, and not longer than a line or two."""
     return repr(path if len(path) <= 300 else f"{path[:300]}…")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def get_config() -> Mapping[str, Any]:
-    """The settings of the pack that is running: `settings: {<pack>: …}` in the config. Empty when there are none."""
+    """Return the settings of the running pack: `settings: {<pack>: …}` in the config. Empty if there are none."""
     context = current_call.get()
     if context is None or context.environment is None:
         return {}
@@ -55,7 +55,7 @@ def get_config() -> Mapping[str, Any]:
 
 
 def get_secret(name: str) -> str | None:
-    """A secret by name, from the app's secrets or the environment; None when there is none."""
+    """Return a secret by name, from the app's secrets or the environment; None when there is none."""
     context = current_call.get()
     if context is None or context.environment is None:
         return os.environ.get(name)
@@ -76,7 +76,7 @@ def report_progress(done: float, total: float | None = None, message: str | None
 
 
 def get_pack(name: str) -> "Pack | None":
-    """A pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
+    """Return a pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
     tools = _tools().packs().get(name)
     return None if tools is None else Pack(name, tools)
 
@@ -163,7 +163,7 @@ def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
 
 
 def _tools() -> Snapshot:
-    """The tools that the running tool may call; none outside of a call (onetool.sdk.testing provides some)."""
+    """Return the tools that the running tool may call; none outside of a call (onetool.sdk.testing provides some)."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({})
@@ -226,12 +226,12 @@ async def ask_model(
 
 
 async def client_roots(*, key: str | None = None) -> list[dict[str, Any]]:
-    """The folders and files that the client works on: [{"uri": "file:///…", "name": …}, …]."""
+    """Return the folders and files that the client works on: [{"uri": "file:///…", "name": …}, …]."""
     return await _caller("roots", "for its folders").ask(ForRoots(key=key or "roots"))
 
 
 def client_can(what: str) -> bool:
-    """Whether the caller has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
+    """Return whether the caller has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
     caller = current_caller.get()
     return caller is not None and caller.can(what)
 
@@ -259,13 +259,13 @@ def _caller(capability: str, whom: str) -> Caller:
 
 
 def _clean(value: Any) -> Any:
-    """The value with the app's secrets masked, since questions are sent to the client."""
+    """Return the value with the app's secrets masked, since questions are sent to the client."""
     context = current_call.get()
     return value if context is None or context.environment is None else context.environment.redact(value)
 
 
 def _key(about: Any) -> str:
-    """The same for the same question, whichever process asks it."""
+    """Return a key that is the same for the same question, whichever process asks it."""
     from hashlib import blake2b
 
     return f"q{blake2b(repr(about).encode(), digest_size=6).hexdigest()}"
@@ -320,7 +320,7 @@ class LogSpan:
                 log.info(event["span"], extra=event)
 
     def __call__(self, function: F) -> F:
-        """The function in a span of its own for every call."""
+        """Wrap the function in a span of its own for every call."""
         if iscoroutinefunction(function):
 
             @wraps(function)
@@ -355,7 +355,7 @@ class LogSpan:
 
 
 def redacted(data: Any, for_caller: bool = False) -> Any:
-    """The data with the app's secrets masked, inside of an app.
+    """Return the data with the app's secrets masked, inside of an app.
 
     What goes `for_caller` into the call's result keeps what the caller sent itself.
     """
@@ -366,7 +366,7 @@ def redacted(data: Any, for_caller: bool = False) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As data, so that a secret inside of a model is found by its name, too."""
+    """Return the value as data, so that a secret inside of a model is found by its name, too."""
     try:
         return plain(value)
     except Exception:  # noqa: BLE001 - no data; its text could hold anything, so that its type has to do
@@ -389,7 +389,7 @@ def _log() -> "Logger":
 
 @cache
 def _names_of_logging() -> frozenset[str]:
-    """What a log record has of its own, and refuses to have overwritten."""
+    """Return what a log record has of its own, and refuses to have overwritten."""
     import logging
 
     return frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

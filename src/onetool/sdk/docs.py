@@ -51,7 +51,7 @@ class FunctionDocs(msgspec.Struct, frozen=True):
 
 
 def read_docs(function: Callable[..., Any]) -> FunctionDocs:
-    """A function's docs. One without a docstring is described by its name."""
+    """Return a function's docs. One without a docstring is described by its name."""
     docs = read_text(function.__doc__ or "")
     if docs.description:
         return docs
@@ -96,7 +96,7 @@ def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
 
 
 def _example(example: Any) -> str:
-    """The code, and what is said of it."""
+    """Return the code, and what is said of it."""
     parts = (getattr(example, "snippet", None), example.description)
     return "\n".join(part.strip() for part in parts if part and part.strip())
 

@@ -58,7 +58,7 @@ def safe_request(client: Any, method: str, url: str, **kw: Any) -> RequestOutcom
 
 
 def api_headers(secret_name: str, header_name: str = "Authorization", prefix: str = "Bearer ") -> dict[str, str]:
-    """The header that carries a secret: `{"Authorization": "Bearer …"}`; no header at all without the secret.
+    """Return the header that carries a secret: `{"Authorization": "Bearer …"}`; no header at all without the secret.
 
     `prefix` stands before the secret; a word gets a space after it (`"Token"`), other things don't (`"key="`, `""`).
     Raises ValueError for a secret that no header can carry: a line break in it would start a header of its own.
@@ -120,7 +120,7 @@ C = TypeVar("C")
 
 
 def lazy_client(factory: Callable[[], C], secret_name: str | None = None) -> Callable[[], C | None]:
-    """A function that gives the client: the first call makes it, all others get the same one, in every thread.
+    """Return a function that gives the client: the first call makes it, all others get the same one, in every thread.
 
     A factory that raises is tried again by the next call. With `secret_name` the answer is None, and nothing is made,
     as long as there is no such secret. The factory is a plain function, for async clients too

@@ -50,7 +50,7 @@ def docs_url(module: ModuleType) -> str | None:
 
 
 def tools_of(module: ModuleType) -> Catalogue:
-    """What the module offers, in the order of the file, and a mistake for each function that can't be described."""
+    """Return what the module offers, in its order, and a mistake for each function that can't be described."""
     pack, docs = pack_name(module), None
     found: list[ToolSpec | Prompt | Resource] = []
     mistakes: list[Mistake] = []
@@ -78,7 +78,7 @@ def tools_of(module: ModuleType) -> Catalogue:
 
 
 def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
-    """What it gives is for the interface to shape, so that nothing is checked there."""
+    """Make a prompt or a resource. What it gives is for the interface to shape, so that nothing is checked there."""
     spec = msgspec.structs.replace(spec, output_schema=None, hidden=True)
     if marks.uri is None:
         return Prompt(name=marks.name or name, spec=spec, title=marks.title)
@@ -93,7 +93,7 @@ def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
 
 
 def _told_apart(spec: ToolSpec) -> Handler:
-    """What a resource's function gives, as what it is: in plain data, bytes would be a text like any other."""
+    """Wrap a resource's function to tell bytes from text: in plain data, bytes would be a text like any other."""
     handler: Any = spec.handler
 
     def kind(value: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ _STREAMS = (abc.Iterable, abc.Iterator, abc.Generator, abc.AsyncIterable, abc.As
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The hints by name, those that were written as text included. One that names nothing stays as it is."""
+    """Return the hints by name, those that were written as text included. One that names nothing stays as it is."""
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
@@ -144,12 +144,12 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def names_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names that hints of the function can use."""
+    """Return the names that hints of the function can use."""
     return getattr(unwrap(function), "__globals__", {})
 
 
 def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> Iterator[RecordField]:
-    """The arguments by name, however Python would have them passed: `*args` is one of them, an array."""
+    """Yield the arguments by name, however Python would have them passed: `*args` is one of them, an array."""
     for name, parameter in parameters.items():
         hint = hints.get(name, Any)
         if parameter.kind is Parameter.VAR_POSITIONAL:
@@ -165,7 +165,7 @@ def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) 
 
 
 def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """The name and the hint of `**kwargs`, which takes further arguments; unless it lists them."""
+    """Return the name and the hint of `**kwargs`, which takes further arguments; unless it lists them."""
     for name, parameter in parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
             hint = hints.get(name, Any)
@@ -174,7 +174,7 @@ def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> 
 
 
 def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
-    """The hint of what a caller gets: of a generator the list of what it yields, of a promise what it promises."""
+    """Return the hint of what a caller gets: a list of what a generator yields, what a promise promises."""
     hint = hints.get("return", Any)
     origin, args = get_origin(hint), get_args(hint)
     if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
@@ -204,7 +204,7 @@ def bind_handler(
     forms: Mapping[str, JsonForm],
     others: JsonForm | None,
 ) -> Handler:
-    """The function itself where JSON already is what it wants; else one that first converts, and places.
+    """Return the function itself where JSON already is what it wants; else one that first converts, and places.
 
     `forms` are those of the arguments by name, `others` that of all further ones, which `**kwargs` takes.
     """
@@ -249,7 +249,7 @@ def bind_handler(
 def _arrangement(
     parameters: Mapping[str, Parameter], forms: Mapping[str, JsonForm], others: JsonForm | None
 ) -> Arrange:
-    """The cheapest that will do, chosen once and not at every call."""
+    """Choose the cheapest arrangement that will do, once and not at every call."""
     converts = {name: form for name, form in forms.items() if not form.as_is}
     others = None if others is None or others.as_is else others
     convert = _converting(converts, forms, others) if converts or others else _by_name
@@ -322,7 +322,7 @@ def _shown(value: Any) -> str:
 
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
-    """The tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
+    """Return the tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
     marks, docs = marks_of(function), read_docs(function)
     parameters, hints = signature(function).parameters, hints_of(function)
     name = marks.name or function.__name__
@@ -355,7 +355,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
 def _input(
     reader: HintReader, parameters: Mapping[str, Parameter], hints: Mapping[str, Any], docs: FunctionDocs
 ) -> tuple[Schema, dict[str, JsonForm], JsonForm | None]:
-    """The schema of all arguments; the form of each; and that of further ones, if the function takes any."""
+    """Return the schema of all arguments; the form of each; and that of further ones, if the function takes any."""
     forms: dict[str, JsonForm] = {}
     schema: Schema = {"type": "object", "properties": {}}
     required: list[str] = []
@@ -384,7 +384,7 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
 
 
 def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:
-    """The schema of the value after `core.plain`. None for a hint that says nothing, or nothing that JSON has."""
+    """Return the schema of the value after `core.plain`. None if the hint says nothing that JSON has."""
     try:
         schema = reader.form(hint).schema
     except UnsupportedHintError:

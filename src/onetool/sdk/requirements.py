@@ -51,7 +51,7 @@ Report = dict[str, list[RequirementFinding]]
 def requires_cli(
     name: str, *, version_flag: str | None = None, minimum: str | None = None, install: str | None = None
 ) -> Callable[[F], F]:
-    """The tool needs a command: `@requires_cli("rg", minimum="13", install="apt install ripgrep")`.
+    """Declare that the tool needs a command: `@requires_cli("rg", minimum="13", install="apt install ripgrep")`.
 
     `version_flag` is how to ask the command for its version; it is `--version` where only a minimum is given. The
     function itself stays as it is.
@@ -70,7 +70,7 @@ def _must_be_text(name: Any, decorator: str) -> None:
 
 
 def requires_lib(name: str, *, minimum: str | None = None, install: str | None = None) -> Callable[[F], F]:
-    """The tool needs a Python library, by the name that is imported or by that of its distribution."""
+    """Declare that the tool needs a Python library, by the name that is imported or by that of its distribution."""
     _must_be_text(name, "requires_lib")
     return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
 
@@ -95,7 +95,7 @@ def _valid(minimum: str | None) -> str | None:
 
 
 def check_deps(tool: str | None = None) -> Report:
-    """Whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
+    """Check whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
 
     `tool` is a pack or a `pack.tool`. Inside of an app these are the tools that the running call may use, and a name
     that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported,
@@ -120,7 +120,7 @@ def check_deps(tool: str | None = None) -> Report:
 
 
 def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
-    """The same for requirements by tool. What several tools need is looked for once; commands run side by side."""
+    """Check requirements by tool. What several tools need is looked for once; commands run side by side."""
     from concurrent.futures import ThreadPoolExecutor
     from importlib.metadata import packages_distributions
 
@@ -163,7 +163,7 @@ def _finding(need: Requirement, there: bool, version: str | None) -> Requirement
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers to compare by, so that 1.10 is after 1.9, and 2 is 2.0. What follows them (`rc1`) is left out."""
+    """Return the numbers to compare by: 1.10 is after 1.9, and 2 is 2.0. What follows them (`rc1`) is left out."""
     release = re.match(r"\s*v?(?:\d+!)?(\d{1,9}(?:\.\d{1,9})*)", version)
     numbers = [int(part) for part in release[1].split(".")] if release else []
     while len(numbers) > 1 and numbers[-1] == 0:
@@ -172,7 +172,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _version_in(output: str) -> str | None:
-    """The first version in the first line that has a number; `17` counts where there is nothing like `17.0`."""
+    """Return the first version in the first line that has a number; `17` counts where there is nothing like `17.0`."""
     for line in output.splitlines():
         if found := re.search(r"\d{1,9}(?:\.\d{1,9})+", line) or re.search(r"\d{1,9}", line):
             return found[0]
@@ -183,7 +183,7 @@ def _version_in(output: str) -> str | None:
 
 
 def _command(need: Requirement) -> tuple[bool, str | None]:
-    """Whether the command is there, and its version if the requirement says how to ask."""
+    """Return whether the command is there, and its version if the requirement says how to ask."""
     import shutil
 
     path = shutil.which(need.name)
@@ -196,7 +196,7 @@ def _command(need: Requirement) -> tuple[bool, str | None]:
 
 
 def _output_of(path: str, flag: str) -> str:
-    """The beginning of what the command prints. One that hangs, or never ends to print, is killed.
+    """Return the beginning of what the command prints. One that hangs, or never ends to print, is killed.
 
     Into a file and not through a pipe: a child that the command leaves behind would hold a pipe open.
     """
@@ -220,7 +220,7 @@ def _output_of(path: str, flag: str) -> str:
 
 
 def _kill(process: "Popen[bytes]") -> None:
-    """With all that it started, where the system has a way to say so."""
+    """Kill the process with all that it started, where the system has a way to say so."""
     import os
     import signal
     from contextlib import suppress
@@ -238,7 +238,7 @@ def _kill(process: "Popen[bytes]") -> None:
 
 
 def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[bool, str | None]:
-    """Whether the library is there, and its version where its distribution is known. It is not imported.
+    """Return whether the library is there, and its version where its distribution is known. It is not imported.
 
     `owners` gives the distributions by module: `yaml` comes from PyYAML.
     """

@@ -59,7 +59,7 @@ class Tools:
         raise RuntimeError("in an async test, write: await tools.result_async(…)")
 
     async def result_async(self, name: str, /, **args: Any) -> ToolResult:
-        """The same for tests that are async themselves."""
+        """Do the same in tests that are async themselves."""
         return await self.calls.execute(ToolCall("test", name, args, "test"), progress=self._note)
 
     # What running tools ask an app for

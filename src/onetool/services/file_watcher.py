@@ -81,7 +81,7 @@ class FileWatcher:
                 changing += 1
 
     def _has_changed(self, seen: FolderSnapshot) -> bool:
-        """Whether a known path differs from what was last reported. New paths are known from now on."""
+        """Return whether a known path differs from what was last reported. New paths are known from now on."""
         self._reported = {path: self._reported.get(path, files) for path, files in seen.items()}
         return self._reported != seen
 
@@ -101,7 +101,7 @@ class FileWatcher:
             self._has_changed(after)
 
     def _poll(self) -> FolderSnapshot | None:
-        """A snapshot of all files; None if it can't be taken."""
+        """Return a snapshot of all files; None if it can't be taken."""
         poll = _Poll()
         try:
             snapshot = {path: poll.at(path) for path in self._paths()}
@@ -199,6 +199,6 @@ def _stamp(status: os.stat_result) -> FileStamp:
 
 
 def _raise_unless_fact(error: OSError) -> None:
-    """That something is not there, or closed to us, is what there is to see of it."""
+    """Raise an error that says nothing of the files. That one is missing, or closed to us, is a fact."""
     if error.errno in _NO_LOOK:
         raise error

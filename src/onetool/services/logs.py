@@ -96,7 +96,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def _outcome(fields: dict[str, Any]) -> str:
-    """How a span ended, in words."""
+    """Return how a span ended, in words."""
     took = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
     why = "" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
     args = " ".join(f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())

@@ -28,7 +28,7 @@ class PrincipalRates(Protocol):
         ...
 
     async def check_async(self, principal: Principal) -> float | None:
-        """The same on an event loop. A principal without a rate needs no check."""
+        """Do the same on an event loop. A principal without a rate needs no check."""
         ...
 
 

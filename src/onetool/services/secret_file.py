@@ -59,7 +59,7 @@ def drop_secret(file: Path, name: str, check: Check) -> bool:
 
 
 def has_secret(file: Path, name: str) -> bool:
-    """Whether the file has the name now. What was read of it before may be old."""
+    """Return whether the file has the name now. What was read of it before may be old."""
     return _first_line_of(name, _lines(file)) is not None
 
 
@@ -83,7 +83,7 @@ def _first_line_of(name: str, lines: list[str]) -> int | None:
 
 
 def _line_of(name: str, lines: list[str]) -> int | None:
-    """The line that sets it. A value over several lines was written by hand, and is left to hands."""
+    """Return the line that sets it. A value over several lines was written by hand, and is left to hands."""
     at = _first_line_of(name, lines)
     if at is not None and (re.search(r":\s*[|>]", lines[at]) or (lines[at + 1 : at + 2] and lines[at + 1][0] in " \t")):
         raise ValueError(f"{name} has several lines in the file; please edit it by hand")

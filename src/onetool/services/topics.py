@@ -117,14 +117,14 @@ def _holds_documents(file: int, start: int, end: int) -> bool:
 
 
 def document(topic: str, message: str) -> bytes:
-    """One YAML document. Every YAML reader gets the texts back as they were given."""
+    """Return one YAML document. Every YAML reader gets the texts back as they were given."""
     now = utc_text_ms(time())
     text = f'---\ntime: "{now}"\ntopic: {_quoted(topic)}\nmessage: {_literal(message) or _quoted(message)}\n'
     return text.encode()
 
 
 def _quoted(text: str) -> str:
-    """In double quotes: a JSON string is a YAML string, but for a few characters."""
+    """Return the text in double quotes: a JSON string is a YAML string, but for a few characters."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_basestring(text))
 
 

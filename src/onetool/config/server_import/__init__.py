@@ -69,7 +69,7 @@ class ConfigTarget:
         self.servers: dict[str, Node] = node.value if node and isinstance(node.value, dict) else {}
 
     def elsewhere(self, name: str) -> str | None:
-        """The included file that defines this server."""
+        """Return the included file that defines this server."""
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
 
@@ -132,7 +132,7 @@ def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collec
 
 @contextmanager
 def _folder_for(file: Path) -> Iterator[None]:
-    """The folder of a new config, with the files that `onetool init` writes; removed again on failure."""
+    """Make the folder of a new config, with the files that `onetool init` writes; remove it again on failure."""
     if file.exists():
         yield
         return
@@ -204,7 +204,7 @@ class Planner:
         reuse: bool = True,
         whole: bool = False,
     ) -> None:
-        """With `whole` the blocks of a project are shown with their secrets: these came with the project, too."""
+        """`whole`: show the blocks of a project with their secrets, which came with the project, too."""
         self.whole = whole
         self.target = target
         self.replace = replace
@@ -269,7 +269,7 @@ class Planner:
         return translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
 
     def _given(self, server: str, secret: str) -> bool:
-        """Whether a person has given it, where there is one to ask."""
+        """Return whether a person has given it, where there is one to ask."""
         value = self.ask(server, secret)
         if value:
             self.collector.put(secret, value)
@@ -281,7 +281,7 @@ class SkipSelf(SkipServer):
 
 
 def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
-    """Whether a client would reach OneTool by this: then its tools are here already."""
+    """Return whether a client would reach OneTool by this: then its tools are here already."""
     if url := block.get("url"):
         try:
             parts = urlsplit(url)
@@ -295,7 +295,7 @@ def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
 
 
 def placeholders(value: Any) -> list[str]:
-    """The names of all secrets in a block."""
+    """Return the names of all secrets in a block."""
     if isinstance(value, str):
         return PLACEHOLDER.findall(value)
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()

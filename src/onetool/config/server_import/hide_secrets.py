@@ -18,7 +18,7 @@ _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
 
 def variable_name(text: str) -> str:
-    """A text as the name of a secret: GITHUB_TOKEN for github-token."""
+    """Return a text as the name of a secret: GITHUB_TOKEN for github-token."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SERVER"
     return f"_{name}" if name[0].isdigit() else name
 
@@ -111,11 +111,10 @@ class SecretCollector:
         return name in self.new or self._secrets.where(name) is not None
 
     def is_borrowed(self, name: str) -> bool:
-        """Whether it comes only from the environment."""
+        """Return whether it comes only from the environment."""
         return name not in self.new and name not in _EVERYWHERE and self._secrets.where(name) == "environment"
 
     def placeholder_for(self, wanted: str, server: str, value: str) -> str:
-        """The placeholder for this value."""
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
         ours = wanted.upper().startswith("ONETOOL")  # what OneTool itself reads is not for a pasted file to set
@@ -126,7 +125,7 @@ class SecretCollector:
         return f"${{{name}}}"
 
     def put(self, name: str, value: str) -> bool:
-        """Whether this name can be used for this value."""
+        """Return whether this name can be used for this value."""
         if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
             return False
         there = self.new.get(name) or self._secrets.get(name)
@@ -138,12 +137,12 @@ class SecretCollector:
 
 
 def without_secrets(server: str, block: dict[str, Any], collector: SecretCollector) -> dict[str, Any]:
-    """The block with placeholders for what must not stand in a config."""
+    """Return the block with placeholders for what must not stand in a config."""
     return _Hider(server, collector).block(block)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value under this name is one, and stands there itself."""
+    """Return whether a value under this name is one, and stands there itself."""
     if "${" in value or value.strip().lower() in _NO_SECRET or not value.strip():
         return False
     last_word = value.rpartition(" ")[2]  # after `Bearer`, say

@@ -6,7 +6,7 @@ has to be known.
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +169,8 @@ class Printer:
         elif records:
             rows = [_cells(record) for record in records]
             head = [] if self._has_head else [COLUMNS]
-            widths = _widths([*head, *rows])
+            columns = zip(*head, *rows, strict=True)
+            widths = [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, columns, strict=True)]
             for row in head:
                 echo(styled(_line(row, widths), bold=True))
             for record, row in zip(records, rows, strict=True):
@@ -177,19 +178,16 @@ class Printer:
             self._has_head = True
 
     def end(self, log: "AuditTable") -> None:
-        """What is to be said of it, beside the lines."""
+        """Print what is to be said beside the lines."""
         if self.skipped:
-            click.echo(f"{counted(self.skipped, 'line')} can't be read and {_were(self.skipped)} skipped.", err=True)
+            were = "was" if self.skipped == 1 else "were"
+            click.echo(f"{counted(self.skipped, 'line')} can't be read and {were} skipped.", err=True)
         if self._as_json:
             return
         if not self._has_head:
             click.echo(f"There are no such lines in {printable(log.describe())}.", err=True)
         elif self.has_more and stdout().isatty():
             echo("… and older ones: --limit shows more of them, --since and --who the ones that are wanted.")
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def _cells(record: "AuditRecord") -> tuple[str, ...]:
@@ -201,26 +199,20 @@ def _cells(record: "AuditRecord") -> tuple[str, ...]:
     return tuple(map(printable, cells))
 
 
-def _widths(rows: Iterable[Iterable[str]]) -> list[int]:
-    return [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, zip(*rows, strict=True), strict=True)]
-
-
 def _line(row: Iterable[str], widths: Iterable[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(_painted(record, row, widths)).rstrip()
-
-
-def _painted(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    cells: list[str] = []
     for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
         padded = cell if place == MS else cell.ljust(width)
         if place == WHAT:
             padded = styled(padded, fg="cyan")
         elif place == OUTCOME:
             padded = styled(padded, fg="red" if record.failed else "green" if record.outcome == "ok" else None)
-        yield padded
+        cells.append(padded)
+    return "  ".join(cells).rstrip()
 
 
 def _hash_of(args: str, log: "AuditTable") -> str:

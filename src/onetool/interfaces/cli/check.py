@@ -27,7 +27,11 @@ def check(ctx: click.Context, as_json: bool) -> None:
     import logging
 
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
-    app, mistakes, report = _inspect(ctx)
+    try:
+        app: App | None = open_app(ctx)
+        mistakes, report = app.findings(), tool_requirements(app.catalog)
+    except ConfigError as error:
+        app, mistakes, report = None, error.mistakes, {}
     replicas: tuple[ReplicaRow, ...] = ()
     if app is not None and is_reached(app.config, mistakes):
         from onetool.cluster.report import inspect_replicas
@@ -45,14 +49,6 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
             print_replicas(msgspec.to_builtins(replicas))
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
-
-
-def _inspect(ctx: click.Context) -> "tuple[App | None, tuple[Mistake, ...], Report]":
-    try:
-        app = open_app(ctx)
-    except ConfigError as error:
-        return None, error.mistakes, {}
-    return app, app.findings(), tool_requirements(app.catalog)
 
 
 def _summary(app: "App | None", state: "DatabaseState | None") -> str:

@@ -20,6 +20,7 @@ from onetool.app.database_state import database_state, explain, file_state
 from onetool.app.documents import documents_in, seal_anew
 from onetool.config import load_config
 from onetool.database import DatabaseError
+from onetool.database.migrations import migrate as run_migrations
 from onetool.database.migrations import require_tables
 from onetool.database.sqlite_errors import RESTORE_FIX
 from onetool.interfaces.cli.options import data_options, find_here, noted
@@ -81,14 +82,12 @@ def init(ctx: click.Context, as_json: bool) -> None:
 
     After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
     """
-    from onetool.database.migrations import migrate
-
     config = _config(ctx)
     if config.database is None:
         _print_file(config, as_json, makes=True)
         return
     with _reached(config) as database:
-        done = migrate(database)
+        done = run_migrations(database)
         state = database_state(database)
         sealed = seal_anew(database, config)
     cluster = config.cluster
@@ -114,14 +113,12 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 
     A state.db is brought up to date by whatever uses it first.
     """
-    from onetool.database.migrations import migrate
-
     config = _config(ctx)
     if config.database is None:
         _print_file(config, as_json)
         return
     with _reached(config) as database:
-        done = migrate(database)
+        done = run_migrations(database)
     if wants_json(as_json):
         print_json({"done": done})
     else:
@@ -133,11 +130,9 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 
 def _make_required_log(config: "Config") -> None:
     """Make the tables before an import where the audit log is required: its first line comes before all else."""
-    from onetool.database.migrations import migrate
-
     if config.database is not None and config.audit.mode == "required":
         with _reached(config) as database:
-            migrate(database)
+            run_migrations(database)
 
 
 @db.command("import")
@@ -152,8 +147,6 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
     The source stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
     source before. Exit code 1 if something could not be copied.
     """
-    from onetool.database.migrations import migrate
-
     config = _config(ctx)
     place = Path(os.path.realpath(source or config.home))
     own = [os.path.realpath(config.home), os.path.realpath(state_file(config))]
@@ -166,7 +159,7 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
         raise click.ClickException(f"{source} has neither state.db nor bundles: name a home or an export.")
     with _reached(config) as database, open_place(place, None if source else state_file(config)) as copied:
         if config.database is not None:
-            migrate(database)
+            run_migrations(database)
         found = list(copy_state(copied, _place(config, database), config, _tell, force=force))
         if any(moved.moved or moved.same for _, moved in found):
             database.settle_loss()
@@ -295,18 +288,17 @@ def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None
 
 
 def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
-    """Those that are alive."""
-    rows = [(one["id"], one["address"], one["version"], one["since"], _remark(one)) for one in replicas]
+    """Print the replicas that are alive."""
+    rows: list[tuple[Any, ...]] = []
+    for one in replicas:
+        remark = "ends" if one["is_draining"] else ""
+        if one["same_address"]:
+            remark = f"has the address of {one['same_address']}"
+        if one["has_other_key"]:
+            remark = "has another cluster.key"
+        rows.append((one["id"], one["address"], one["version"], one["since"], remark))
     if rows:
         print_table(counted(len(rows), "replica"), ("id", "address", "version", "since", ""), rows)
-
-
-def _remark(replica: dict[str, Any]) -> str:
-    if replica["has_other_key"]:
-        return "has another cluster.key"
-    if replica["same_address"]:
-        return f"has the address of {replica['same_address']}"
-    return "ends" if replica["is_draining"] else ""
 
 
 # The database

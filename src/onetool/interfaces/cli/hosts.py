@@ -82,7 +82,7 @@ def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 def read_host(text: str) -> tuple[str, bool]:
-    """A host as it was given, or that of a URL; and whether it is a name or an address of this network."""
+    """Return a host as it was given, or that of a URL; and whether it is a name or an address of this network."""
     from onetool.http.allowed_hosts import is_private, read_entry
 
     try:
@@ -96,7 +96,7 @@ def read_host(text: str) -> tuple[str, bool]:
 
 
 def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
-    """The config in force; where there is none, the person's own, which the bundles of this place lie beside."""
+    """Return the config in force; where there is none, the person's own, which the bundles of this place lie beside."""
     from onetool.config.server_import import ConfigTarget
 
     return ConfigTarget(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))

@@ -34,7 +34,6 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    """The bytes of a file, or of standard input."""
     refusal = click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
     return _read(
         name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
@@ -46,7 +45,7 @@ def read_text(name: str) -> str:
 
 
 def read_input(name: str, most: int, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
-    """The text of any file, or of standard input: at most so many bytes, in UTF-8."""
+    """Return the text of any file, or of standard input: at most so many bytes, in UTF-8."""
     return _decoded(_read(name, most, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
 
 
@@ -122,7 +121,7 @@ QUIET = 1.5  # seconds, before a person is told
 
 
 def is_piped() -> bool:
-    """Whether it is a pipe, a socket or a file. A terminal is for typing, and /dev/null has nothing."""
+    """Return whether it is a pipe, a socket or a file. A terminal is for typing, and /dev/null has nothing."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):  # there is none
@@ -131,7 +130,7 @@ def is_piped() -> bool:
 
 
 def has_input() -> bool:
-    """Whether standard input has data or has ended."""
+    """Return whether standard input has data or has ended."""
     if not sys.stderr.isatty():
         return _ready(PATIENCE)
     if not _ready(QUIET):
@@ -146,7 +145,7 @@ def print_prompt(what: str) -> None:
 
 
 def read(most: int) -> bytes:
-    """All bytes of standard input, but at most one more than `most`."""
+    """Return all bytes of standard input, but at most one more than `most`."""
     return sys.stdin.buffer.read(most + 1)
 
 

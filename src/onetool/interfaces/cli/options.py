@@ -35,7 +35,7 @@ class OneOf(click.Choice[str]):
 
 
 def data_options(command: F) -> F:
-    """What every command that prints data takes."""
+    """Add the options of every command that prints data."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(command)
     return config_option(command)
 
@@ -64,13 +64,13 @@ def allow_option(command: F) -> F:
 
 
 def menu_option(command: F) -> F:
-    """What MCP clients are shown."""
+    """Add the option for what MCP clients are shown."""
     help = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
     return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
 
 
 def watch_option(command: F) -> F:
-    """For servers: to read files again when they change."""
+    """Add the option of servers to read files again when they change."""
     return click.option("--watch", is_flag=True, help="Reload everything when files change, not only settings.")(
         command
     )
@@ -94,7 +94,7 @@ def open_app(
     makes_tables: bool = False,
     servers: "Mapping[str, ServerSettings] | None" = None,
 ) -> "App":
-    """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
+    """Open the app for the config that was asked for. Warn about names in the allow-list that match nothing.
 
     `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
     that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`. `servers` are
@@ -129,7 +129,7 @@ def warn_unmatched(option: str, app: "App", names: Iterable[str]) -> None:
 
 
 def find_here(ctx: click.Context) -> "Found":
-    """The config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
+    """Return the config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     root = ctx.find_root()
     found = find(root.obj)
     if found.untrusted is None or TOLD in root.meta:

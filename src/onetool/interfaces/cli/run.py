@@ -9,8 +9,7 @@ import asyncio
 import signal
 import sys
 from codeop import CommandCompiler
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +84,9 @@ def run(
     text = _code(code, file)
     app = open_app(ctx, allowed)
     let_tools_ask()
-    result = asyncio.run(_run_code(app, text, app.catalog.registry.allowing(allowed)))
+    progress = show_progress if sys.stderr.isatty() else None
+    permitted = app.catalog.registry.allowing(allowed)
+    result = asyncio.run(app.run(text, permitted, source="cli", live=print_live, progress=progress))
     for warning in result.meta.get("warnings", ()):
         click.echo(printable(f"Warning: {warning}"), err=True)
     if envelope:
@@ -101,13 +102,8 @@ def run(
     ctx.exit(0 if result.ok else 1)
 
 
-async def _run_code(app: "App", code: str, allowed: Collection[str] | None) -> "RunResult":
-    progress = show_progress if sys.stderr.isatty() else None
-    return await app.run(code, allowed, source="cli", live=print_live, progress=progress)
-
-
 def print_live(text: str) -> None:
-    """What the code prints, as it prints it. On standard error: standard output is for the result."""
+    """Print what the code prints, as it prints it. On standard error: standard output is for the result."""
     click.echo(printable(text) if sys.stderr.isatty() else text, err=True, nl=False)
 
 
@@ -121,7 +117,7 @@ def print_value(app: "App", result: "RunResult", full: bool) -> str:
 
 
 def print_data(value: Any, as_json: bool) -> str:
-    """The value for a program: JSON. A text is printed bare, and None not at all, unless JSON was asked for."""
+    """Print the value for a program: JSON. A text is printed bare, and None not at all, unless JSON was asked for."""
     if value is None and not as_json:
         return ""
     text = value if isinstance(value, str) and not as_json else to_json(value)
@@ -190,8 +186,11 @@ def repl(app: "App", allowed: Collection[str] | None) -> None:
 
 def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", text: str) -> None:
     had_names = bool(session.known)
-    with _interrupts_ignored():
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that Ctrl-C does not end the workers that start now
+    try:
         session.open()
+    finally:
+        signal.signal(signal.SIGINT, heard)
     try:
         result = runner.run(session.run(text, print_live))
     except KeyboardInterrupt:
@@ -206,23 +205,13 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
 
 
 def _leaves(text: str, session: "CodeSession") -> bool:
-    """Whether it is a word for leaving, and no name of the person's own."""
+    """Return whether it is a word for leaving, and no name of the person's own."""
     word = text.strip()
     return word in LEAVING and word.removesuffix("()") not in session.known
 
 
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Start workers with SIGINT ignored, so that Ctrl-C does not end them."""
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, heard)
-
-
 def _read_statement(editor: LineEditor) -> str | None:
-    """One statement, over as many lines as it takes; None at the end."""
+    """Read one statement, over as many lines as it takes; None at the end."""
     lines: list[str] = []
     brings_own = False  # what is typed, or pasted, has its indentation with it
     while True:
@@ -247,7 +236,7 @@ def _read_statement(editor: LineEditor) -> str | None:
 
 
 def _indent_after(lines: list[str]) -> str:
-    """How the next line of a block begins: as the last one, deeper behind a colon, less deep where a block ends."""
+    """Return how the next line begins: as the last one, deeper behind a colon, less deep where a block ends."""
     if not lines:
         return ""
     last = lines[-1]
@@ -259,7 +248,7 @@ def _indent_after(lines: list[str]) -> str:
 
 
 def _is_complete(text: str) -> bool:
-    """Whether the statement is complete; syntax errors are left to the sandbox."""
+    """Return whether the statement is complete; syntax errors are left to the sandbox."""
     first, *rest = text.split("\n")
     if text.startswith("```"):
         return len(rest) > 0 and rest[-1].startswith("```")

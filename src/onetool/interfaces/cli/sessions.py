@@ -6,7 +6,7 @@ be known.
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -64,7 +64,7 @@ def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def check_session(id: str, new: bool = False) -> str:
-    """The id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
+    """Return the id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
     try:
         return id if id == LAST and not new else check_id(id)
     except SessionError as error:
@@ -175,7 +175,8 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
         raise click.UsageError(f"{which}{', not several' if ways else ''}.")
     find_here(ctx)
     sessions = _sessions(ctx.find_root().obj)
-    chosen = list(dict.fromkeys(ids)) or [one.id for one in sessions.list() if everything or _is_older(one, days or 0)]
+    oldest = time() - (days or 0) * DAY
+    chosen = list(dict.fromkeys(ids)) or [one.id for one in sessions.list() if everything or one.modified < oldest]
     if not chosen:
         click.echo("There are none to delete.", err=True)
         return
@@ -199,10 +200,6 @@ def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
     return gone == len(ids)
 
 
-def _is_older(one: "SessionInfo", days: int) -> bool:
-    return one.modified < time() - days * DAY
-
-
 # Finding sessions
 
 
@@ -216,18 +213,14 @@ def _sessions(config: str | None) -> "SessionStore":
 def _open_database(explicit: str | None) -> "Database":
     """Open the database of all state. A config that can't name one is not read. Raises ConfigError."""
     found = find(explicit)
-    if found.config is None or not _may_have_database(found.config):
+    has_database = found.config is not None
+    with suppress(OSError):  # reading it tells why
+        text = found.config.read_bytes() if found.config else b""
+        has_database = any(word in text for word in DATABASE_WORDS)
+    if not has_database:
         return SqliteDatabase(state_home(find_config(explicit), os.environ) / STATE_FILE, makes_folder=True)
 
     return AppDatabase(load_config(found)).state()
-
-
-def _may_have_database(config: Path) -> bool:
-    try:
-        text = config.read_bytes()
-    except OSError:
-        return True  # reading it tells why
-    return any(word in text for word in DATABASE_WORDS)
 
 
 def _read(ctx: click.Context, id: str) -> "Transcript":
@@ -250,7 +243,7 @@ def _words(error: "AskError") -> str:
 
 
 def print_sessions(found: Sequence["SessionInfo"], most: int = USUAL) -> None:
-    """The first of them, as a table."""
+    """Print the first of them, as a table."""
     print_table(counted(len(found), "session"), COLUMNS, _rows(found[:most]))
 
 

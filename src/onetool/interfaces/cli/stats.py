@@ -14,7 +14,6 @@ from onetool.services.stats.report import report
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.services.stats import UsageStats
     from onetool.services.stats.summary import Summary
 
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
@@ -70,38 +69,30 @@ def _summary(app: "App", period: str, tool: str | None, caller: str | None) -> "
     tool = None if tool is None else app.catalog.real_name(tool)
     summary = app.runtime.stats.summary(period, tool, caller)
     if tool is not None and not summary["total_calls"]:
-        _check_known(app, app.runtime.stats, tool)
+        known = [*app.catalog.registry.names(), *(row["tool"] for row in app.runtime.stats.summary()["tools"])]
+        if tool not in known:
+            from onetool.interfaces.cli.tools import unknown_tool
+
+            raise unknown_tool(tool, known, app.catalog.why_missing(tool))
     return summary
 
 
-def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
-    """Error for a tool that neither exists nor was ever called."""
-    known = [*app.catalog.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
-    if tool not in known:
-        from onetool.interfaces.cli.tools import unknown_tool
-
-        raise unknown_tool(tool, known, app.catalog.why_missing(tool))
-
-
 def _written(summary: "Summary", file: Path | None) -> Path:
-    """The page, in the file that was asked for or in one of its own."""
+    """Write the page to the file that was asked for, or to one of its own."""
     page = report(summary)
     try:
-        path = _new_file() if file is None else file.absolute()
+        if file is None:  # a temporary file that is not deleted, because the browser reads it later
+            import os
+            import tempfile
+
+            number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")
+            os.close(number)
+            file = Path(name)
+        path = file.absolute()
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"Cannot write to '{error.filename or file}': {error.strerror or error}") from None
     return path
-
-
-def _new_file() -> Path:
-    """A temporary file that is not deleted, because the browser reads it later."""
-    import os
-    import tempfile
-
-    number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")
-    os.close(number)
-    return Path(name)
 
 
 def _open(page: Path) -> None:
@@ -121,7 +112,9 @@ def _print_summary(summary: "Summary") -> None:
         return
     print_table(title, ("", ""), _in_short(summary))
     _print_tools(summary)
-    _print_callers(summary)
+    if callers := summary["callers"]:
+        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
+        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
     _print_errors(summary)
 
 
@@ -158,12 +151,6 @@ def _print_tools(summary: "Summary") -> None:
     _print_aligned(counted(len(tools), "tool"), heads, rows)
     if len(tools) > MAX_TOOLS:
         echo(f"… and {len(tools) - MAX_TOOLS:,} more: --json and --html have all of them.\n")
-
-
-def _print_callers(summary: "Summary") -> None:
-    if callers := summary["callers"]:
-        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
-        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
 
 
 def _print_errors(summary: "Summary") -> None:

@@ -18,7 +18,7 @@ from onetool.config import find, load_config
 from onetool.config.load import token_places
 from onetool.config.model import TokenConfig
 from onetool.core.errors import OneToolError
-from onetool.core.principal import ROLES, Rate, Role
+from onetool.core.principal import ROLES, Role
 from onetool.core.text import or_rather, read_span, utc_text
 from onetool.database import DatabaseError
 from onetool.database.connection import DatabaseAwayError
@@ -163,7 +163,7 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
 
 
 def _until(expires: str | None) -> str | None:
-    """A time from now on as a date and time; others as they are."""
+    """Return a time from now on as a date and time; others as they are."""
     later = read_span(expires or "")
     return expires if not later else utc_text(time.time() + later)
 
@@ -173,7 +173,7 @@ def _packs(patterns: list[str]) -> set[str]:
 
 
 def _require_free_name(name: str, config: "Config", store: "TokenStore", only_print: bool) -> str | None:
-    """What is stored belongs to a name: two tokens of one name would be one person.
+    """Require a free name. What is stored belongs to a name: two tokens of one name would be one person.
 
     Returns the line of the config that the new one replaces, if it is to be printed only.
     """
@@ -188,7 +188,7 @@ def _require_free_name(name: str, config: "Config", store: "TokenStore", only_pr
 
 
 def _require_unused_name(name: str, store: "TokenStore") -> None:
-    """Who gets a name gets what is stored for it, which may be somebody else's."""
+    """Require a name that was not revoked: whoever gets a name gets what is stored for it."""
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked:
         raise click.ClickException(
@@ -199,14 +199,14 @@ def _require_unused_name(name: str, store: "TokenStore") -> None:
 
 
 def _line(token: "TokenConfig") -> str:
-    """The entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
+    """Return the entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
     parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
 def _place(ctx: click.Context, store: "TokenStore") -> str:
-    """Where the token was stored. In a project that is not trusted, that is not the project."""
+    """Return where the token was stored. In a project that is not trusted, that is not the project."""
     place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
@@ -269,12 +269,17 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the tokens that were stored, and those of the config."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    _require_reached(store)
+    if store.view().problem == str(DatabaseAwayError()):  # its own words are about changes, and this only reads
+        raise click.ClickException("the database can't be reached: `onetool db` says why")
     stored, gone = store.list(), store.revoked()
     rows = [_row(token, "stored") for token in stored]
     rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
     listed = {token.hash for token in (*stored, *config.http.tokens)}
-    rows += [_revoked_row(one.name, one.at) for hash, one in gone.items() if hash not in listed]
+    rows += [
+        {"name": one.name, "where": "stored", "state": "revoked", "revoked": utc_text(one.at)}
+        for hash, one in gone.items()
+        if hash not in listed
+    ]
     if loss := store.loss:
         click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
     if wants_json(as_json):
@@ -286,30 +291,21 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
         print_table("Tokens", COLUMNS, map(_cells, rows))
 
 
-def _require_reached(store: "TokenStore") -> None:
-    """Raises ClickException if the database is away. Its own words are about changes, and this only reads."""
-    if store.view().problem == str(DatabaseAwayError()):
-        raise click.ClickException("the database can't be reached: `onetool db` says why")
-
-
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """What may be shown of a token: nothing of its hash."""
+    """Return what may be shown of a token: nothing of its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
+    rate = token.rate
     return {
         "name": token.name,
         "role": token.role,
         "tools": token.tools,
-        "rate": token.rate and _shown_rate(token.rate),
+        "rate": rate and f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}",
         "expires": None if token.expires is None else utc_text(token.expires),
         "created": None if token.created is None else utc_text(token.created),
         "whole": token.whole,
         "where": where,
         "state": "revoked" if is_revoked else "expired" if is_over else "valid",
     }
-
-
-def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -319,10 +315,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     state = "" if row["state"] == "valid" else row["state"]
     state = ", ".join(filter(None, [state, "" if row.get("whole", True) else "no whole results"]))
     return [row["name"], row.get("role") or "", shown, row.get("rate") or "", expires, row["where"], state]
-
-
-def _shown_rate(rate: Rate) -> str:
-    return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
 
 
 # `onetool tokens revoke`
@@ -349,7 +341,8 @@ def revoke(ctx: click.Context, name: str) -> None:
     click.echo(f"{name} is revoked, also for servers that run.", err=True)
     for _, place in of_config:
         click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
-    _tell_if_closed(config, store)
+    if not accepts_any(config.http, store):  # who had the last token must not get in without one
+        click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
 
 
 def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
@@ -359,13 +352,6 @@ def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
     known = [one.name for one in (*store.list(), *config.http.tokens)]
     rather = or_rather(name, known) or "; see: onetool tokens list"
     raise click.ClickException(printable(f"no token is called {name}{rather}"))
-
-
-def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
-    """Who had the last token must not get in without one, so that nobody does."""
-    if accepts_any(config.http, store):
-        return
-    click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
 
 
 # What the config says
@@ -379,7 +365,7 @@ def _config(ctx: click.Context) -> "Config":
 
 
 def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
-    """The tokens of the config, each with its file and line."""
+    """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []
 

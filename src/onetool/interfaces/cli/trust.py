@@ -42,7 +42,8 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
     elif owner:
         _accept_owner(path, store, revoke, yes)
     elif revoke:
-        _revoke(path, store)
+        _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
+        click.echo("Servers that run keep what they have loaded: restart them.", err=True)
     else:
         _trust(_folder(path), store, yes)
 
@@ -98,11 +99,6 @@ def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: boo
     click.echo(visible(f"Files in {real} count. Whether it is trusted is another question: onetool trust."), err=True)
 
 
-def _revoke(path: Path | None, store: "TrustStore") -> None:
-    _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
-    click.echo("Servers that run keep what they have loaded: restart them.", err=True)
-
-
 def _forget(part: str, real: str, store: "TrustStore") -> None:
     if real not in (store.folders if part == "folders" else store.owners):
         raise click.ClickException(visible(f"{real} is not trusted; see: onetool trust --list"))
@@ -126,7 +122,7 @@ def _print_trusted(store: "TrustStore", as_json: bool) -> None:
 
 
 def _folder(path: Path | None, must_exist: bool = True) -> Path:
-    """The `.onetool` of a project: named, or by its project, or the one that is found from here."""
+    """Return the `.onetool` of a project: named, or by its project, or the one that is found from here."""
     if path is None:
         found = project_here()
         if found is None:
@@ -188,7 +184,7 @@ def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
 
 
 def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
-    """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
+    """Yield what a folder reaches, line by line; with what was trusted before, what is new is marked."""
     before = None if pin is None else pin.get("reaches") or {}
     for part, head in HEADS.items():
         lines: dict[str, str] = getattr(reach, part)

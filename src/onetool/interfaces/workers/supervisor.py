@@ -85,7 +85,7 @@ class ServingProcess:
                 os.kill(self.pid, number)
 
     def tell_stopping(self, is_last: bool) -> None:
-        """All workers are about to stop, and this one after all others."""
+        """Tell the worker that all are about to stop, and this one after all others."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(LAST if is_last else STOPPING)
 
@@ -113,7 +113,7 @@ class ServingProcess:
             self.reloads.put_nowait(report)
 
     async def _exit_code(self) -> int:
-        """The channel has ended, so the process has, or is about to."""
+        """Wait for the process to end, which it does with the channel, and return its exit code."""
         until = monotonic() + LAST_S
         while self._process.poll() is None:
             if monotonic() > until:
@@ -268,7 +268,7 @@ class Supervisor:
             self._reload_wanted.set()
 
     async def _stop_all(self) -> None:
-        """One after the other: those who are left take the calls. After a while the rest of them at once."""
+        """Stop workers one after the other: those that are left take the calls. After a while stop the rest at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
         untold = workers.copy()
         for worker in workers:
@@ -353,7 +353,7 @@ def _ended_how(code: int) -> str:
 
 
 def _private_folder() -> Path:
-    """A new folder that only this user can enter, with a path that is short enough for sockets.
+    """Return a new folder that only this user can enter, with a path that is short enough for sockets.
 
     XDG_RUNTIME_DIR comes last: it is removed when the user logs out, and a server may stay.
     """

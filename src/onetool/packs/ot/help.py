@@ -49,7 +49,7 @@ def tools_for(query: str, words: Mapping[str, str], found: Iterable[tuple[ToolSp
 
 
 def _begun(said: str, word: str) -> float:
-    """Whether the name, or the own name, begins with what was said: the more of it is there, the better."""
+    """Score a name, or an own name, that begins with what was said: the more of it is there, the better."""
     whole, own = comparable(word), comparable(word.rpartition(".")[2])
     return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
 
@@ -74,7 +74,7 @@ def named(texts: Mapping[str, str]) -> list[Named]:
 
 
 def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
-    """The same for packs, aliases and snippets."""
+    """Return names of packs, aliases or snippets and their scores, best first."""
     if not (said := comparable(query)[:MAX_COMPARED]):
         return []
     words = said.split()
@@ -82,7 +82,7 @@ def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
 
 
 def comparable(name: str) -> str:
-    """As names are compared: small letters, and spaces for signs."""
+    """Return a name as names are compared: small letters, and spaces for signs."""
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
@@ -177,7 +177,7 @@ class Help:
         return "\n\n".join(dict.fromkeys(pages))
 
     def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
-        """What may be meant, by its kind."""
+        """Return what may be meant, by its kind."""
         said = query.removeprefix("$")
         found = self._view.search(said, SEARCHED, allowed)
         tools = [] if query.startswith("$") else tools_for(said, there.words, found)
@@ -235,7 +235,7 @@ class _Catalogue:
         return found
 
     def line(self, kind: str, name: str) -> str:
-        """One match in short."""
+        """Return one match in short."""
         if kind == "Packs":
             count = len(self.packs[name].tools)
             return f"- {name}: {count} tool{'' if count == 1 else 's'}, {self.packs[name].source}"
@@ -334,7 +334,7 @@ def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
 
 
 def _listed(pack: PackView) -> Iterator[str]:
-    """With what they do while there is room, then by their names, then by their number."""
+    """Yield the tools with what they do while there is room, then by their names, then by their number."""
     said = list(_as_many(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
     yield from said
     rest = [tool.word for tool in pack.tools[len(said) :]]
@@ -345,7 +345,7 @@ def _listed(pack: PackView) -> Iterator[str]:
 
 
 def _as_many(room: int, texts: Iterable[str]) -> Iterator[str]:
-    """As so many tokens hold."""
+    """Yield as many texts as so many tokens hold."""
     for text in texts:
         room -= count_tokens(text) + 1
         if room < 0:

@@ -55,19 +55,19 @@ class View(Protocol):
     def search(self, query: str, limit: int, allowed: Collection[str] | None) -> list[tuple[ToolSpec, float]]: ...
 
     def snippet(self, name: str) -> str:
-        """A snippet's definition and an example, as text."""
+        """Return a snippet's definition and an example, as text."""
         ...
 
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]: ...
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        """The names of MCP servers in code, also of those whose tools are not known yet."""
+        """Return the names of MCP servers in code, also of those whose tools are not known yet."""
         ...
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]: ...
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> Page:
-        """Some lines of a stored result of the running call's caller."""
+        """Return some lines of a stored result of the running call's caller."""
         ...
 
     def publish(self, topic: str, message: str) -> str: ...
@@ -77,11 +77,11 @@ class View(Protocol):
         ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        """The stats, with only those names that are allowed. Raises ToolFailure if they can't be read."""
+        """Return the stats, with only those names that are allowed. Raises ToolFailure if they can't be read."""
         ...
 
     def write_report(self, path: str, stats: "Summary") -> str:
-        """A page of them, in a file below an allowed folder; gives its path. ToolFailure says why not."""
+        """Write a page of them to a file below an allowed folder, and return its path. ToolFailure says why not."""
         ...
 
 
@@ -89,7 +89,7 @@ class View(Protocol):
 
 
 def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
-    """The catalogue that the running call belongs to, and the allow-list that it is under."""
+    """Return the catalogue that the running call belongs to, and the allow-list that it is under."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({}), None
@@ -103,7 +103,7 @@ MAX_PATTERN = 1_000  # characters of a pattern: no name is longer
 
 
 def normalized(pattern: str) -> str:
-    """The pattern as it is compared."""
+    """Return the pattern as it is compared."""
     return pattern.strip()[:MAX_PATTERN].casefold()
 
 
@@ -147,7 +147,7 @@ class Listing:
     def tools(
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
     ) -> list[Any]:
-        """The tools whose name contains the pattern, in the order of the catalogue."""
+        """Return the tools whose name contains the pattern, in the order of the catalogue."""
         wanted = normalized(pattern)
         found = [
             one
@@ -159,7 +159,7 @@ class Listing:
         return [in_short(one) if info == "min" else in_full(one) for one in found]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
-        """All that may be seen, in the order of the catalogue."""
+        """Return all tools that may be seen, in the order of the catalogue."""
         every, _ = self._all(catalogue)
         if allowed is None:
             return every
@@ -167,7 +167,7 @@ class Listing:
         return [one for one in every if one.spec.name in permitted]
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> ListedTool | None:
-        """The tool that code calls so, or that is called so."""
+        """Return the tool that code calls so, or that is called so."""
         if catalogue.has(name):  # then the others need not be listed
             spec = catalogue.get(name)
             shown = spec is not None and spec.enabled and not spec.hidden
@@ -204,7 +204,7 @@ def in_short(one: ListedTool) -> dict[str, str]:
 
 
 def gist(description: str, most: int = SHORT) -> str:
-    """The first paragraph of a description tells what a tool is good for."""
+    """Return the first paragraph of a description, which tells what a tool is good for."""
     first = description.strip().partition("\n\n")[0]
     return cut(" ".join(first.split()), most)
 
@@ -227,7 +227,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
 
 
 def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
-    """What is said of each argument, in the order of the signature, and the fields of those that are objects."""
+    """Yield what is said of each argument, in the order of the signature, and the fields of those that are objects."""
     for name in order:
         part = schema["properties"][name]
         words = part.get("description") if isinstance(part, Mapping) else None
@@ -237,7 +237,7 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
 
 
 def example(tool: ListedTool) -> str:
-    """The author's, or a call with what must be given."""
+    """Return the author's example, or a call with what must be given."""
     if tool.spec.examples:
         return tool.spec.examples[0]
     schema = tool.spec.input_schema
@@ -281,7 +281,7 @@ class PackView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: dict[str, str]) -> dict[str, PackView]:
-    """The packs by their names, in the order of the tools; then servers whose tools are not known yet."""
+    """Return the packs by their names, in the order of the tools; then servers whose tools are not known yet."""
     members: dict[str, list[ListedTool]] = {}
     for tool in tools:
         members.setdefault(tool.pack, []).append(tool)
@@ -322,7 +322,7 @@ def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
 
 
 def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
-    """In full they are text, made for reading: a definition is code, and shows what it becomes."""
+    """List the snippets. In full they are text, made for reading: a definition is code, and shows what it becomes."""
     wanted = normalized(pattern).removeprefix("$")
     every = view.snippets(*current_catalogue())
     found = {name: one for name, one in every.items() if contains(wanted, name, one.description)}

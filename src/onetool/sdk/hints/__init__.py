@@ -144,7 +144,7 @@ def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _description_of(facts: Iterable[Any]) -> Schema:
-    """What is said for the reader: a description above all. The last one wins, as it stands nearest to its use."""
+    """Return what is said for the reader: a description above all. The last one wins: it is nearest to its use."""
     words: Schema = {}
     for fact in facts:
         if isinstance(fact, str):
@@ -162,7 +162,7 @@ def _description_of(facts: Iterable[Any]) -> Schema:
 
 
 def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
-    """The schema with the rule, and whether it says all of it: for every type that the value can have."""
+    """Return the schema with the rule, and whether it says all of it: for every type that the value can have."""
     if "anyOf" in schema:
         parts = [_with_rule(part, name, limit) for part in schema["anyOf"]]
         return {**schema, "anyOf": [part for part, _ in parts]}, all(whole for _, whole in parts)
@@ -186,7 +186,7 @@ def _keyword(schema: Schema, name: str) -> str | None:
 
 
 def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
-    """The schema may not have said it all: of dates and decimals, of a set's size once its items are one each."""
+    """Add checks that a schema may not express: of dates and decimals, of a set's size once its items are unique."""
     tests = [(*_TESTS[name][1:], limit) for name, limit in rules if name in _TESTS]
 
     def convert_checked(value: Any) -> Any:
@@ -236,7 +236,7 @@ class HintReader:
         self._named: dict[Any, _Named] = {}
 
     def form(self, hint: Any) -> JsonForm:
-        """What a hint means to a caller. Raises UnsupportedHintError, a TypeError, if it means nothing in JSON."""
+        """Read what a hint means to a caller. Raises UnsupportedHintError, a TypeError, if it means nothing in JSON."""
         origin = get_origin(hint)
         if origin is None:
             origin = hint
@@ -252,7 +252,7 @@ class HintReader:
         return self._special(origin, hint)
 
     def named(self, hint: Any, name: str, read: Callable[[], JsonForm], inline: bool = False) -> JsonForm:
-        """A form with a name: written once, and it may contain itself. `inline` ones are named only if they do."""
+        """Return a form with a name: written once, it may contain itself. `inline` ones are named only then."""
         known = self._named.get(hint)
         if known is None:
             known = self._named[hint] = _Named(free_name(self.definitions, name))
@@ -279,7 +279,7 @@ class HintReader:
         return known
 
     def _special(self, origin: Any, hint: Any) -> JsonForm:
-        """What typing has beside classes: new types, aliases, variables."""
+        """Read what typing has beside classes: new types, aliases, variables."""
         if hasattr(origin, "__supertype__"):
             return self.form(origin.__supertype__)
         if type(origin).__name__ == "TypeAliasType":  # typing's since 3.12, typing_extensions' before
@@ -297,7 +297,7 @@ class HintReader:
         raise UnsupportedHintError(hint, _USE_DATA)
 
     def _text(self, text: str) -> JsonForm:
-        """A name is still text here if it was not known, or if what it names contains itself."""
+        """Read a hint that is still text: its name was not known, or what it names contains itself."""
         hint = evaluated(text, self._names)
         if isinstance(hint, str):
             raise UnsupportedHintError(text, "nothing of that name is known when the function is read")

@@ -44,7 +44,7 @@ def property_schema(form: JsonForm, description: str | None, default: Any = NO_D
 
 
 def as_data(value: Any) -> Any:
-    """A value as JSON; nothing, if it is an object that only Python knows."""
+    """Return a value as JSON; nothing, if it is an object that only Python knows."""
     if isinstance(value, float) and not isfinite(value):
         return NO_DEFAULT
     try:
@@ -190,7 +190,7 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
 
 
 def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]) -> JsonForm:
-    """In JSON as in Python a tuple: its fields by their places. Their names are there for the reader."""
+    """Describe a record as a tuple, as in Python: its fields by their places. Their names are there for the reader."""
     least, most = sum(field.required for field in fields), len(fields)
     places = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
     schema: Schema = {"type": "array", "prefixItems": places, "items": False, "minItems": least, "maxItems": most}
@@ -230,7 +230,7 @@ def _constructor(cls: type) -> Callable[[dict[str, Any]], Any]:
 
 
 def _bind_type_variables(hint: Any, variables: dict[Any, Any]) -> Any:
-    """A field's hint with the type variables of its class filled in."""
+    """Return a field's hint with the type variables of its class filled in."""
     if isinstance(hint, TypeVar):
         return variables.get(hint, hint)
     free = getattr(hint, "__parameters__", ())

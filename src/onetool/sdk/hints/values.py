@@ -81,7 +81,7 @@ def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
-    """An object with any keys. What is not text in Python is text here: JSON has no other keys."""
+    """Describe an object with any keys. What is not text in Python is text here: JSON has no other keys."""
     origin, args = get_origin(hint) or hint, get_args(hint)
     key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter counts with int
     keys, items = hints.form(key_hint), hints.form(item_hint)
@@ -157,7 +157,7 @@ def _check_hashes(items: list[Any]) -> None:
 
 
 def _mapping_key(form: JsonForm, key: str) -> Any:
-    """A key as text, or as the number that the text is."""
+    """Return a key as text, or as the number that the text is."""
     try:
         return form.convert(key)
     except HintMismatchError as wrong:
@@ -189,7 +189,7 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    """From text or a number. 0.1 means the decimal 0.1, not the binary fraction next to it."""
+    """Read a decimal from text or a number. 0.1 means the decimal 0.1, not the binary fraction next to it."""
     if type(value) is bool or not isinstance(value, str | int | float):
         raise ValueError
     number = Decimal(str(value))
@@ -254,7 +254,7 @@ OUTGOING: dict[Any, JsonForm] = {**SCALARS, Decimal: JsonForm(_DECIMAL_TEXT, SCA
 
 
 def scalar_class(cls: type) -> JsonForm | None:
-    """A class of the author's that is a path, text or number: made of one."""
+    """Describe a class of the author's that is a path, text or number: made of one."""
     if issubclass(cls, PurePath):
         return _text_form(cls, "a path")
     base = next((base for base in (str, int, float) if issubclass(cls, base)), None)
@@ -284,7 +284,7 @@ def literal_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def enum_form(cls: type[Enum]) -> JsonForm:
-    """By value, as members look when they leave a tool."""
+    """Describe an enum by its values, as members look when they leave a tool."""
     if issubclass(cls, Flag):
         build = constructor_form(cls, "a sum of its flags")
         return JsonForm(INTEGER.schema, lambda value: build(INTEGER.convert(value)))
@@ -342,7 +342,7 @@ def union_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def or_null(form: JsonForm) -> JsonForm:
-    """The same, and null: what a default of None says of a hint that does not."""
+    """Return the same, and null: what a default of None says of a hint that does not."""
     if not form.schema or form.schema == NULL.schema or NULL.schema in form.schema.get("anyOf", ()):
         return form
     return JsonForm(_any_of([form, NULL]), _first_of([form, NULL]), as_is=form.as_is)
@@ -383,7 +383,7 @@ def _first_of(forms: list[JsonForm]) -> Convert:
 
 
 def _nearest_mismatch(refusals: list[HintMismatchError], value: Any) -> HintMismatchError:
-    """What was wrong inside of the alternative that fitted best; if none fitted at all, everything that would have."""
+    """Return what was wrong in the alternative that fitted best; if none did, everything that would have fitted."""
     deepest = max(refusals, key=lambda wrong: len(wrong.path))
     expected = dict.fromkeys(wrong.expected for wrong in refusals if wrong.expected)
     if deepest.path or len(refusals) == 1 or not expected:

@@ -89,7 +89,7 @@ class Root:
         self._spellings = [names_of(slashed(self.path)), names_of(slashed(self._real))]
 
     def relative_parts(self, absolute: bytes) -> Parts | None:
-        """What is left of an absolute path below this root; None when it does not begin with it."""
+        """Return what is left of an absolute path below this root; None when it does not begin with it."""
         parts = split(absolute)
         for spelling in self._spellings:
             if same_case(parts[: len(spelling)]) == same_case(spelling):
@@ -130,7 +130,7 @@ class Root:
 
     @contextmanager
     def _top(self, parts: Parts) -> Iterator[OpenFolder]:
-        """The root itself, open, for a path that may be opened as far as its text tells."""
+        """Yield the root itself, open, for a path that may be opened as far as its text tells."""
         self._private.refuse_text(self.text(parts))
         with path_errors("root_missing", about=self.path):
             top = OpenFolder.at(self.path, ENTER)
@@ -143,7 +143,7 @@ class Root:
             yield top
 
     def reach(self, parts: Parts) -> int:
-        """How many of the names, short of the last, may be folders that are there: of thousands not each is tried."""
+        """Return how many of the names, short of the last, may be existing folders. Not each of thousands is tried."""
         if b".." in parts:  # which leads back to where something is
             return len(parts) - 1
         for end in range(1, len(parts)):
@@ -168,7 +168,7 @@ class Root:
         return self.open_folder(parts or [b"."])
 
     def names(self, parts: Parts, most: int) -> list[str]:
-        """The first names in a folder."""
+        """Return the first names in a folder."""
         with self.open_folder(parts, LIST) as folder, path_errors():
             return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
 
@@ -197,7 +197,7 @@ class Roots:
         return [path_shown(os.fsencode(root.path)) for root in self._roots]
 
     def read_file(self, path: str, most: int) -> Content:
-        """The first `most` bytes of a regular file."""
+        """Return the first `most` bytes of a regular file."""
         file = self._open(path, Root.open)
         try:
             with path_errors():
@@ -241,14 +241,14 @@ class Roots:
                     make_folder(folder, parts[end - 1], self._private)
 
     def list_folder(self, path: str, depth: int, most: int) -> list[FolderEntry]:
-        """At most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
+        """Return at most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
         entries: list[FolderEntry] = []
         with self._open(path, lambda root, parts: root.open_folder(parts, LIST)) as folder, path_errors():
             list_into(entries, folder, "", depth, most, self._private)
         return entries
 
     def locate_missing(self, path: str, most: int) -> MissingPath | None:
-        """Where a path that was not found ends to exist, as seen from the first root it could be in."""
+        """Return where a path that was not found ends to exist, as seen from the first root it could be in."""
         root, parts = next(self._candidates(path))
         start = [slashed(root.path)] if is_absolute(encoded(path)) else []
         for end in range(root.reach(parts), -1, -1):
@@ -274,7 +274,7 @@ class Roots:
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[OpenFolder, bytes]]:
-        """The folder of a file to write, open, and its name there. Where the file exists goes before where it could."""
+        """Yield the open folder of a file to write, and its name. Where the file exists goes first."""
         root, parts = self._folder_to_write(path)
         with root.folder(parts[:-1]) as folder:
             yield folder, parts[-1]

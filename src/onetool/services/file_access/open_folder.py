@@ -78,13 +78,13 @@ def _list_folder_into(
 
 
 def sorted_entries(folder: OpenFolder, most: int) -> "list[os.DirEntry[str]]":
-    """The first `most` by name, without holding more than those."""
+    """Return the first `most` by name, without holding more than those."""
     with folder.scan() as scan:
         return heapq.nsmallest(most, islice(scan, MAX_SCANNED), key=lambda entry: entry.name)
 
 
 def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
-    """What a folder's entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
+    """Return what an entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
     path = prefix + path_shown(os.fsencode(found.name))
     kind: Kind = "other"
     try:
@@ -145,7 +145,7 @@ Check = Callable[[int, os.stat_result], None]  # of an open file; raises PathRef
 def append(
     folder: OpenFolder, name: bytes, data: bytes, private: Private, on_new_line: bool, check: Check | None = None
 ) -> None:
-    """In one piece, or not at all. It is not forced to the disk: that costs more than a line in a file is worth."""
+    """Append in one piece, or not at all. Nothing is forced to the disk: that costs more than a line is worth."""
     with path_errors(otherwise="not_writable"):
         for _ in range(MAX_TRIES):
             with _opened(folder, name, private, os.O_CREAT) as file, _locked(file):
@@ -171,7 +171,7 @@ def is_there(folder: OpenFolder, name: bytes) -> bool:
 
 
 def _mode_of(folder: OpenFolder, name: bytes, private: Private) -> int | None:
-    """The permissions that a file keeps when it is replaced. One that we may not write is not replaced either."""
+    """Return the permissions that a file keeps when it is replaced. One that we may not write is not replaced."""
     try:
         with _opened(folder, name, private) as file:
             return stat.S_IMODE(os.fstat(file).st_mode) & 0o777
@@ -181,7 +181,7 @@ def _mode_of(folder: OpenFolder, name: bytes, private: Private) -> int | None:
 
 @contextmanager
 def _opened(folder: OpenFolder, name: bytes, private: Private, flags: int = 0) -> Iterator[int]:
-    """A regular file, open to add to. Looked at before, as opening alone may do something to a device; and after."""
+    """Yield a regular file, open to add to. It is looked at before, as opening may change a device; and after."""
     private.refuse_name(folder, name)
     status = _status(folder, name)
     if status is not None:
@@ -211,7 +211,7 @@ def _refuse_all_but_files(status: os.stat_result, private: Private) -> None:
 
 @contextmanager
 def _locked(file: int) -> Iterator[None]:
-    """One writer at a time, also among processes. One that holds on to it is not waited for without end."""
+    """Lock the file for one writer, also among processes. One that holds on to it is not waited for without end."""
     if not flock.wait(file, LOCK_TIMEOUT):
         raise PathRefusedError("busy")
     try:

@@ -64,7 +64,7 @@ Parts = list[bytes]
 
 
 def path_shown(name: bytes) -> str:
-    """A file name as text that is valid everywhere, and that can be handed back."""
+    """Return a file name as text that is valid everywhere, and that can be handed back."""
     return _ESCAPE.sub(rb"\\x5cx\1", name).decode("utf-8", "backslashreplace")
 
 
@@ -90,7 +90,7 @@ def encoded(path: str) -> bytes:
 
 
 def slashed(path: str) -> bytes:
-    """A path of the system with slashes, also where it writes them the other way round."""
+    """Return a path of the system with slashes, also where it writes them the other way round."""
     return _with_slashes(os.fsencode(path))
 
 
@@ -99,12 +99,12 @@ def _with_slashes(path: bytes) -> bytes:
 
 
 def is_absolute(path: bytes) -> bool:
-    """Also with a drive before it, on Windows."""
+    """Return whether the path is absolute, also with a drive before it, on Windows."""
     return path.startswith(b"/") or (os.sep != "/" and path[1:3] == b":/")
 
 
 def same_case(parts: Parts) -> Parts:
-    """For comparing: on Windows upper and lower case are one."""
+    """Return the parts for comparing: on Windows upper and lower case are one."""
     return [os.path.normcase(part) for part in parts]
 
 
@@ -113,13 +113,13 @@ def names_of(path: bytes) -> Parts:
 
 
 def split(path: bytes) -> Parts:
-    """The names to take one after the other. At the end of `a/` stands a `.`: then `a` must be a folder."""
+    """Return the names to take one after the other. At the end of `a/` stands a `.`: then `a` must be a folder."""
     parts = names_of(path)
     return parts if parts and not path.endswith((b"/", b"/.")) else [*parts, b"."]
 
 
 def stays_inside(parts: Parts) -> bool:
-    """Whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
+    """Return whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
     depth = 0
     for part in parts:
         depth += -1 if part == b".." else 1
@@ -158,7 +158,7 @@ def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:
 
 @cache
 def openat2() -> Open | None:
-    """The system call, where this kernel has it and lets us use it."""
+    """Return the system call, where this kernel has it and lets us use it."""
     if sys.platform != "linux":
         return None
     import ctypes  # costs some milliseconds, and only calls that read files need it
@@ -183,7 +183,7 @@ def openat2() -> Open | None:
 
 
 def _works(call: Open) -> bool:
-    """An old kernel says ENOSYS, a container's filter ENOSYS or EPERM."""
+    """Try the call. An old kernel says ENOSYS, a container's filter ENOSYS or EPERM."""
     here = os.open("/", ENTER)
     try:
         os.close(call(here, b".", ENTER))
@@ -259,7 +259,7 @@ _DOTS = (b".", b"..")
 
 
 def file_below(root: str, parts: Parts) -> int:
-    """A regular file, to be read. Raises PathRefusedError and OSError."""
+    """Open a regular file to read it. Raises PathRefusedError and OSError."""
     path, status = _found(root, parts)
     if not stat.S_ISREG(status.st_mode):
         raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")

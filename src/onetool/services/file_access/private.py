@@ -73,7 +73,7 @@ VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
 def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The closed places as absolute paths; most of them do not exist."""
+    """Return the closed places as absolute paths; most of them do not exist."""
     return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
 
 
@@ -220,7 +220,7 @@ class Private:
 
 
 def path_of(file: int | OpenFolder) -> str | None:
-    """Where it lies, as the system says; None where it does not."""
+    """Return where it lies, as the system says; None where it does not."""
     if isinstance(file, OpenFolder):
         if not HAS_DIR_FD:
             return file.path
@@ -229,12 +229,12 @@ def path_of(file: int | OpenFolder) -> str | None:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether it is that folder, or in it."""
+    """Return whether it is that folder, or in it."""
     return path == folder or path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
 
 
 def _and_above(path: str) -> Iterator[str]:
-    """The folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
+    """Return the folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
     drive, path = os.path.splitdrive(path)
     return accumulate(filter(None, path.split(os.sep)), lambda above, name: f"{above}{os.sep}{name}", initial=drive)
 
@@ -262,7 +262,7 @@ def _number(status: os.stat_result) -> Number:
 
 
 def _ways_up(folder: OpenFolder) -> Iterable[os.stat_result]:
-    """A folder, the one it is in, and so on to the top: as they really lie, not as a path with links says."""
+    """Yield a folder, the one it is in, and so on to the top: as they really lie, not as a path with links says."""
     if not HAS_DIR_FD:  # its path has no links
         yield from map(os.stat, (folder.path, *Path(folder.path).parents))
         return

@@ -138,7 +138,7 @@ class UsageStats:
         return self._read(lambda reader: tool_facts(reader, selected))
 
     def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> "Summary":
-        """What a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
+        """Return what a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
         from onetool.services.stats.summary import PERIODS, summarize
 
         if period not in PERIODS:
@@ -147,7 +147,7 @@ class UsageStats:
         return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> "ToolUsage":
-        """The last days of one tool, whose calls are counted under these names. UnreadableError if it can't be read."""
+        """Return the last days of one tool, counted under these names. UnreadableError if it can't be read."""
         from onetool.services.stats.usage import tool_usage
 
         counted = [_name(name, _MAX_NAME_LENGTH) for name in names]
@@ -155,7 +155,7 @@ class UsageStats:
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: "StatsFilter") -> "StatsOverview":
-        """The last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
+        """Return the last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
         from onetool.services.stats.usage import stats_overview
 
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
@@ -165,7 +165,7 @@ class UsageStats:
         return None if tool is None else _name(tool, _MAX_NAME_LENGTH)
 
     def health(self) -> dict[str, Any] | None:
-        """What is wrong, if anything is: rows that wait because they can't be written, and those that were dropped."""
+        """Return what is wrong, if anything: rows that wait to be written, and those that were dropped."""
         writer = self._writer
         if writer.problem is None and not writer.dropped:
             return None
@@ -196,7 +196,7 @@ def _name(text: str, longest: int = _MAX_LABEL_LENGTH) -> str:
 
 
 def _wanted(caller: str | None) -> str | None:
-    """An owner as rows have it. Who asks may have it from such a row."""
+    """Return an owner as rows have it. Who asks may have it from such a row."""
     return None if caller is None else wanted_name(caller)
 
 

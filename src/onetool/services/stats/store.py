@@ -200,6 +200,6 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def read_spread(text: str | None) -> Spread:
-    """What `{spread}` of a query gives."""
+    """Return what `{spread}` of a query gives."""
     found = {} if text is None else msgspec.json.decode(text, type=dict[str, float | None])
     return Spread(**{name: None if value is None else round(value, 3) for name, value in found.items()})

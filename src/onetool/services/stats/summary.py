@@ -35,7 +35,7 @@ class Period(msgspec.Struct, frozen=True):
         return None if self.seconds is None else now - self.seconds
 
     def buckets(self, first: float, now: float) -> range:
-        """The starts of all buckets, for calls of which the first was then."""
+        """Return the starts of all buckets, for calls of which the first was then."""
         earliest = max(first, now - (MAX_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
         return range(floor(earliest / self.bucket) * self.bucket, floor(now) + 1, self.bucket)
 
@@ -219,7 +219,7 @@ class CallFilter(msgspec.Struct, frozen=True):
 
 
 def tool_facts(reader: StatsReader, selected: CallFilter) -> dict[str, Any]:
-    """The facts of a tool: calls, success_rate (percent), median_ms, last_called."""
+    """Return the facts of a tool: calls, success_rate (percent), median_ms, last_called."""
     ((calls, errors, last, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), max(at), {spread}")
     return {
         "calls": calls,
@@ -237,7 +237,7 @@ def summarize(
     inline_bytes: int,
     caller: str | None = None,
 ) -> Summary:
-    """All of a summary, of one moment: nothing is written between its parts."""
+    """Return a summary of one moment: nothing is written between its parts."""
     selected = CallFilter(period.since(now), tool, caller)
     ((calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first),) = selected.query(
         reader, f"{_NUMBERS}, {_SUM.format('bytes_in')}, {_SUM.format('bytes_out')}, count(run), min(at)"

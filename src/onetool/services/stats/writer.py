@@ -124,7 +124,7 @@ class Writer:
             self._drop(dropped)
 
     def _try(self, number: int, rows: Batch, timeout: float) -> bool:
-        """Whether the next batch can be tried."""
+        """Return whether the next batch can be tried."""
         sweeps = self._now() >= self._next_sweep
         try:
             masked = {table: self._redact(some) for table, some in rows.items()}

@@ -122,7 +122,7 @@ class PackSource(Source):
 
 
 def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Catalogue]:
-    """A pack's name and tools: imported, or read from its source where importing takes long; or parsed."""
+    """Return a pack's name and tools: imported, or read from its source where importing takes long; or parsed."""
     from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
 
     if not imports:

@@ -47,7 +47,7 @@ class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
-    """A file, or a folder with an `__init__.py`, is a pack; any other folder holds packs."""
+    """Yield the packs: a file, or a folder with an `__init__.py`, is one; any other folder holds packs."""
     for path in paths:
         if path.is_dir() and not (path / "__init__.py").exists():
             yield from in_paths(_inside(path))
@@ -57,7 +57,7 @@ def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """What in a folder may be a pack: modules and packages, but nothing private and no tests."""
+    """Return what in a folder may be a pack: modules and packages, but nothing private and no tests."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -76,7 +76,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts_of(path: Path) -> Iterator[Part]:
-    """All that packs at this path are made of, and what lies beside them. Raises OSError where it can't be listed.
+    """Yield all that packs at this path are made of, and what lies beside them. Raises OSError where it can't be
+    listed.
 
     Links are followed where importing would: to a pack, and whatever lies in a package. Bytecode that Python keeps is
     left out: nobody has to have seen it, because it is not read (see `take_source`).
@@ -201,7 +202,7 @@ class PackImport:
         return not self._thread.is_alive()
 
     def module(self, seconds: float | None = None) -> ModuleType:
-        """The module, when it is done; raises what the import raised, or TimeoutError."""
+        """Return the module, when it is done; raises what the import raised, or TimeoutError."""
         if not self.wait(seconds):
             raise TimeoutError(f"still importing after {seconds:g} s; it may be waiting for something")
         if self._module is None:
@@ -209,7 +210,7 @@ class PackImport:
         return self._module
 
     def module_for_a_call(self) -> ModuleType:
-        """The module for a call of a tool: a failed import is a failure of that tool."""
+        """Return the module for a call of a tool: a failed import is a failure of that tool."""
         try:
             return self.module()
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything
@@ -251,7 +252,7 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
 
 
 def pack_modules() -> dict[str, ModuleType]:
-    """The modules of packs that come from files, and what is inside of them."""
+    """Return the modules of packs that come from files, and what is inside of them."""
     return {name: module for name, module in list(sys.modules.items()) if name.startswith(PREFIX)}
 
 
@@ -264,7 +265,7 @@ def restore_modules(modules: dict[str, ModuleType]) -> None:
 
 
 def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
-    """What went wrong, and in which line of the pack's own file."""
+    """Return what went wrong, and in which line of the pack's own file."""
     file = candidate.file
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace = None if isinstance(error, SyntaxError) else error.__traceback__

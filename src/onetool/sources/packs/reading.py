@@ -40,7 +40,7 @@ _KNOWN_DECORATORS = frozenset({"tool", "requires_cli", "requires_lib"})
 
 
 def is_heavy(file: Path) -> bool:
-    """Whether the module imports libraries that are not Python's own: those may take seconds."""
+    """Return whether the module imports libraries that are not Python's own: those may take seconds."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     except (OSError, UnicodeDecodeError):
@@ -55,7 +55,7 @@ def is_heavy(file: Path) -> bool:
 
 
 def read_tools(file: Path, started: PackImport) -> tuple[ToolSpec, ...]:
-    """The pack's tools, each importing the pack when it is first called; none where the source does not tell enough."""
+    """Read the pack's tools; each imports the pack when it is first called. None if the source doesn't tell enough."""
     found: list[Catalogue] = []
 
     def read() -> None:
@@ -69,7 +69,7 @@ def read_tools(file: Path, started: PackImport) -> tuple[ToolSpec, ...]:
 
 
 def imports_are_there(file: Path) -> bool:
-    """Whether every library that the module imports can be found; if not, importing it now tells which and where."""
+    """Return whether every library that the module imports can be found; if not, importing it tells which."""
     from importlib.util import find_spec
 
     try:
@@ -95,7 +95,7 @@ def _outline(file: Path, name: str) -> ModuleType:
 
 
 def _needed(node: ast.stmt) -> ast.stmt | None:
-    """The part of a statement that a signature may need."""
+    """Return the part of a statement that a signature may need."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return _without_body(node)
     if isinstance(node, ast.Import):
@@ -114,7 +114,7 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
 
 
 def _is_guard(node: ast.stmt) -> bool:
-    """`if TYPE_CHECKING:` and `if __name__ == …:` make no tools; nor does trying to import something."""
+    """Return whether it makes no tools: `if TYPE_CHECKING:`, `if __name__ == …:`, or trying to import something."""
     if isinstance(node, ast.If) and not node.orelse:
         names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
         return bool(names & {"TYPE_CHECKING", "__name__"})
@@ -134,14 +134,14 @@ def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
 
 @cache
 def _import_threads() -> "Threads":
-    """Where async tools wait for their pack: not in the loop's own threads, for which the process waits at its end."""
+    """Return the threads where async tools wait for their pack: the process would wait for those of the loop."""
     from onetool.core.threads import Threads
 
     return Threads()
 
 
 def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
-    """The same tool, whose handler is found in the real module when it is called."""
+    """Return the same tool, whose handler is found in the real module when it is called."""
 
     @cache
     def real() -> Any:
@@ -173,7 +173,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[str, Catalogue]:
-    """A pack's name and tools; raises OSError, SyntaxError or ValueError. `handler` is what a call of one meets."""
+    """Return a pack's name and tools. Raises OSError, SyntaxError or ValueError. `handler` is what calls meet."""
     file = candidate.file or _file_of(candidate.module or candidate.name)
     if file is None:
         raise ValueError(f"the source of {candidate.origin} is not found without importing it")
@@ -192,7 +192,7 @@ def _not_imported(**_: Any) -> NoReturn:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of the module itself, also inside of `if` and `try`."""
+    """Yield the statements of the module itself, also inside of `if` and `try`."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _statements((*node.body, *node.orelse))
@@ -214,7 +214,7 @@ def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
 
 
 def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterator[tuple[str, Function | None]]:
-    """As they are called, in the order of the file; of a lambda the name alone."""
+    """Yield the functions as they are called, in the order of the file; of a lambda the name alone."""
     listed = constants.get("__all__")
     listed = listed if isinstance(listed, list | tuple) else None
     found: dict[str, Function | None] = {}
@@ -231,7 +231,7 @@ def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterat
 
 
 def _mark(decorator: ast.expr) -> tuple[str, str | None]:
-    """A decorator's name, and the name that it gives the tool."""
+    """Return a decorator's name, and the name that it gives the tool."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
     given = next((one.value for one in getattr(decorator, "keywords", ()) if one.arg == "name"), None)
@@ -252,7 +252,7 @@ def _tool(pack: str, name: str, node: Function | None, file: Path, handler: Hand
 
 
 def _file_of(module: str) -> Path | None:
-    """The source of an installed module. `importlib.util.find_spec` would import the packages around it."""
+    """Return the source of an installed module. `importlib.util.find_spec` would import the packages around it."""
     path, name, spec = list(sys.path), "", None
     for part in module.partition(":")[0].split("."):
         name = f"{name}.{part}" if name else part

@@ -188,13 +188,15 @@ class ChatLoop:
                         break
         finally:
             self._turns.save()
-        if self._turns.is_live:
-            self._tell_how_to_go_on()
-            return 0
-        return 1 if failed else 0
+        if not self._turns.is_live:
+            return 1 if failed else 0
+        session = self._options["session"]
+        if session and self._app.sessions.has(session):
+            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)
+        return 0
 
     def _taken(self, turn: Turn, runner: asyncio.Runner) -> int:
-        """The exit code of one turn. Whatever ends it does not end the chat."""
+        """Take one turn, and return its exit code. Whatever ends it does not end the chat."""
         try:
             return self._take(turn, runner)
         except (CommandError, ScriptError) as error:
@@ -247,7 +249,7 @@ class ChatLoop:
         return self._show(runner.run(self._called(call)))
 
     def _read_call(self, text: str) -> CallLine:
-        """Of a tool that is not known, servers are asked that nobody has seen yet."""
+        """Read a call. Of a tool that is not known, servers are asked that nobody has seen yet."""
         try:
             return self._call_of(text)
         except ScriptError:
@@ -272,11 +274,6 @@ class ChatLoop:
         else:
             print_outcome(self._app, result)
         return 0 if result.ok else 1
-
-    def _tell_how_to_go_on(self) -> None:
-        session = self._options["session"]
-        if session and self._app.sessions.has(session):
-            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)
 
 
 # Commands, and completion of all that can be typed
@@ -359,15 +356,11 @@ class ChatCommands:
             self._options["provider"] = words[0]
         if words:
             self._options["model"], self.last_model = words[-1], ""
-        echo(printable(self._shown_model()))
-
-    def _shown_model(self) -> str:
-        if self.last_model:
-            return self.last_model
         options, ask = self._options, self._app.config.ask
         model = options["model"] or (ask.model if options["provider"] in (None, ask.provider) else None)
         provider = options["provider"] or ask.provider
-        return f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
+        next_one = f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
+        echo(printable(self.last_model or next_one))
 
     def _session(self, words: Sequence[str]) -> None:
         name = " ".join(words)
@@ -415,7 +408,7 @@ def _usage(spec: ToolSpec) -> str:
 
 
 def print_problem(*lines: str) -> None:
-    """What went wrong, and below it what to do, on standard error."""
+    """Print what went wrong, and below it what to do, on standard error."""
     first, *hints = map(printable, lines)
     click.echo(f"{styled('Error:', fg='red')} {first}", err=True)
     for hint in hints:

@@ -47,7 +47,7 @@ class AskInput(NamedTuple):
 
 
 def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
-    """The question, and the files of these names. Raises a usage error where one can't be sent."""
+    """Read the question, and the files of these names. Raises a usage error where one can't be sent."""
     if len(words) > 1:
         raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
     prompt = words[0] if words else None
@@ -82,7 +82,7 @@ def checked(text: str, what: str) -> str:
 
 
 def _piped() -> Iterator[File]:
-    """What comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
+    """Yield what comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
     if not inputs.is_piped():
         return
     if not inputs.has_input():
@@ -96,24 +96,22 @@ def _attached_file(name: str) -> File:
     if name == STDIN:
         inputs.print_prompt("what is to be attached")
         return _attached(STDIN_NAME, inputs.read(MAX_PICTURE_BYTES))
+    refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
     try:
-        data = _file_content(name)
+        with inputs.open_regular_file(name, refusal) as stream:
+            data = stream.read(MAX_PICTURE_BYTES + 1)
     except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
         why = getattr(error, "strerror", None) or error
         raise click.BadParameter(printable(f"can't read {name}: {why}."), param_hint="--file") from None
     return _attached(name, data)
 
 
-def _file_content(name: str) -> bytes:
-    """The bytes of a regular file; anything else may block."""
-    refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
-    with inputs.open_regular_file(name, refusal) as stream:
-        return stream.read(MAX_PICTURE_BYTES + 1)
-
-
 def _attached(name: str, data: bytes) -> File:
     shown = name.encode(errors="replace").decode()
-    kind = _kind_of_picture(data)
+    # By its first bytes: a name can say anything.
+    kind = next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "image/webp"
     if kind is None:
         return File(name=shown, text=_decoded_text(data, name))
     if len(data) > MAX_PICTURE_BYTES:
@@ -121,13 +119,6 @@ def _attached(name: str, data: bytes) -> File:
             f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, which is the most for a picture."
         )
     return File(name=shown, kind=kind, data=b64encode(data).decode())
-
-
-def _kind_of_picture(data: bytes) -> str | None:
-    """By its first bytes: a name can say anything."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
 
 
 def _decoded_text(data: bytes, name: str) -> str:
@@ -198,7 +189,7 @@ class SilenceNotice:
         self._schedule(loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """When the next word is due, if nothing is heard until then; after the last one, the next event begins anew."""
+        """Schedule the next word, due if nothing is heard until then. After the last one, events begin anew."""
         is_due = self._times < len(TOLD_AFTER)
         self._timer = loop.call_at(self._last_event + TOLD_AFTER[self._times], self._check) if is_due else None
 
@@ -275,18 +266,14 @@ class AskRunner:
     def _show(self, event: Event, silence: SilenceNotice) -> None:
         if sys.stderr.isatty():
             silence.on_event(event)
-        if isinstance(event, Started):
-            self._warn_if_new(event)
-        self._screen.show(event)
-
-    def _warn_if_new(self, event: Started) -> None:
-        """Warn when the named session is new, perhaps a typo."""
-        if event.is_new and self._options["session"] and not self._options["new_session"]:
+        named = self._options["session"] and not self._options["new_session"]
+        if isinstance(event, Started) and event.is_new and named:  # perhaps a typo
             others = self._app.sessions.similar_ids(event.session_id)
             self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
+        self._screen.show(event)
 
     def _approval(self) -> Any:
-        """The approval mode: a word, or a function that asks the user."""
+        """Return the approval mode: a word, or a function that asks the user."""
         word, caller = self._options["approve"], current_caller.get()
         if word != "ask":
             return word
@@ -312,16 +299,10 @@ class AskRunner:
         session = self.session
         if self._chat or not sys.stderr.isatty():
             return 1
-        if session and self._has_more_than_questions(session):
-            self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
+        with suppress(SessionError):
+            if session and not all(isinstance(one, User) for one in self._app.sessions.read(session).messages):
+                self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
         return 1
-
-    def _has_more_than_questions(self, session: str) -> bool:
-        """Whether the session has an answer to continue from."""
-        try:
-            return not all(isinstance(one, User) for one in self._app.sessions.read(session).messages)
-        except SessionError:
-            return False
 
     def _stopped(self, code: int) -> int:
         self._screen.break_line()

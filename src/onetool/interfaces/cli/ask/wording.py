@@ -34,7 +34,7 @@ class ArgLines(NamedTuple):
 
 
 def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False) -> ArgLines:
-    """As lines for a terminal of so many columns; with `whole` all of them, however many that are."""
+    """Return arguments as lines for a terminal of so many columns; with `whole` all of them, however many that are."""
     width = max(NARROWEST, columns - 1)  # in the last column some terminals wrap already
     lines: list[str] = []
     is_whole = True
@@ -62,7 +62,7 @@ def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
 
 
 def marked(text: str, width: int) -> list[str]:
-    """A line for each word that mixes alphabets and could be mistaken for another."""
+    """Return a line for each word that mixes alphabets and could be mistaken for another."""
     words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MAX_MIXED_WORDS)
     return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
 
@@ -78,7 +78,7 @@ def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[int, str]]:
-    """Where in the text each begins, and what a terminal may show of it in a line."""
+    """Yield where in the text each piece begins, and what a terminal may show of it in a line."""
     begin = 0
     for line in StringIO(text):
         ended = line.removesuffix("\n")
@@ -113,18 +113,19 @@ _HARMFUL = re.compile("[^\t\u00a0\u00ad\u2000-\u200a\u200c\u200d\u202f\u205f\u30
 
 
 def readable(text: str) -> str:
-    """What a model says, as a terminal may show it."""
+    """Return what a model says, as a terminal may show it."""
     return _HARMFUL.sub(lambda found: printable(found[0]), text.replace("\r", ""))
 
 
 def call_line(call: ToolCall) -> str:
     """`fs.read_file(path="a.txt")`, with arguments cut short."""
-    given = ", ".join(f"{name}={_short_value(value)}" for name, value in call.args.items())
+    values = {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in call.args.items()}
+    given = ", ".join(f"{name}={value}" for name, value in values.items())
     return escape_invisible(f"{cut(call.name, MAX_NAME_LENGTH)}({cut(given, MAX_ARGUMENTS_LENGTH)})").replace("\n", " ")
 
 
 def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
-    """How it went, and whether it went well."""
+    """Return how it went, and whether it went well."""
     if result.error is not None:
         first = result.error.message.strip().partition("\n")[0]
         return f"failed: {cut(printable(first), MAX_ERROR_LENGTH)}", False
@@ -136,7 +137,3 @@ def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
 
 def tokens_used(input: int, output: int) -> str:
     return f"{input:,} + {counted(output, 'token')}" if input or output else ""
-
-
-def _short_value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -36,7 +36,6 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.findings import Requirements
     from onetool.database.documents import Documents
     from onetool.http.oauth import ToolLogin
     from onetool.sources.bundles.service import BundleService, Shown
@@ -131,7 +130,7 @@ def is_live(bundle: "Shown") -> bool:
 
 
 def state(thing: "Shown") -> str:
-    """The state of a bundle or a tool, in a word or two."""
+    """Return the state of a bundle or a tool, in a word or two."""
     words = [where] if (where := origin(thing)) else []
     if deleted := thing.get("softDeletedAt"):
         words.append(f"deleted {deleted[:10]}")
@@ -141,7 +140,7 @@ def state(thing: "Shown") -> str:
 
 
 def in_short(tool: "Shown") -> dict[str, Any]:
-    """A tool in a list: without its schemas and what it calls."""
+    """Return a tool in a list: without its schemas and what it calls."""
     return {key: tool[key] for key in SHORT_KEYS if key in tool}
 
 
@@ -196,7 +195,10 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     else:
         echo("It takes no arguments.")
     needs = requirements_of(app.runtime, [tool])
-    if needed := list(_required_rows(needs)):
+    needed = [("secret", one.name, f"set, in the {one.source}" if one.source else "NOT SET") for one in needs.secrets]
+    words = {True: "allowed", False: "NOT ALLOWED", None: "checked when it is called"}
+    needed += [("host", one.host, words[one.allowed]) for one in needs.hosts]
+    if needed:
         print_table("What it needs", ("", "", ""), needed)
     print_requirements(app, needs)
 
@@ -211,7 +213,7 @@ def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, st
 
 
 def _print_implementation(tool: Mapping[str, Any]) -> None:
-    """What happens when it is called."""
+    """Print what happens when it is called."""
     for number, one in enumerate(tool.get("preProcessors") or ()):
         echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
     if (script := tool.get("scriptImpl")) is not None:
@@ -228,14 +230,6 @@ def _print_implementation(tool: Mapping[str, Any]) -> None:
 def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in tool["limits"].items():
         yield name, f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _required_rows(needs: "Requirements") -> Iterator[tuple[str, str, str]]:
-    for secret in needs.secrets:
-        yield "secret", secret.name, f"set, in the {secret.source}" if secret.source else "NOT SET"
-    for host in needs.hosts:
-        word = {True: "allowed", False: "NOT ALLOWED", None: "checked when it is called"}[host.allowed]
-        yield "host", host.host, word
 
 
 def _cell(value: Any) -> Any:
@@ -297,7 +291,7 @@ def logout(ctx: click.Context, place: ToolReference) -> None:
 
 
 def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[str]]":
-    """The bundle, where logins are kept, and the names of all of the bundle's, or of those that its tool has.
+    """Return the bundle, where logins are kept, and the names of all of the bundle's, or of those that its tool has.
 
     A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
     """
@@ -312,7 +306,7 @@ def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[s
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
-    """The bundle, and the logins that it has, or that its tool has."""
+    """Return the bundle, and the logins that it has, or that its tool has."""
     bundle = find_bundle(app.bundles, place.bundle)
     wanted = None if place.tool is None else find_tool(app.bundles, bundle, place)["id"]
     found: dict[str, BundleLogin] = {}
@@ -338,7 +332,7 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
 
 
 def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
-    """The logins that a tool needs, each with where its requests go; none if its file can't be read.
+    """Yield the logins that a tool needs, each with where its requests go; none if its file can't be read.
 
     Raises ToolFailure if a secret that it names is not set.
     """

@@ -75,7 +75,9 @@ def read_argument(text: str) -> Argument:
 
 def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
     """Names that code uses without assigning them, in order of first use; called names are errors, not arguments."""
-    found = sorted(_loaded_names(scan), key=lambda node: (node.lineno, node.col_offset))
+    nodes = ast.walk(scan.tree) if scan.tree else ()
+    loaded = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    found = sorted(loaded, key=lambda node: (node.lineno, node.col_offset))
     called = {call.func.id for call in scan.calls if isinstance(call.func, ast.Name)}
     return [
         name for name in dict.fromkeys(node.id for node in found) if name not in called and _unbound(name, scan, names)
@@ -83,16 +85,11 @@ def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
 
 
 def arg_schema(open: Iterable[str], given: Mapping[str, Argument]) -> dict[str, Any]:
-    """Those that were described first, in that order; the others may be anything."""
+    """Return the schema: those that were described first, in that order; the others may be anything."""
     properties = {argument.name: argument.schema for argument in given.values()}
     properties |= {name: {} for name in open if name not in given}
     required = [name for name in properties if name not in given or given[name].is_required]
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
-
-
-def _loaded_names(scan: "CodeScan") -> list[ast.Name]:
-    nodes = ast.walk(scan.tree) if scan.tree else ()
-    return [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
 
 
 def _unbound(name: str, scan: "CodeScan", names: "ScriptNames") -> bool:
@@ -252,10 +249,13 @@ def save(
 
 
 def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """The tool as the REST API takes it. Whether the code can run is checked there."""
+    """Return the tool as the REST API takes it. Whether the code can run is checked there."""
     code = read(text)
     scan = CodeScan(code)
-    _check_given(scan, given)
+    for name in given:
+        if name not in scan.used and scan.tree is not None and not scan.makes_names:
+            near = or_rather(name, scan.used) or "."
+            raise click.BadParameter(f"the code does not use {name}{near}", param_hint="--arg")
     found = unbound_names(scan, app.runtime.engine.names(app.catalog.registry.snapshot()))
     return {
         "type": "script",
@@ -270,10 +270,3 @@ def _note_missing(tool: dict[str, Any]) -> None:
         print_note(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
     if not tool["description"]:
         print_note("It has no description, so that no model will know what it is for; --description gives it one.")
-
-
-def _check_given(scan: "CodeScan", given: dict[str, Argument]) -> None:
-    for name in given:
-        if name not in scan.used and scan.tree is not None and not scan.makes_names:
-            near = or_rather(name, scan.used) or "."
-            raise click.BadParameter(f"the code does not use {name}{near}", param_hint="--arg")

@@ -213,7 +213,9 @@ def edit(
     version = version or next_version(app.bundles, bundle["id"], tool["slug"])
     content = _content(app, _place(tool), changes)
     if file:
-        content = _without_place(read_data(file))
+        content = read_data(file)
+        if isinstance(content, dict):  # its own place does not count: it may be what `show --json` printed
+            content = {key: one for key, one in content.items() if key not in ("slug", "version")}
     elif not changes:
         content = _in_editor(content)
     target = ToolReference(bundle["id"], tool["slug"], version)
@@ -281,11 +283,6 @@ def _content(app: "App", place: "Place", changes: dict[str, Any]) -> dict[str, A
     return copied(app.bundles, place, {"changes": changes})[1]
 
 
-def _without_place(data: Any) -> Any:
-    """What a file says of its own place does not count: it may be what `show --json` printed."""
-    return {key: one for key, one in data.items() if key not in ("slug", "version")} if isinstance(data, dict) else data
-
-
 def _in_editor(content: dict[str, Any]) -> Any:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("say what changes: --set KEY=VALUE, or FILE. At a terminal your editor is opened.")
@@ -309,7 +306,7 @@ FIRST_VERSION = "1"
 
 
 def version_of(place: ToolReference, data: Any) -> str:
-    """The one that is named, or that the tool says of itself, or the first."""
+    """Return the version that is named, or that the tool says of itself, or the first."""
     said = data.get("version") if isinstance(data, Mapping) else None
     return place.version or (said if isinstance(said, str) else None) or FIRST_VERSION
 
@@ -339,7 +336,7 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
 
 
 def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
-    """The same without putting it anywhere: the tool as it would be."""
+    """Check a tool without putting it anywhere, and return it as it would be."""
     from onetool.app.bundle_import import assemble
 
     _, (tool,) = assemble({"slug": "draft"}, [(str(place.tool), version_of(place, data), data)])
@@ -348,5 +345,5 @@ def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
 
 
 def as_put(tool: "Tool") -> dict[str, Any]:
-    """What a person gives of a tool: as PUT takes it, with its place."""
+    """Return what a person gives of a tool: as PUT takes it, with its place."""
     return {key: value for key, value in shown(tool).items() if key not in KEPT}

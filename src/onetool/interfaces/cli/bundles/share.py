@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.bundle_import import BundleImport, ImportRemark
     from onetool.app.findings import Requirements
-    from onetool.sources.bundles.archive import ImportPlan
 
 
 MAX_SHOWN = 20
@@ -120,7 +119,8 @@ def import_bundle(
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
     document_url = source if is_url(source) else None
     options = ImportOptions(slug, base_url, document_url, token, only=only, tag=tag, operation=operation)
-    _print_please_wait(data)
+    if len(data) > LARGE and sys.stderr.isatty():  # this takes some seconds
+        print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
     bundle_import = read_import(app, data, options)
     if bundle_import.plan.is_new and not bundle_import.plan.refused:
         warn_if_name_taken(app, bundle_import.plan.bundle.slug)
@@ -146,12 +146,6 @@ def _write(file: Path, data: bytes, force: bool) -> None:
         raise click.ClickException(printable(f"can't write {file}: {error.strerror}.")) from None
 
 
-def _print_please_wait(data: bytes) -> None:
-    """Say at a terminal that a large document takes some seconds."""
-    if len(data) > LARGE and sys.stderr.isatty():
-        print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
-
-
 # Reporting an import
 
 
@@ -163,17 +157,13 @@ def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_
     for reason in bundle_import.plan.refused:
         print_note(f"Not imported: {reason}")
     if bundle_import.plan.refused:
-        if _is_name_taken(bundle_import.plan):
+        plan = bundle_import.plan
+        if any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in):
             print_note("To take it in beside that, as a bundle of its own: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
         print_note(f"Its tools will use secrets that are set: {', '.join(used)}")
     print_requirements(app, needs)
-
-
-def _is_name_taken(plan: "ImportPlan") -> bool:
-    """Whether a name is taken, so that another one would help."""
-    return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
 
 
 def _facts(bundle_import: "BundleImport", dry_run: bool) -> dict[str, Any]:

@@ -96,7 +96,11 @@ def import_servers(
     found = [_read_file(file, target)] if file else _read_client(client or "", project)
     for one in found:
         planner.add(one)
-    _check_only(only, found)
+    names = [name for one in found for name in one.servers]
+    for name in only:
+        if name not in names:
+            known = or_rather(name, names) or f"; there are {', '.join(names)}"
+            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
     plan = planner.done()
     if dry_run:
         print_draft(plan, as_json)
@@ -311,14 +315,6 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
     return found
 
 
-def _check_only(only: tuple[str, ...], found: "list[ClientServers]") -> None:
-    names = [name for one in found for name in one.servers]
-    for name in only:
-        if name not in names:
-            known = or_rather(name, names) or f"; there are {', '.join(names)}"
-            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
-
-
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     """Parse NAME=VALUE options; errors never repeat the value."""
     # A header may stand there as curl takes it: `Name: value`.
@@ -330,7 +326,7 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def _ask_for_secret(server: str, secret: str) -> str | None:
-    """The person at the terminal, if there is one."""
+    """Ask the person at the terminal, if there is one."""
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         return None
     question = printable(f"{server} needs the secret {secret} (nothing: set it later)")
@@ -384,7 +380,7 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
 
 
 def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
-    """The YAML alone on standard output; everything about it goes to standard error."""
+    """Print the YAML alone on standard output; everything about it goes to standard error."""
     from onetool.config.edit import servers_yaml
 
     if as_json:
@@ -420,7 +416,7 @@ def _names(names: Any) -> str:
 
 
 def shown_path(file: Path) -> str:
-    """From here, if it is below; else with ~ for the home."""
+    """Return a path from here, if it is below; else with ~ for the home."""
     for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
         if file.is_relative_to(start):
             return sign + str(file.relative_to(start))
