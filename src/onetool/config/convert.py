@@ -143,7 +143,6 @@ def _shortened(text: str) -> str:
 
 # Conversion
 
-
 BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `read` gives back when it has found a mistake
 
 

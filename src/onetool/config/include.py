@@ -138,7 +138,6 @@ def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> 
 
 # `${NAME}` in values
 
-
 # An entry of these with a missing secret is skipped; the rest of the config works.
 OPTIONAL_KEYS = {"servers"}
 

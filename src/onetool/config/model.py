@@ -47,7 +47,6 @@ Problem = tuple[str, str, str | None]  # the field, what is wrong with it, and a
 
 # Who may call `onetool serve`, and the audit log
 
-
 OWN_TOKEN = "http.token"  # noqa: S105 - who calls with it is shown by this name
 
 _TOKEN_NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -154,7 +153,6 @@ def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator
 
 # The prompts file
 
-
 PROMPTS_FILE = "prompts.yaml"  # taken without being named, if it is there
 PROMPT_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
 
@@ -211,7 +209,6 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
 
 
 # The config
-
 
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}

@@ -86,7 +86,6 @@ def _parts(path: Path) -> Iterable[Part]:
 
 # The reach of a config
 
-
 LISTENS = ("host", "hosts", "origins", "admin", "url", "local")  # of http
 LETS_IN = ("tokens", "jwt")  # of http, beside its token
 ALL = "which may do everything, with servers, tokens and trust"  # of the role admin

@@ -93,7 +93,6 @@ def _content_of(file: Path) -> dict[str, TrustEntries]:
 
 # Deciding about a folder
 
-
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
 MAX_SHOWN = 3

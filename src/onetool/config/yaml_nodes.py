@@ -78,7 +78,6 @@ def _decoded(data: bytes) -> str:
 
 # Repairs
 
-
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 
 PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
@@ -117,7 +116,6 @@ def _with_one_escape(text: str, start: int) -> str | None:
 
 
 # Scalars
-
 
 MAX_DIGITS = 1000  # more are no number that anybody wrote, and cost time wherever they go
 
@@ -229,7 +227,6 @@ def _joined_surrogates(text: str) -> str:
 
 # Text -> the parser's nodes
 
-
 MAX_DEPTH = 100
 MAX_NODES = 100_000
 MEND_BUDGET = 8 * 1024 * 1024  # characters that mending may have read again
@@ -339,7 +336,6 @@ def _at(mark: Any, text: str, message: str, hint: str | None) -> ConfigFileError
 
 
 # YAML nodes -> Node
-
 
 KeyPath = tuple[str | int, ...]
 

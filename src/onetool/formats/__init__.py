@@ -102,7 +102,6 @@ PROVIDERS = dict.fromkeys(model_providers.PROVIDERS, Provider(_function)) | _OWN
 
 # Names that a provider accepts
 
-
 MAX_NAME_LENGTH = 64
 HASH_LENGTH = 8
 
@@ -187,7 +186,6 @@ def _is_lost(part: str) -> bool:
 
 
 # Formats
-
 
 __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
 

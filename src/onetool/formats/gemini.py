@@ -109,7 +109,6 @@ def is_plain_value(value: Any) -> bool:
 
 # Parameters for Gemini
 
-
 Node = dict[str, Any]
 
 MAX_DEPTH = 10

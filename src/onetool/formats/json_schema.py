@@ -74,7 +74,6 @@ def matches_everything(schema: Any) -> bool:
 
 # `$ref` and `allOf` taken away: one flat mapping that says the same, or a little less.
 
-
 # References can double what there is to tell at each level. Nobody reads more than this of one tool's arguments.
 MAX_NODES = 2000
 
@@ -155,7 +154,6 @@ def resolve(root: Any, ref: str) -> Any:
 
 
 # Alternatives as one object schema
-
 
 MAX_DEPTH = 16
 

@@ -273,7 +273,6 @@ def _key(about: Any) -> str:
 
 # Spans
 
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 INFO = 20  # as in `logging`, which is not for those who only import a pack

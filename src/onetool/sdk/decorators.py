@@ -158,7 +158,6 @@ def _base64(data: bytes, function: str) -> str:
 
 # `@prompt` and `@resource`: what a pack offers beside tools.
 
-
 OFFER_MARK = "__onetool_offer__"
 _URI = lazy_pattern(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s\x00-\x1f]+")
 

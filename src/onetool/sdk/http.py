@@ -115,7 +115,6 @@ def _failure(error: Exception) -> RequestOutcome:
 
 # `lazy_client`: a client that is made when it is first needed, once, whoever asks first.
 
-
 C = TypeVar("C")
 
 

@@ -129,7 +129,6 @@ def _place(function: Callable[..., Any]) -> str:
 
 # The hints of a function
 
-
 _PROMISES = (abc.Awaitable, abc.Coroutine)
 _STREAMS = (abc.Iterable, abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
 
@@ -190,7 +189,6 @@ def _all_of(hint: Any) -> Any:
 
 
 # Calling the function
-
 
 Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 """Arguments by name -> what to pass by position, and what by name."""

@@ -162,7 +162,6 @@ def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterat
 
 # The plan
 
-
 MAX_NAME = 100
 
 AskUser = Callable[[str, str], str | None]

@@ -69,7 +69,6 @@ class Variables:
 
 # Secrets
 
-
 _WORDS = {
     "TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT", "CREDENTIAL", "CREDENTIALS",
     "AUTHORIZATION", "BEARER", "COOKIE", "DSN",

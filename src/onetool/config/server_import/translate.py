@@ -153,7 +153,6 @@ def _yaml(text: str) -> Any:
 
 # Translation
 
-
 KNOWN = (
     "command",
     "args",

@@ -165,7 +165,6 @@ def _fail(*lines: str, code: int) -> NoReturn:
 
 # `onetool completion SHELL`: completion of commands, options and tool names.
 
-
 _WHERE = {
     "bash": '~/.bashrc:  eval "$(onetool completion bash)"',
     "zsh": '~/.zshrc:  eval "$(onetool completion zsh)"',

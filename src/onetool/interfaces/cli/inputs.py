@@ -115,7 +115,6 @@ def shown_name(name: str) -> str:
 
 # Standard input
 
-
 PATIENCE = 5.0  # seconds, with nobody there
 QUIET = 1.5  # seconds, before a person is told
 

@@ -82,7 +82,6 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
 
 # The pack that `onetool packs new` writes, and its test.
 
-
 PACK = '''"""{title}: say here what the tools of this pack are good for."""
 
 from typing import Annotated

@@ -198,7 +198,6 @@ def _read(text: str, kind: Any) -> Any:
 
 # Lines that are typed, with history and completion
 
-
 MAX_HISTORY = 1000  # lines
 
 

@@ -157,7 +157,6 @@ def _code(code: str | None, file: str | None) -> str:
 
 # `onetool run -i`: line by line, with history and completion.
 
-
 WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, exit or Ctrl-D leaves."
 LEAVING = ("exit", "quit", "exit()", "quit()")
 GONE = "What was defined is gone: the session starts anew."

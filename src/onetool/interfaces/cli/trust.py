@@ -144,7 +144,6 @@ def _change(store: "TrustStore", change: Any) -> None:
 
 # The prompt for an untrusted folder
 
-
 HEADS = {
     "runs": "It would run",
     "dials": "It would dial",

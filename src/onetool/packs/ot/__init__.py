@@ -183,7 +183,6 @@ class DiscoveryTools:
 
 # State, reports, reload
 
-
 RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
 HEALTH_SECONDS = 120.0  # servers may take a while to start
 STATS_SECONDS = 60.0  # a million calls take some seconds to sum up

@@ -111,7 +111,6 @@ def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
 
 # ot.help() without a query
 
-
 OVERVIEW = """\
 # OneTool
 
@@ -141,7 +140,6 @@ Tips:
 
 
 # ot.help(query)
-
 
 MAX_TOOLS, MAX_OTHERS = 5, 3  # of each kind that matches
 MAX_TOKENS = 350  # of the matches in short; names may count for more than we guess
@@ -269,7 +267,6 @@ def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str
 
 
 # Pages: the full help of a tool, a pack, an alias or a snippet
-
 
 DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
 SLUGS = {

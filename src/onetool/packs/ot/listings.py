@@ -98,7 +98,6 @@ def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
 
 # Plain data of what there is
 
-
 MAX_PATTERN = 1_000  # characters of a pattern: no name is longer
 
 
@@ -112,7 +111,6 @@ def contains(pattern: str, *texts: str) -> bool:
 
 
 # ot.tools
-
 
 SpellingsOf = Callable[[Snapshot], Mapping[str, str]]
 """What code writes for each tool of a catalogue, by the tool's own name."""
@@ -307,7 +305,6 @@ def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[An
 
 
 # ot.aliases, ot.snippets
-
 
 SHOWN_TARGET = 100  # characters of a pattern
 

@@ -83,7 +83,6 @@ def _model_form(hints: HintForms, hint: Any) -> JsonForm:
 
 # Annotated
 
-
 Test = Callable[[Any, Any], bool]
 
 
@@ -206,7 +205,6 @@ def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
 
 
 # The reader
-
 
 _KINDS: dict[Any, Callable[["HintReader", Any], JsonForm]] = {
     Annotated: _annotated_form,

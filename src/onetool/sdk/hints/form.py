@@ -79,7 +79,6 @@ def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
 
 # `$defs`: what has a name is written once, at the top of the schema, and referred to.
 
-
 REF = "#/$defs/"
 
 

@@ -55,7 +55,6 @@ def as_data(value: Any) -> Any:
 
 # Fields of classes
 
-
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final")
 
 

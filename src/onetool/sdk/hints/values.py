@@ -274,7 +274,6 @@ def scalar_class(cls: type) -> JsonForm | None:
 
 # Literal and Enum
 
-
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 _MAX_LISTED = 12  # members that a message names
 
@@ -326,7 +325,6 @@ def _choice_key(value: Any) -> tuple[bool, Any]:
 
 
 # Unions
-
 
 _ABSENT = (UnsetType, UNSET)  # msgspec's word for a field that is not there: no value stands for it
 

@@ -315,7 +315,6 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
 
 # Messages
 
-
 MESSAGE_BY_REASON = {
     "bad_path": "{path} can't be a path: {detail}.",
     "busy": "{path} is being written by others, who did not let go of it in time. Try again.",

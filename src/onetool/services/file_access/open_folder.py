@@ -111,7 +111,6 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 
 # Writing in an open folder
 
-
 LOCK_TIMEOUT = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
 MAX_TRIES = 20  # for a file that is replaced again and again before we have it
 

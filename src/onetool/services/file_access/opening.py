@@ -57,7 +57,6 @@ def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
 
 # Paths as text
 
-
 MAX_PATH = 4095  # bytes; what Linux takes, held everywhere
 
 Parts = list[bytes]
@@ -129,7 +128,6 @@ def stays_inside(parts: Parts) -> bool:
 
 
 # Opening a path: in one system call if the kernel can, else step by step
-
 
 MAX_LINKS = 40  # as in Linux: more is a loop
 MAX_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
@@ -251,7 +249,6 @@ class _Walk:
 
 
 # Where folders have no descriptors
-
 
 _OTHER = re.compile(rb'[\x00-\x1f\\:*?"<>|]|[. ]\Z')
 _DEVICE = re.compile(rb"(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\.|\Z)", re.IGNORECASE)

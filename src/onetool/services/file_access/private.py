@@ -97,7 +97,6 @@ def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 # Files that no tool may touch
 
-
 Number = tuple[int, int]  # of a device, and of a file on it
 
 

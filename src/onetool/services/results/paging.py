@@ -25,7 +25,6 @@ class BadQueryError(BadArguments, ValueError):
 
 # Lines, read piece by piece
 
-
 PIECE = 64_000  # characters
 LONG = 16 * PIECE  # a line of more characters is never searched as a whole
 
@@ -139,7 +138,6 @@ def _joined(pieces: Iterable[Piece], limit: int | None) -> Iterator[str]:
 
 # Searching lines
 
-
 SIMILAR = 70.0  # of 100: less is chance
 MAX_PATTERN_BYTES = 256 * 1024  # of a compiled pattern
 MAX_FOUND = 32 * 1024 * 1024  # characters of a found line: no page holds more
@@ -248,7 +246,6 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
 
 
 # Pages
-
 
 MAX_SEARCH = 1_000  # characters
 MAX_FUZZY = 100  # characters: time per line is quadratic, 0.5 ms for these and 40 ms for a thousand

@@ -130,7 +130,6 @@ class Summary(TypedDict):
 
 # Savings, from measured values only
 
-
 _RUNS = """
 WITH those AS (
     SELECT id, client, ok, duration_ms, tokens_in FROM {runs}
@@ -182,7 +181,6 @@ def savings(
 
 
 # Reading the calls
-
 
 MAX_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
 

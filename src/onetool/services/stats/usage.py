@@ -38,7 +38,6 @@ class UsageBucket(msgspec.Struct, frozen=True, kw_only=True):
 
 # Of all tools
 
-
 _CHOSEN = """
 FROM {calls} WHERE at >= :since
     AND (CAST(:tool AS text) IS NULL OR tool = :tool) AND (CAST(:source AS text) IS NULL OR door = :source)
@@ -154,7 +153,6 @@ def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool
 
 
 # Of one tool
-
 
 _OF_TOOL = "FROM {calls} WHERE tool IN ({names}) AND (CAST(:caller AS text) IS NULL OR caller = :caller)"
 _TOOL_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_OF_TOOL} AND at >= :since"

@@ -64,7 +64,6 @@ class Registry(ToolRegistry):
 
 # The source
 
-
 IMPORT_TIMEOUT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
 QUICK_IMPORT_SECONDS = 0.5  # that a pack may take to import before its tools are read from its source
 

@@ -177,7 +177,6 @@ def _entries(file: str) -> list[tuple[str, str]]:
 
 # Importing a module
 
-
 PREFIX = "onetool_pack_"
 
 

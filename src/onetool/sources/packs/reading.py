@@ -165,7 +165,6 @@ def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
 
 # Reading tools without importing the pack
 
-
 ANYTHING: Mapping[str, Any] = {"type": "object"}
 OFFERS = ("prompt", "resource")  # decorators of what is no tool
 

@@ -70,7 +70,6 @@ def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
 
 # `onetool ask`: the command and its options.
 
-
 # Said here again, for the config takes longer to load than all of --help; a test compares them.
 MENUS = ("direct", "run")
 MAX_TEMPERATURE = 2.0

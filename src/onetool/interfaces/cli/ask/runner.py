@@ -148,7 +148,6 @@ def _usage_error(message: str) -> click.UsageError:
 
 # Notice while the model is silent
 
-
 TOLD_AFTER = (8.0, 60.0)  # seconds of silence
 
 
@@ -195,7 +194,6 @@ class SilenceNotice:
 
 
 # Running the question
-
 
 PATIENCE = 10.0  # seconds that a session in use is waited for
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM

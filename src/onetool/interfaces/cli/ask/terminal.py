@@ -185,7 +185,6 @@ def continue_hint(session: str) -> str:
 
 # Approval of calls
 
-
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
 ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
 MAX_MISTAKES = 3  # answers that are none; then it is a no

@@ -103,7 +103,6 @@ def _cells(text: str) -> int:
 
 # One-line summaries of calls and outcomes
 
-
 MAX_ARGUMENTS_LENGTH = 60  # characters
 MAX_NAME_LENGTH = 80  # a model may invent a name of any length
 MAX_ERROR_LENGTH = 120

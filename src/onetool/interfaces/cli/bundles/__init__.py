@@ -172,7 +172,6 @@ def _by_name(bundles: "BundleService", bundle: "Shown") -> "list[Shown]":
 
 # `show` of one tool
 
-
 IMPLEMENTATIONS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn", "createdAt", "modifiedAt",
         "callCount", "lastCalledAt", "id")  # fmt: skip

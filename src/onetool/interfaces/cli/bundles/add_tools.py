@@ -123,7 +123,6 @@ def secrets_of(ctx: click.Context) -> "Secrets":
 
 # add, add-curl
 
-
 tool_argument = click.argument(
     "place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref
 )

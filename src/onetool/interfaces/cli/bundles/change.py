@@ -301,7 +301,6 @@ def _in_editor(content: dict[str, Any]) -> Any:
 
 # Writing new tools to the store
 
-
 FIRST_VERSION = "1"
 
 

@@ -57,7 +57,6 @@ def _one_line(text: str) -> str:
 
 # Parsing and finding references
 
-
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -200,7 +199,6 @@ def _in_version(versions: "list[Shown]", place: ToolReference) -> "Shown":
 
 
 # What is printed of it: the outcome, and what is needed
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -81,7 +81,6 @@ def served_at(url: str | None, config: Config) -> OwnServer:
 
 # The clients
 
-
 Env = Mapping[str, str]
 
 
