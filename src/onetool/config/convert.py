@@ -156,10 +156,19 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
     if node.value is BROKEN:
         return BAD
     choices = choices_of(wanted)
-    node = _unwrapped(node, choices)
+    # `port: ${PORT}` gives a string; where none is allowed its value is parsed as if it stood in the file.
+    if isinstance(node.value, Secret) and not any("text" in accepted_kinds(choice.type) for choice in choices):
+        with suppress(ValueError):
+            node = replace(node, value=plain_value(str(node.value)))
     for choice in choices:
         if kind_of(node.value) in accepted_kinds(choice.type):
-            return _within_limits(node, _read_as(node, choice.type, findings), choice, findings)
+            value = _read_as(node, choice.type, findings)
+            broken = None if value is BAD else broken_limit(value, choice.limits)
+            if broken is None:
+                return value
+            got = f", got {describe_value(node, choice.type)}" if node.value != "" else ""
+            findings.error(node, f"must {broken}{got}")
+            return BAD
     if node.value is None:  # `tools:` with nothing behind it, as it is left when its lines are commented out
         for choice in choices:
             if (empty := empty_for(choice.type)) is not None:
@@ -233,22 +242,15 @@ def _advice(node: Node, wanted: Any) -> str | None:
     return node.trap
 
 
-def _unwrapped(node: Node, choices: list[Choice]) -> Node:
-    """`port: ${PORT}` gives a string; where none is allowed its value is parsed as if it stood in the file."""
-    if not isinstance(node.value, Secret) or any("text" in accepted_kinds(choice.type) for choice in choices):
-        return node
-    try:
-        return replace(node, value=plain_value(str(node.value)))
-    except ValueError:
-        return node
-
-
 def _read_as(node: Node, wanted: Any, findings: Findings) -> Any:
     origin = get_origin(wanted)
     if origin is Literal:
         return _literal(node, wanted, findings)
     if origin in (list, tuple):
-        return _list(node, wanted, findings)
+        items = [convert(item, get_args(wanted)[0], findings) for item in node.value]
+        if BAD in items:
+            return BAD
+        return tuple(items) if origin is tuple else items
     if origin is dict:
         return _dict(node, get_args(wanted)[1], findings)
     if wanted in _SCALARS:
@@ -263,13 +265,6 @@ def _literal(node: Node, wanted: Any, findings: Findings) -> Any:
     hint = did_you_mean(node.value, map(str, known)) if isinstance(node.value, str) else None
     findings.error(node, f"expected {describe_type(wanted)}, got {describe_value(node, wanted)}", hint)
     return BAD
-
-
-def _list(node: Node, wanted: Any, findings: Findings) -> Any:
-    items = [convert(item, get_args(wanted)[0], findings) for item in node.value]
-    if BAD in items:
-        return BAD
-    return tuple(items) if get_origin(wanted) is tuple else items
 
 
 def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
@@ -317,10 +312,6 @@ def _path(node: Node, findings: Findings) -> Any:
     return Path(node.file).parent / os.path.expanduser(node.value)
 
 
-def _secret(node: Node, _: Findings) -> Secret:
-    return node.value if isinstance(node.value, Secret) else Secret(node.value)
-
-
 def _as_it_is(node: Node, _: Findings) -> Any:
     return node.value
 
@@ -332,15 +323,5 @@ _SCALARS: dict[Any, Callable[[Node, Findings], Any]] = {
     NoneType: _as_it_is,
     float: _number,
     Path: _path,
-    Secret: _secret,
+    Secret: lambda node, _: node.value if isinstance(node.value, Secret) else Secret(node.value),
 }
-
-
-def _within_limits(node: Node, value: Any, choice: Choice, findings: Findings) -> Any:
-    broken = None if value is BAD else broken_limit(value, choice.limits)
-    if broken is None:
-        return value
-    findings.error(
-        node, f"must {broken}, got {describe_value(node, choice.type)}" if node.value != "" else f"must {broken}"
-    )
-    return BAD

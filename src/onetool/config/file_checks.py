@@ -72,7 +72,7 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
     fixes = [] if is_database else [f"onetool trust --owner {quoted}"]
     if strange:
         message = f"it belongs to somebody else (user {status.st_uid}), so nothing in it is used"
-        if is_database or _is_below(path, home):
+        if is_database or Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):
             fixes.insert(0, f"chown {os.geteuid()} {quoted}")
     else:
         message = "others than its owner can write it, so nothing in it is used"
@@ -108,7 +108,3 @@ def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: A
 def _upwards(path: Path) -> list[str]:
     real = Path(os.path.realpath(path))
     return [str(real), *map(str, real.parents)]
-
-
-def _is_below(path: Path, home: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home))

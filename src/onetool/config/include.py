@@ -155,23 +155,21 @@ def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: 
 
     The names in `kept_here` are filled in only if they are kept with the config.
     """
-    values = {
-        key: node if key in LITERAL_KEYS else _filled(key, node, secrets, findings, kept_here)
-        for key, node in root.value.items()
-    }
+    values: dict[str, Node] = {}
+    for key, node in root.value.items():
+        kept = () if key == "http" else kept_here  # http.token may come from any source
+        filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, kept, key in LATE_KEYS)
+        if key in LITERAL_KEYS:
+            values[key] = node
+        elif key == "servers" and isinstance(node.value, dict):
+            values[key] = replace(node, value={name: filler.server(one) for name, one in node.value.items()})
+        else:
+            values[key] = filler.node(node)
     return replace(root, value=values)
 
 
 def names_in(text: object) -> list[str]:
     return PLACEHOLDER.findall(text) if isinstance(text, str) else []
-
-
-def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
-    kept = () if key == "http" else kept_here  # http.token may come from any source
-    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, kept, key in LATE_KEYS)
-    if key != "servers" or not isinstance(node.value, dict):
-        return filler.node(node)
-    return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
 
 
 class _Filler:
@@ -239,7 +237,8 @@ class _Filler:
         values: dict[str, str | None] = {}
         for name in names:
             try:
-                values[name] = self._value(self.secrets, name, fits)
+                elsewhere = name in self.kept_here and self.secrets.where(name) not in ("file", "config")
+                values[name] = None if elsewhere else self.secrets.get(name, fits)
                 if values[name] is None and self.is_late:
                     unset = node.mistake(f"{name} is not set on this machine")
                     return replace(node, value=UnsetSecret(text, name, unset), written=text)
@@ -252,10 +251,6 @@ class _Filler:
             return node if self.spares else replace(node, value=BROKEN)
         filled = PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
-
-    def _value(self, secrets: Secrets, name: str, fits: Fits | None) -> str | None:
-        elsewhere = name in self.kept_here and secrets.where(name) not in ("file", "config")
-        return None if elsewhere else secrets.get(name, fits)
 
     def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
         file = (

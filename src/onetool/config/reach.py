@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,11 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
     programs = _programs(data, root, project, secrets)
+    wants: set[str] = set()
+    for file in packs.files:
+        with suppress(OSError):
+            if file.stat().st_size <= MAX_DIGEST_BYTES:
+                wants.update(_ASKED_FOR.findall(file.read_text("utf-8", "replace")))
     return Reach(
         runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_settings(data)},
@@ -177,7 +183,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
         packs={str(file): digest_of(file) for file in packs.files},
         places=tuple(map(str, paths)),
         is_all=packs.is_all,
-        wants=tuple(sorted({name for file in packs.files for name in _asked_for(file)})),
+        wants=tuple(sorted(wants)),
         programs=programs,
         details=_details(data, programs),
         files=stamps,
@@ -226,13 +232,12 @@ def _hosts(data: dict[str, Any]) -> dict[str, str]:
     hosts = data.get("allowedHosts") or []
     if not isinstance(hosts, list):
         return _whole("allowedHosts", hosts)
-    return {f"host {_host(one)}": _digest(one if isinstance(one, dict) else {"host": one}) for one in hosts}
-
-
-def _host(entry: Any) -> str:
-    if not isinstance(entry, dict):
-        return text_of(entry)
-    return f"{text_of(entry.get('host'))}{' (also in private networks)' if entry.get('allowPrivate') else ''}"
+    found: dict[str, str] = {}
+    for one in hosts:
+        entry = one if isinstance(one, dict) else {"host": one}
+        private = " (also in private networks)" if entry.get("allowPrivate") else ""
+        found[f"host {text_of(entry.get('host'))}{private}"] = _digest(entry)
+    return found
 
 
 def _addresses(data: dict[str, Any]) -> dict[str, str]:
@@ -385,20 +390,6 @@ def _read_values(file: Path | None) -> dict[str, Any]:
     except ConfigFileError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-# Packs
-
-
-def _asked_for(file: Path) -> set[str]:
-    try:
-        return (
-            set(_ASKED_FOR.findall(file.read_text("utf-8", "replace")))
-            if file.stat().st_size <= MAX_DIGEST_BYTES
-            else set()
-        )
-    except OSError:
-        return set()
 
 
 def _programs(

@@ -183,7 +183,12 @@ def trusted_parts(
             _know_files(folder, store, {"files": reach.files, "places": reach.places, "programs": kept})
     if new:
         return Untrusted(folder=folder, config=config, new=tuple(new))
-    return Trusted(names=names, programs=known, own_modules=_own_modules(known), moved=tuple(_moved(known, now)))
+    moved: list[str] = []
+    for name, one in now.items():
+        before = known[name].program if name in known else None
+        if before and one.program and (before.path, before.real) != (one.program.path, one.program.real):
+            moved.append(f"server {name} now starts {one.program}; it started {before} when the project was trusted")
+    return Trusted(names=names, programs=known, own_modules=_own_modules(known), moved=tuple(moved))
 
 
 def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[str, ServerProgram]") -> list[str]:
@@ -196,13 +201,6 @@ def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[st
     before = {name: one.program for name, one in trusted.items()}
     reasons = ((name, why_changed(before.get(name), one.program)) for name, one in now.items())
     return [f"runs: server {name} {why}" for name, why in reasons if why is not None]
-
-
-def _moved(trusted: "Mapping[str, ServerProgram]", now: "Mapping[str, ServerProgram]") -> Iterator[str]:
-    for name, one in now.items():
-        before = trusted[name].program if name in trusted else None
-        if before and one.program and (before.path, before.real) != (one.program.path, one.program.real):
-            yield f"server {name} now starts {one.program}; it started {before} when the project was trusted"
 
 
 def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:

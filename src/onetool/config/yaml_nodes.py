@@ -41,7 +41,10 @@ class ConfigFileError(Exception):
 
 def read_text(path: Path) -> str:
     """Return the file as text: UTF-8, with or without a byte order mark, of a size that a person could have written."""
-    text = _decoded(_bytes_of(path))
+    try:
+        text = _bytes_of(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
     found = _UNPRINTABLE.search(text)
     if found:
         where = f"column {found.start() - text.rfind(chr(10), 0, found.start())}"
@@ -67,13 +70,6 @@ def _bytes_of(path: Path) -> bytes:
     if len(data) > MAX_BYTES:
         raise ConfigFileError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MiB")
     return data
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
 
 
 # Repairs
@@ -184,18 +180,14 @@ def plain_value(text: str) -> Scalar:
     if text[0] not in "+-.0123456789":
         return text
     if _WHOLE.match(text) or _OCTAL.match(text) or _HEX.match(text):
-        return _whole(text)
+        if len(text) > MAX_DIGITS:
+            raise ValueError("too many digits")
+        return int(text, 0)
     if _FLOAT.match(text):
         return float(text)
     if _INFINITE.match(text) or _NAN.match(text):
         return float(text.replace(".", ""))
     return text
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError("too many digits")
-    return int(text, 0)
 
 
 def yaml_1_1_advice(text: str) -> str | None:
@@ -380,11 +372,8 @@ class _Reader:
         if isinstance(raw, yaml.SequenceNode) and raw.tag == LIST:
             items = [self.node(item, (*path, index), _line_of_node(item)) for index, item in enumerate(raw.value)]
             return Node(value=items, file=self.file, line=line, path=path)
-        if isinstance(raw, yaml.ScalarNode):
-            return self._scalar(raw, path, line)
-        return self._broken(path, line, unknown_tag())
-
-    def _scalar(self, raw: yaml.ScalarNode, path: KeyPath, line: int) -> Node:
+        if not isinstance(raw, yaml.ScalarNode):
+            return self._broken(path, line, unknown_tag())
         try:
             value = tagged_value(raw.value, raw.tag)
         except ConfigFileError as refused:

@@ -107,15 +107,11 @@ class ConfigTarget:
         except NotYaml as why:
             raise EditError(f"line {why.line}: {why.message}" if why.line else why.message) from None
         _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
-        self._keep(secrets)  # the config must never be there without them
-        return new
-
-    def _keep(self, secrets: Mapping[str, str]) -> None:
-        file = self.secrets.file
-        for name, value in secrets.items():
-            if file is None:
+        for name, value in secrets.items():  # the config must never be there without them
+            if self.secrets.file is None:
                 raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
-            put_secret(file, name, value, partial(check_kept, name, value))
+            put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
+        return new
 
 
 def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
@@ -253,7 +249,10 @@ class Planner:
             self.plan.failed |= not isinstance(why, SkipSelf)
             return
         for secret in placeholders(block):
-            if not self.collector.has(secret) and not self._given(name, secret):
+            given = None if self.collector.has(secret) else self.ask(name, secret)
+            if given:
+                self.collector.put(secret, given)
+            if not self.collector.has(secret):
                 notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
             elif self.collector.is_borrowed(secret):
                 notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
@@ -266,13 +265,6 @@ class Planner:
     def _translated(self, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
         variables = Variables(found.folder, found.inputs, self.collector)
         return translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
-
-    def _given(self, server: str, secret: str) -> bool:
-        """Return whether a person has given it, where there is one to ask."""
-        value = self.ask(server, secret)
-        if value:
-            self.collector.put(secret, value)
-        return bool(value)
 
 
 class SkipSelf(SkipServer):

@@ -49,7 +49,10 @@ class Variables:
         if inside in self._fixed:
             return self._fixed[inside]
         if inside.startswith("input:"):
-            return self._input(inside.removeprefix("input:"))
+            asked = self._inputs.get(inside.removeprefix("input:"), {})
+            default = asked.get("default") if not asked.get("password") else None
+            name = variable_name(inside.removeprefix("input:"))
+            return self._variable(name, default if isinstance(default, str) else None)
         if named := _NAMED.match(inside):
             return self._variable(named[1], named[2])
         self.notes.append(f"{written} stays as it is: OneTool knows ${{NAME}} alone")
@@ -60,11 +63,6 @@ class Variables:
             return f"${{{name}}}"  # the default of a secret is never taken
         self.notes.append(f"{name} is not set: its default is taken for good")
         return default
-
-    def _input(self, id: str) -> str:
-        name, asked = variable_name(id), self._inputs.get(id, {})
-        default = asked.get("default")
-        return self._variable(name, default if isinstance(default, str) and not asked.get("password") else None)
 
 
 # Secrets
@@ -163,25 +161,21 @@ class _Hider:
 
     def block(self, block: dict[str, Any]) -> dict[str, Any]:
         hidden = {**block}
-        for key, hide in (("env", self._env), ("headers", self._headers), ("auth", self._auth)):
+        for key, hide in (("env", self._variable), ("headers", self._header)):
             if key in block:
-                hidden[key] = hide(block[key])
+                hidden[key] = {name: hide(name, value) for name, value in block[key].items()}
+        if "auth" in block:
+            hidden["auth"] = self._auth(block["auth"])
         if "args" in block:
             hidden["args"] = self._args(block["args"])
         if "url" in block:
             hidden["url"] = self._url(block["url"])
         return hidden
 
-    def _env(self, env: dict[str, str]) -> dict[str, str]:
-        return {name: self._variable(name, value) for name, value in env.items()}
-
     def _variable(self, name: str, value: str) -> str:
         if not is_secret(name, value):
             return self._in_json(name, value)
         return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
-
-    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
-        return {name: self._header(name, value) for name, value in headers.items()}
 
     def _header(self, name: str, value: str) -> str:
         if not is_secret(name, value):
@@ -250,12 +244,11 @@ class _Hider:
         scheme, slashes, rest = start.partition("://")
         host, *path = rest.split("/")
         path = [self._named("key", part) if _LONG_WORD.match(part) else part for part in path]
-        pairs = [self._pair(pair) for pair in query.split("&")]
+        pairs: list[str] = []
+        for pair in query.split("&"):
+            name, equals, value = pair.partition("=")
+            pairs.append(name + equals + (self._named(name, value) if is_secret(name, value) else value))
         return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
-
-    def _pair(self, pair: str) -> str:
-        name, equals, value = pair.partition("=")
-        return name + equals + (self._named(name, value) if is_secret(name, value) else value)
 
     def _named(self, name: str, value: str) -> str:
         """Kept under the server's name and this one: of X-API-Key for `docs` it is DOCS_API_KEY."""
