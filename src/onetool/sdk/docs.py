@@ -67,14 +67,10 @@ def read_text(docstring: str) -> FunctionDocs:
     for sign, heading, parser in (("\n---", _NUMPY, _numpy), (":", _GOOGLE, _google), ("\n:", _REST, _rest)):
         if sign in f"\n{text}" and (found := heading.search(text)):
             if heading is _GOOGLE and (plain := _PLAIN.fullmatch(text, found.start())):
-                return _read_plain(text[: found.start()].strip(), plain[1] or "", plain[2])
+                parameters = {name: _one_line(words) for name, words in _ARG.findall(plain[1] or "")}
+                return FunctionDocs(text[: found.start()].strip(), parameters, _one_line(plain[2]) or None)
             return _read_sections(text, found.start(), parser())
     return FunctionDocs(text)
-
-
-def _read_plain(description: str, arguments: str, returns: str | None) -> FunctionDocs:
-    parameters = {name: _one_line(words) for name, words in _ARG.findall(arguments)}
-    return FunctionDocs(description, parameters, _one_line(returns) or None)
 
 
 def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:

@@ -152,7 +152,12 @@ def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) 
     for name, parameter in parameters.items():
         hint = hints.get(name, Any)
         if parameter.kind is Parameter.VAR_POSITIONAL:
-            yield RecordField(name, name, _all_of(hint), required=False)
+            # `*args: int` are any number of them; `*args: *tuple[int, str]` are those two.
+            if get_origin(hint) is Unpack:
+                hint = get_args(hint)[0]
+            else:
+                hint = tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
+            yield RecordField(name, name, hint, required=False)
         elif parameter.kind is not Parameter.VAR_KEYWORD:
             if type(parameter.default).__name__ == "FieldInfo":  # pydantic's; the function would get it as a value
                 advice = "write it into the hint, Annotated[…, Field(…)]"
@@ -179,13 +184,6 @@ def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
     if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
         return list[args[0]]
     return args[-1] if origin in _PROMISES and args else hint
-
-
-def _all_of(hint: Any) -> Any:
-    """`*args: int` are any number of them; `*args: *tuple[int, str]` are those two."""
-    if get_origin(hint) is Unpack:
-        return get_args(hint)[0]
-    return tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
 
 
 # Calling the function
@@ -291,19 +289,16 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
                 try:
                     arguments[name] = form.convert(arguments[name])
                 except HintMismatchError as wrong:
-                    raise _bad_arguments(wrong.under(name), form) from None
+                    steps = wrong.under(name).path
+                    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[1:]
+                    if wrong.message:
+                        raise BadArguments(f"{path}: {wrong.message}") from None
+                    names: dict[str, Any] = {str(step): {} for step in steps} | {name: form.schema}
+                    got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
+                    raise BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got))) from None
         return [], arguments
 
     return convert
-
-
-def _bad_arguments(wrong: HintMismatchError, form: JsonForm) -> BadArguments:
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in wrong.path).removeprefix(".")
-    if wrong.message:
-        return BadArguments(f"{path}: {wrong.message}")
-    names: dict[str, Any] = {str(step): {} for step in wrong.path} | {str(wrong.path[0]): form.schema}
-    got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
-    return BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got)))
 
 
 def _shown(value: Any) -> str:

@@ -6,6 +6,7 @@ Nothing is looked for before somebody asks: a pack loads, and lists its tools, a
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -242,22 +243,17 @@ def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[
 
     `owners` gives the distributions by module: `yaml` comes from PyYAML.
     """
+    from importlib.util import find_spec
+
     top = name.partition(".")[0]
     version = _version_of(name) or _version_of(name.replace(".", "-"))
-    there = version is not None or _can_be_imported(name)
+    there = version is not None
+    with suppress(Exception):  # of a dotted name the outer package is imported, and may raise anything
+        there = there or find_spec(name) is not None
     if there and version is None and top not in sys.stdlib_module_names:
         distributions = set(owners().get(top, ()))
         version = _version_of(distributions.pop()) if len(distributions) == 1 else None
     return there, version
-
-
-def _can_be_imported(name: str) -> bool:
-    from importlib.util import find_spec
-
-    try:
-        return find_spec(name) is not None
-    except Exception:  # noqa: BLE001 - of a dotted name the outer package is imported, and may raise anything
-        return False
 
 
 def _version_of(distribution: str) -> str | None:

@@ -167,21 +167,16 @@ def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
         return {**schema, "anyOf": [part for part, _ in parts]}, all(whole for _, whole in parts)
     if schema.get("type") == "null":
         return schema, True
-    keyword = _keyword(schema, name)
-    if keyword is None or (name in _BOUNDS and not (isinstance(limit, int | float) and isfinite(limit))):
-        return schema, False
-    return {**schema, keyword: limit}, True
-
-
-def _keyword(schema: Schema, name: str) -> str | None:
-    kind = schema.get("type")
+    kind, keyword = schema.get("type"), None
     if name in _BOUNDS:
-        return _BOUNDS[name][0] if kind in ("integer", "number") else None
-    if "contentEncoding" in schema:
-        return None  # its text is longer than the bytes that the rule is about
-    if name in _LENGTHS and kind in _COUNTED:
-        return _LENGTHS[name][0] + _COUNTED[kind]
-    return "pattern" if name == "pattern" and kind == "string" else None
+        if kind in ("integer", "number") and isinstance(limit, int | float) and isfinite(limit):
+            keyword = _BOUNDS[name][0]
+    elif "contentEncoding" not in schema:  # its text is longer than the bytes that the rule is about
+        if name in _LENGTHS and kind in _COUNTED:
+            keyword = _LENGTHS[name][0] + _COUNTED[kind]
+        elif name == "pattern" and kind == "string":
+            keyword = "pattern"
+    return (schema, False) if keyword is None else ({**schema, keyword: limit}, True)
 
 
 def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
