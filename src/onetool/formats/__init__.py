@@ -172,17 +172,13 @@ class ProviderNames:
         safe = "__".join(_ODD.sub("_", part) for part in parts)
         if self._form.letter_first and not _GOOD_START.match(safe):
             safe = "_" + safe
-        if turn == 0:  # a part of which nothing is left would be that of many other names, too
-            return "" if any(map(_is_lost, parts)) else safe
+        if turn == 0:  # a part of which nothing is left (日本, as `__`) would be that of many other names, too
+            is_lost = any(_ODD.search(part) and not _ODD.sub("", part).strip("_-") for part in parts)
+            return "" if is_lost else safe
         from hashlib import sha256  # slow to load, and hardly a name needs it
 
         digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
         return f"{safe[: MAX_NAME_LENGTH - HASH_LENGTH - 1]}_{digest}"
-
-
-def _is_lost(part: str) -> bool:
-    """Return whether all that tells a part of a name from others is what providers can't spell: 日本, as `__`."""
-    return _ODD.search(part) is not None and not _ODD.sub("", part).strip("_-")
 
 
 # Formats

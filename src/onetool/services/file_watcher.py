@@ -165,20 +165,16 @@ class _Poll:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if not self.is_full:
-                        self._add_entry(files, entry, levels)
-        except OSError as error:
-            _raise_unless_fact(error)
-
-    def _add_entry(self, files: dict[str, FileStamp], entry: "os.DirEntry[str]", levels: int) -> None:
-        if entry.name.startswith(".") or entry.name == "__pycache__":
-            return
-        try:
-            if entry.is_dir():
-                self._add_folder(files, entry.path, entry.stat(), levels - 1)
-            elif entry.name.endswith(SUFFIXES):
-                self._left -= 1
-                files[entry.path] = _stamp(entry.stat())
+                    if self.is_full or entry.name.startswith(".") or entry.name == "__pycache__":
+                        continue
+                    try:
+                        if entry.is_dir():
+                            self._add_folder(files, entry.path, entry.stat(), levels - 1)
+                        elif entry.name.endswith(SUFFIXES):
+                            self._left -= 1
+                            files[entry.path] = _stamp(entry.stat())
+                    except OSError as error:
+                        _raise_unless_fact(error)
         except OSError as error:
             _raise_unless_fact(error)
 

@@ -15,8 +15,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onetool.core.context import CallEvent
 
 log = logging.getLogger("onetool")
@@ -42,25 +40,21 @@ def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
     """Log how a call went: a span named after the tool, without secrets."""
     if not calls.isEnabledFor(logging.INFO):
         return
+    args = {
+        name: text[:MAX_ARGUMENT_LENGTH] + "…" if len(text := repr(value)) > MAX_ARGUMENT_LENGTH else value
+        for name, value in redact(event.shown_args()).items()
+    }
     fields: dict[str, Any] = {
         "span": event.tool,
         "call_id": event.id,
         "source": event.source,
         "ok": event.ok,
         "duration_ms": event.duration_ms,
-        "call_args": _in_short(redact(event.shown_args())),
+        "call_args": args,
     }
     if event.error is not None:
         fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
     calls.info(event.tool, extra=fields)
-
-
-def _in_short(args: "Mapping[str, Any]") -> dict[str, Any]:
-    """Arguments for a log line: what is long is cut."""
-    return {
-        name: text[:MAX_ARGUMENT_LENGTH] + "…" if len(text := repr(value)) > MAX_ARGUMENT_LENGTH else value
-        for name, value in args.items()
-    }
 
 
 class JsonFormatter(logging.Formatter):

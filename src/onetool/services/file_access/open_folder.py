@@ -121,7 +121,10 @@ DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 def replace(folder: OpenFolder, name: bytes, data: bytes, private: Private) -> None:
     """Readers see what was there, or what is there now. What a failure leaves is what was there."""
     with path_errors(otherwise="not_writable"):
-        mode = _mode_of(folder, name, private)
+        mode = None
+        # A file that we may not write is not replaced either.
+        with suppress(FileNotFoundError), _opened(folder, name, private) as old:
+            mode = stat.S_IMODE(os.fstat(old).st_mode) & 0o777
         draft = f".onetool-{os.urandom(8).hex()}".encode()  # not made of the name, which may be as long as names can be
         file = folder.open(draft, DRAFT, 0o666)
         try:
@@ -167,15 +170,6 @@ def make_folder(folder: OpenFolder, name: bytes, private: Private) -> None:
 def is_there(folder: OpenFolder, name: bytes) -> bool:
     with path_errors():
         return _status(folder, name) is not None
-
-
-def _mode_of(folder: OpenFolder, name: bytes, private: Private) -> int | None:
-    """Return the permissions that a file keeps when it is replaced. One that we may not write is not replaced."""
-    try:
-        with _opened(folder, name, private) as file:
-            return stat.S_IMODE(os.fstat(file).st_mode) & 0o777
-    except FileNotFoundError:
-        return None
 
 
 @contextmanager

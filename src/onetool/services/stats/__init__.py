@@ -81,6 +81,7 @@ class UsageStats:
     def record(self, event: CallEvent) -> None:
         """Record a finished call."""
         spec, error = event.spec, event.error
+        reason = error.reason if error is not None else None
         row = (
             self._now(),
             _name(event.tool, _MAX_NAME_LENGTH),
@@ -90,7 +91,7 @@ class UsageStats:
             event.run,
             int(error is None),
             None if error is None else error.code,
-            None if error is None else _reason(error.reason),
+            reason if reason is not None and _REASON.fullmatch(reason) else None,
             event.duration_ms,
             event.bytes_in,
             event.bytes_out,
@@ -198,7 +199,3 @@ def _name(text: str, longest: int = _MAX_LABEL_LENGTH) -> str:
 def _wanted(caller: str | None) -> str | None:
     """Return an owner as rows have it. Who asks may have it from such a row."""
     return None if caller is None else wanted_name(caller)
-
-
-def _reason(text: str | None) -> str | None:
-    return text if text is not None and _REASON.fullmatch(text) else None

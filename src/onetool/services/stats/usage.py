@@ -122,12 +122,14 @@ class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
 def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
     asked = wanted.parameters(now)
     ((calls, errors, spread),) = reader.rows(_TOTALS, asked)
-    latency = read_spread(spread)
+    latency, saved = read_spread(spread), None
+    if wanted.source is None and wanted.client is None and wanted.allowed is None:  # menus and runs don't tell these
+        saved = savings(reader, asked["since"], wanted.tool, inline_bytes, wanted.caller)["context_saved"]
     return StatsOverview(
         calls=calls,
         errors=errors,
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
-        tokens_saved=_tokens_saved(reader, wanted, asked["since"], inline_bytes),
+        tokens_saved=saved,
         series=tuple(_series(reader, _SERIES, asked, wanted.days, now)),
         tools=tuple(_tool(*row) for row in reader.rows(_TOOLS, asked)),
         sources=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_SOURCES, asked)),
@@ -138,13 +140,6 @@ def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_
             for tool, code, reason, count, last in reader.rows(_FAILURES, asked)
         ),
     )
-
-
-def _tokens_saved(reader: StatsReader, wanted: StatsFilter, since: float, inline_bytes: int) -> int | None:
-    """None where it can't be told: menus and runs are not counted by these."""
-    if wanted.source is not None or wanted.client is not None or wanted.allowed is not None:
-        return None
-    return savings(reader, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
 
 
 def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool:
