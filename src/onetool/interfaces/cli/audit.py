@@ -6,7 +6,7 @@ has to be known.
 
 import os
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +172,8 @@ class Printer:
             columns = zip(*head, *rows, strict=True)
             widths = [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, columns, strict=True)]
             for row in head:
-                echo(styled(_line(row, widths), bold=True))
+                cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+                echo(styled("  ".join(cells).rstrip(), bold=True))
             for record, row in zip(records, rows, strict=True):
                 echo(_coloured(record, row, widths))
             self._has_head = True
@@ -197,10 +198,6 @@ def _cells(record: "AuditRecord") -> tuple[str, ...]:
     ms = "" if record.ms is None else f"{record.ms:,.1f}"
     cells = (when, record.who or "-", record.address or "-", record.via or "-", record.kind, record.what, outcome, ms)
     return tuple(map(printable, cells))
-
-
-def _line(row: Iterable[str], widths: Iterable[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> str:

@@ -11,7 +11,6 @@ from onetool.core.errors import ConfigError, Mistake
 from onetool.database import DatabaseError
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, print_mistakes, print_table, wants_json
-from onetool.sdk.requirements import Report
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -43,7 +42,14 @@ def check(ctx: click.Context, as_json: bool) -> None:
     else:
         state = _database_state(app, mistakes)
         print_mistakes(_summary(app, state), mistakes)
-        _print_dependencies(report)
+        rows = [
+            (tool, found["name"], found["status"], found["version"], found["install"])
+            for tool, needs in report.items()
+            for found in needs
+        ]
+        if rows:
+            echo()
+            print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)
         if replicas:
             from onetool.interfaces.cli.db import print_replicas
 
@@ -68,14 +74,3 @@ def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "Databa
         return read_state(app.config)
     except DatabaseError:  # since a moment
         return None
-
-
-def _print_dependencies(report: Report) -> None:
-    rows = [
-        (tool, found["name"], found["status"], found["version"], found["install"])
-        for tool, needs in report.items()
-        for found in needs
-    ]
-    if rows:
-        echo()
-        print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)

@@ -175,8 +175,11 @@ def repl(app: "App", allowed: Collection[str] | None) -> None:
         click.echo(WELCOME, err=True)
     try:
         with asyncio.Runner() as runner:
-            while (text := _read_statement(editor)) is not None and not _leaves(text, session):
-                if text.strip():
+            while (text := _read_statement(editor)) is not None:
+                word = text.strip()
+                if word in LEAVING and word.removesuffix("()") not in session.known:  # a name of the person's own
+                    break
+                if word:
                     _run_statement(app, runner, session, text)
     finally:
         session.close()
@@ -201,12 +204,6 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
             click.echo(f"  {GONE}", err=True)
     else:
         print_value(app, result, full=True)
-
-
-def _leaves(text: str, session: "CodeSession") -> bool:
-    """Return whether it is a word for leaving, and no name of the person's own."""
-    word = text.strip()
-    return word in LEAVING and word.removesuffix("()") not in session.known
 
 
 def _read_statement(editor: LineEditor) -> str | None:

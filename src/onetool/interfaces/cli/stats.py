@@ -58,7 +58,10 @@ def stats(
         if page:
             echo(f"Report: {printable(page)}")
     if page and show:
-        _open(page)
+        import webbrowser
+
+        if not webbrowser.open(page.as_uri()):
+            raise click.ClickException(f"No browser could be opened. The report is in {page}")
 
 
 def _summary(app: "App", period: str, tool: str | None, caller: str | None) -> "Summary":
@@ -93,13 +96,6 @@ def _written(summary: "Summary", file: Path | None) -> Path:
     except OSError as error:
         raise click.ClickException(f"Cannot write to '{error.filename or file}': {error.strerror or error}") from None
     return path
-
-
-def _open(page: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(page.as_uri()):
-        raise click.ClickException(f"No browser could be opened. The report is in {page}")
 
 
 def _print_summary(summary: "Summary") -> None:

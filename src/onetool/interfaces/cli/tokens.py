@@ -114,7 +114,7 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    text = new_token()
+    text, later = new_token(), read_span(expires or "")
     wanted = _checked(
         TokenConfig(
             name=name,
@@ -122,7 +122,7 @@ def add(
             tools=tuple(dict.fromkeys(patterns)) if patterns else None,
             role=role,
             rate=rate,
-            expires=_until(expires),
+            expires=utc_text(time.time() + later) if later else expires,
             whole=not no_whole,
         )
     )
@@ -150,7 +150,8 @@ def add(
     where = None if only_print else _place(ctx, store)
     _tell(token, config, where)
     if patterns:
-        warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
+        packs = {pattern.partition(".")[0] for pattern in patterns}
+        warn_unmatched("--tools", open_app(ctx, packs=packs, imports=False), patterns)
 
 
 def _checked(token: "TokenConfig") -> "TokenConfig":
@@ -160,16 +161,6 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
         hint = "write 30d, 12h or 4w from now, or a date: 2027-01-01" if field == "expires" else hint
         raise click.BadParameter(printable(f"{message}; {hint}." if hint else f"{message}."), param_hint=option)
     return token
-
-
-def _until(expires: str | None) -> str | None:
-    """Return a time from now on as a date and time; others as they are."""
-    later = read_span(expires or "")
-    return expires if not later else utc_text(time.time() + later)
-
-
-def _packs(patterns: list[str]) -> set[str]:
-    return {pattern.partition(".")[0] for pattern in patterns}
 
 
 def _require_free_name(name: str, config: "Config", store: "TokenStore", only_print: bool) -> str | None:
@@ -332,8 +323,12 @@ def revoke(ctx: click.Context, name: str) -> None:
     of_config = [(one, place) for one, place in _configured(config) if one.name == name]
     stored = store.named(name)
     if stored is None and not of_config:
-        _tell_missing(name, config, store)
-        return
+        if any(one.name == name for one in store.revoked().values()):
+            click.echo(printable(f"{name} was revoked before."), err=True)
+            return
+        known = [one.name for one in (*store.list(), *config.http.tokens)]
+        rather = or_rather(name, known) or "; see: onetool tokens list"
+        raise click.ClickException(printable(f"no token is called {name}{rather}"))
     if stored is not None:
         store.revoke(name)
     for one, _ in of_config:
@@ -343,15 +338,6 @@ def revoke(ctx: click.Context, name: str) -> None:
         click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
     if not accepts_any(config.http, store):  # who had the last token must not get in without one
         click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
-
-
-def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
-    if any(one.name == name for one in store.revoked().values()):
-        click.echo(printable(f"{name} was revoked before."), err=True)
-        return
-    known = [one.name for one in (*store.list(), *config.http.tokens)]
-    rather = or_rather(name, known) or "; see: onetool tokens list"
-    raise click.ClickException(printable(f"no token is called {name}{rather}"))
 
 
 # What the config says
@@ -369,10 +355,8 @@ def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
     if not config.http.tokens or config.path is None:
         return []
 
-    places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
+    places: list[str] = []
+    for file, line in token_places(config.path):
+        near = os.path.relpath(file)
+        places.append(f"{file if near.startswith('..') else near}:{line}")
     return list(zip(config.http.tokens, places, strict=False))
-
-
-def _near(file: str) -> str:
-    shown = os.path.relpath(file)
-    return file if shown.startswith("..") else shown

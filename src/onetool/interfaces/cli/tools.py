@@ -65,7 +65,8 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
-    print_table(counted(len(specs), "tool"), ("tool", "what it does"), ((spec.name, _in_short(spec)) for spec in specs))
+    rows = [(spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}") for spec in specs]
+    print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
 
 
 @tools.command()
@@ -173,10 +174,6 @@ def export(ctx: click.Context, provider: str, merge: bool, allowed: list[str] | 
 def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickException:
     near = f"; {why}" if why else or_rather(name, known) or "; see: onetool tools list"
     return click.ClickException(f"Tool not found: {name:.{MAX_NAME}}{near}")
-
-
-def _in_short(spec: ToolSpec) -> str:
-    return f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}"
 
 
 def first_line(text: str) -> str:

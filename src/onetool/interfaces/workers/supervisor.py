@@ -97,29 +97,21 @@ class ServingProcess:
                 with suppress(ConnectionError):
                     writer.write(msgspec.json.encode(self.order) + b"\n")
                     while line := await reader.readline():
-                        self._take(line)
+                        report = decode_report(line)
+                        if not isinstance(report, Serving):
+                            self.reloads.put_nowait(report)
+                        elif not self.serving.done():
+                            self.serving.set_result(report.greeting)
             finally:
                 writer.close()
-            return await self._exit_code()
+            until = monotonic() + LAST_S  # the channel has ended, so the process has, or is about to
+            while self._process.poll() is None:
+                if monotonic() > until:
+                    self.signal(signal.SIGKILL)
+                await asyncio.sleep(0.01)
+            return self._process.returncode
         finally:
             self.serving.cancel()
-
-    def _take(self, line: bytes) -> None:
-        report = decode_report(line)
-        if isinstance(report, Serving):
-            if not self.serving.done():
-                self.serving.set_result(report.greeting)
-        else:
-            self.reloads.put_nowait(report)
-
-    async def _exit_code(self) -> int:
-        """Wait for the process to end, which it does with the channel, and return its exit code."""
-        until = monotonic() + LAST_S
-        while self._process.poll() is None:
-            if monotonic() > until:
-                self.signal(signal.SIGKILL)
-            await asyncio.sleep(0.01)
-        return self._process.returncode
 
 
 class WorkersFailedError(OneToolError):

@@ -246,7 +246,14 @@ class ChatLoop:
             raise ScriptError(str(error), A_QUESTION) from None
         masked = mask_arguments(call.args, call.spec.secrets)
         self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
-        return self._show(runner.run(self._called(call)))
+
+        async def called() -> "ToolResult":
+            names = ("session", "new_session", "with_tools", "allowed")
+            options = {name: self._options[name] for name in names}
+            with end_heeded():
+                return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
+
+        return self._show(runner.run(called()))
 
     def _read_call(self, text: str) -> CallLine:
         """Read a call. Of a tool that is not known, servers are asked that nobody has seen yet."""
@@ -259,12 +266,6 @@ class ChatLoop:
     def _call_of(self, text: str) -> CallLine:
         tools = self._app.catalog.current_snapshot()
         return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
-
-    async def _called(self, call: CallLine) -> "ToolResult":
-        names = ("session", "new_session", "with_tools", "allowed")
-        options = {name: self._options[name] for name in names}
-        with end_heeded():
-            return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
 
     def _show(self, result: "ToolResult") -> int:
         for warning in result.meta.get("warnings", ()):
@@ -367,22 +368,19 @@ class ChatCommands:
         if not name:
             echo(printable(self._options["session"] or "a new one: it begins with what is said next"))
         elif name == LIST:
-            self._list_sessions()
+            found = self._app.sessions.list()
+            if not found:
+                echo("There are no sessions yet.")
+            elif stdout().isatty():
+                print_sessions(found)
+            else:
+                for one in found:
+                    echo(f"{one.id}\t{printable(one.title)}")
         elif name == NEW:
             self._options.update(session=None, new_session=False)
             echo("a new one: it begins with what is said next")
         else:
             self._choose_session(name)
-
-    def _list_sessions(self) -> None:
-        found = self._app.sessions.list()
-        if not found:
-            echo("There are no sessions yet.")
-        elif stdout().isatty():
-            print_sessions(found)
-        else:
-            for one in found:
-                echo(f"{one.id}\t{printable(one.title)}")
 
     def _choose_session(self, name: str) -> None:
         store = self._app.sessions

@@ -57,7 +57,8 @@ def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
     files = [_attached_file(name) for name in names]
     if prompt not in (None, STDIN) and STDIN not in names:
         files += _piped()
-    _check_size(text, files)
+    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
+        raise _too_much("What is asked, with all files,")
     return AskInput(text, tuple(files))
 
 
@@ -130,11 +131,6 @@ def _decoded_text(data: bytes, name: str) -> str:
     except UnicodeDecodeError:
         pass
     raise _usage_error(f"{name} is neither text in UTF-8 nor a picture (PNG, JPEG, GIF, WebP).")
-
-
-def _check_size(text: str, files: Sequence[File]) -> None:
-    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
-        raise _too_much("What is asked, with all files,")
 
 
 def _too_much(what: str) -> click.UsageError:

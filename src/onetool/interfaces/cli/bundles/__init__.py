@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.app import App
     from onetool.database.documents import Documents
     from onetool.http.oauth import ToolLogin
-    from onetool.sources.bundles.service import BundleService, Shown
+    from onetool.sources.bundles.service import Shown
 
 
 @click.group(no_args_is_help=True)
@@ -145,7 +145,9 @@ def in_short(tool: "Shown") -> dict[str, Any]:
 
 
 def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
-    tools = _by_name(app.bundles, bundle)
+    tools = sorted(
+        all_tools(app.bundles, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"])
+    )
     if wants_json(as_json):
         print_json({**bundle, "tools": [in_short(tool) for tool in tools]})
         return
@@ -166,10 +168,6 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
         echo(f"It has no tools yet. Add one: onetool bundles add {bundle['slug']}/TOOL FILE")
 
 
-def _by_name(bundles: "BundleService", bundle: "Shown") -> "list[Shown]":
-    return sorted(all_tools(bundles, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"]))
-
-
 # `show` of one tool
 
 IMPLEMENTATIONS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
@@ -186,7 +184,15 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     tool = {**tool, **tool.get("inherited", {})}
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
-    rows = [(key, _cell(tool[key])) for key in KEYS if tool.get(key) not in (None, (), [], "")]
+    rows: list[tuple[str, Any]] = []
+    for key in KEYS:
+        value = tool.get(key)
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        elif isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value not in (None, ""):
+            rows.append((key, value))
     print_table("", ("", ""), [("name", tool["name"]), *rows, *_limits(tool)])
     _print_implementation(tool)
     if arguments := list(argument_rows(tool["argSchema"])):
@@ -229,12 +235,6 @@ def _print_implementation(tool: Mapping[str, Any]) -> None:
 def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in tool["limits"].items():
         yield name, f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 # `login` and `logout`: a person's login for HTTP tools with the grant authorizationCode

@@ -64,19 +64,13 @@ def set_up_client(options: SetupOptions) -> None:
 def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> OwnServer:
     """Return the command with the config that is in force, where the server would not find it by itself."""
     command, *first = own_command()
-    config = _config(options)
-    named = [] if config is None else _named_config(options, client, folder, config)
+    config = _found(options).config  # one that was named is named from where we are, not from FOLDER
+    named = [] if config is None else _named_config(options, client, folder, _absolute(config))
     if client.project_file is None:
         command = shutil.which(command) or command  # it is started from no shell, and so with another PATH
     elif not options.user:
         command = _in_project(command, client, folder)
     return OwnServer(command=command, args=(*first, "mcp", *named))
-
-
-def _config(options: SetupOptions) -> Path | None:
-    """Return the config in force for FOLDER. One that was named is named from where we are, not from there."""
-    config = _found(options).config
-    return config and _absolute(config)
 
 
 def _found(options: SetupOptions) -> Found:

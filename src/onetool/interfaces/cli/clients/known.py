@@ -104,14 +104,12 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         start = {"type": kind} if kind in self.typed else {}
         if not server.url:
             return {**start, "command": server.command, "args": list(server.args)}
-        return {**start, "url": server.url, **self._token(server.token)}
-
-    def _token(self, name: str | None) -> dict[str, Any]:
-        if name is None:
-            return {}
-        if self.variable is None:
-            return {"bearer_token_env_var": name}
-        return {"headers": {"Authorization": f"Bearer {self.variable % name}"}}
+        entry: dict[str, Any] = {**start, "url": server.url}
+        if server.token is not None and self.variable is None:
+            entry["bearer_token_env_var"] = server.token
+        elif server.token is not None and self.variable is not None:
+            entry["headers"] = {"Authorization": f"Bearer {self.variable % server.token}"}
+        return entry
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:

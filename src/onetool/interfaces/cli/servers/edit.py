@@ -262,7 +262,13 @@ def _list_clients(as_json: bool) -> None:
 
 def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
     if file == "-":
-        found = _standard_input()
+        from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
+
+        try:
+            text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
+            found = servers_in(read_data(text, ""), Path("-"), Path.cwd())
+        except JsoncError as why:
+            raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
     else:
         folder = Path(os.path.abspath(file)).parent
         # .vscode/mcp.json speaks of the folder above
@@ -281,16 +287,6 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
         return read_servers(file, folder)
     except JsoncError as why:
         raise click.ClickException(f"nothing was imported from {file}: {why}.") from None
-
-
-def _standard_input() -> "ClientServers":
-    from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
-
-    try:
-        text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
-        return servers_in(read_data(text, ""), Path("-"), Path.cwd())
-    except JsoncError as why:
-        raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
 
 
 def _read_client(client: str, project: bool) -> "list[ClientServers]":
