@@ -46,7 +46,6 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     _check_state(home, env)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
-
     from onetool.config.convert import read_fields  # here, because a start without a file need not load the YAML parser
     from onetool.config.include import read_files, resolve
 
@@ -97,7 +96,6 @@ def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ
     file = home / SECRETS_FILE
     if path is None and not file.exists():
         return Secrets(env=env, file=file)
-
     from onetool.config.include import read_files
 
     findings = Findings()

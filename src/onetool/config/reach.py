@@ -202,7 +202,6 @@ def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
     stamps: dict[str, str] = {}
     if config is None:
         return {}, stamps
-
     findings = Findings()
     root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
     if findings.errors:
@@ -384,7 +383,6 @@ def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def _read_values(file: Path | None) -> dict[str, Any]:
     if file is None or not file.is_file():
         return {}
-
     try:
         found = plain(read_yaml(file), Findings())
     except ConfigFileError:

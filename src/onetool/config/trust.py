@@ -197,7 +197,6 @@ def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[st
         return []
     if trusted is None:
         return ["runs: the programs of its servers, which were not shown at the time"]
-
     before = {name: one.program for name, one in trusted.items()}
     reasons = ((name, why_changed(before.get(name), one.program)) for name, one in now.items())
     return [f"runs: server {name} {why}" for name, why in reasons if why is not None]

@@ -69,7 +69,6 @@ def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "Databa
     """None where there is no database, or none that is reached: then a mistake says so."""
     if app is None or not is_reached(app.config, mistakes):
         return None
-
     try:
         return read_state(app.config)
     except DatabaseError:  # since a moment

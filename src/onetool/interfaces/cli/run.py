@@ -77,7 +77,6 @@ def run(
     if interactive:
         if code is not None or file is not None:
             raise click.UsageError("An interactive session takes no code: type it there.")
-
         app = open_app(ctx, allowed)
         repl(app, app.catalog.registry.allowing(allowed))
         return

@@ -219,7 +219,6 @@ def _open_database(explicit: str | None) -> "Database":
         has_database = any(word in text for word in DATABASE_WORDS)
     if not has_database:
         return SqliteDatabase(state_home(find_config(explicit), os.environ) / STATE_FILE, makes_folder=True)
-
     return AppDatabase(load_config(found)).state()
 
 

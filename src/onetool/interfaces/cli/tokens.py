@@ -354,7 +354,6 @@ def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
     """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []
-
     places: list[str] = []
     for file, line in token_places(config.path):
         near = os.path.relpath(file)

@@ -130,7 +130,6 @@ def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
         return f"failed: {cut(printable(first), MAX_ERROR_LENGTH)}", False
     if is_cached:
         return "ok, as before", True
-
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 
 

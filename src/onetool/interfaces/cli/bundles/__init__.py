@@ -87,7 +87,6 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     if place.tool is None:
         _show_bundle(app, bundle, as_json)
         return
-
     tool = facts(app, bundle, find_tool(app.bundles, bundle, place))
     if wants_json(as_json):
         print_json(tool)
