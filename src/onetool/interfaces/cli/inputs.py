@@ -115,7 +115,7 @@ def shown_name(name: str) -> str:
 
 # Standard input
 
-PATIENCE = 5.0  # seconds, with nobody there
+INPUT_TIMEOUT = 5.0  # seconds, with nobody there
 QUIET = 1.5  # seconds, before a person is told
 
 
@@ -131,7 +131,7 @@ def is_piped() -> bool:
 def has_input() -> bool:
     """Return whether standard input has data or has ended."""
     if not sys.stderr.isatty():
-        return _ready(PATIENCE)
+        return _ready(INPUT_TIMEOUT)
     if not _ready(QUIET):
         click.echo("Reading standard input, until it ends …", err=True)
     return True

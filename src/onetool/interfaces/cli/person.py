@@ -28,7 +28,7 @@ from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 
 LOOK = 0.05  # seconds between two looks whether a question is still worth an answer
-PATIENCE = 1.0  # seconds for a question to be taken back
+WITHDRAW_TIMEOUT = 1.0  # seconds for a question to be taken back
 STDIN, TERMINAL = 0, "/dev/tty"
 
 
@@ -100,7 +100,7 @@ async def _wait_for_reader(form: "_Form", answer: "asyncio.Future[Any]") -> None
     form.withdrawn.set()
     if form.is_shown and not answer.done():
         with suppress(asyncio.CancelledError):
-            await asyncio.wait([answer], timeout=PATIENCE)
+            await asyncio.wait([answer], timeout=WITHDRAW_TIMEOUT)
     if not answer.cancel() and not answer.cancelled():
         answer.exception()  # marks it as retrieved
 

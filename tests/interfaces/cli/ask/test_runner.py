@@ -155,7 +155,7 @@ def test_wrong_usage_is_explained(piped):
 def what_comes(monkeypatch):
     """What is read of standard input, if that is this."""
     monkeypatch.setattr(inputs, "is_piped", IS_PIPED)
-    monkeypatch.setattr(inputs, "PATIENCE", 0.1)
+    monkeypatch.setattr(inputs, "INPUT_TIMEOUT", 0.1)
 
     def come(file):
         with open(file) as stream:

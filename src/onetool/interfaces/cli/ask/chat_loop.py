@@ -21,7 +21,7 @@ from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.ask.runner import (
     INTERRUPTED,
     MAX_TEXT_BYTES,
-    PATIENCE,
+    SESSION_WAIT,
     TERMINATED,
     AskInput,
     AskRunner,
@@ -251,7 +251,7 @@ class ChatLoop:
             names = ("session", "new_session", "with_tools", "allowed")
             options = {name: self._options[name] for name in names}
             with end_heeded():
-                return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
+                return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=SESSION_WAIT)
 
         return self._show(runner.run(called()))
 

@@ -36,7 +36,7 @@ _PICTURES = {
 
 NO_QUESTION = 'Give the question: onetool ask "What time is it?", or - to read it from standard input.'
 NOTHING_CAME = (
-    f"warning: nothing came on standard input for {inputs.PATIENCE:g} seconds; it is left out. "
+    f"warning: nothing came on standard input for {inputs.INPUT_TIMEOUT:g} seconds; it is left out. "
     "`-f -` waits for it, `< /dev/null` says that there is none."
 )
 
@@ -191,7 +191,7 @@ class SilenceNotice:
 
 # Running the question
 
-PATIENCE = 10.0  # seconds that a session in use is waited for
+SESSION_WAIT = 10.0  # seconds that a session in use is waited for
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
@@ -243,8 +243,8 @@ class AskRunner:
             except SessionError as error:
                 if error.reason != "busy":
                     raise
-                self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
-                await self._follow({**options, "wait": PATIENCE})
+                self._screen.say(f"{error}; waiting for it, up to {SESSION_WAIT:g} seconds …")
+                await self._follow({**options, "wait": SESSION_WAIT})
 
     async def _follow(self, options: dict[str, Any]) -> None:
         self._pending = asking = self._app.ask(self._question.text, files=self._question.files, **options)
