@@ -9,7 +9,7 @@ from helpers import calls, check_each, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onetool.formats.gemini import DEEPEST, gemini_parameters
+from onetool.formats.gemini import MAX_DEPTH, gemini_parameters
 
 LIVEMCP = json.loads((Path(__file__).parents[1] / "data" / "livemcp.json").read_text())["tools"]
 
@@ -34,7 +34,7 @@ ANY_ITEM = {
 def check(node: Any, depth: int = 0) -> None:
     """Gemini's rules, as its refusals tell them."""
     assert type(node) is dict
-    assert depth <= DEEPEST + 5  # an array of anything, cut there, still has to tell what that is
+    assert depth <= MAX_DEPTH + 5  # an array of anything, cut there, still has to tell what that is
     if "anyOf" in node:
         assert node.keys() == {"anyOf"}
         assert len(node["anyOf"]) > 1

@@ -167,7 +167,7 @@ def test_depth_is_clamped_and_must_be_one_at_least(root: Path) -> None:
         deep = deep / "d"
     deep.mkdir(parents=True)
     listed = fs.list_dir("docs/d", recursive=True, maxDepth=10**9)
-    assert len(listed) == fs.MOST_LEVELS
+    assert len(listed) == fs.MAX_DEPTH
     assert "maxDepth" in str(failure_of(fs.list_dir, recursive=True, maxDepth=0))
 
 
@@ -180,12 +180,12 @@ def test_paths_of_a_list_can_be_handed_back(root: Path, path: str) -> None:
 
 
 def test_a_cut_list_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fs, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(fs, "MAX_ENTRIES", 3)
     listed = fs.list_dir(recursive=True)
     assert paths_of(listed) == ["a.txt", "docs", "docs/deep", "."]
     assert listed[-1]["type"] == "truncated"
     assert "first 3" in listed[-1].get("note", "")
-    monkeypatch.setattr(fs, "MOST_ENTRIES", 7)
+    monkeypatch.setattr(fs, "MAX_ENTRIES", 7)
     assert len(fs.list_dir(recursive=True)) == 7
 
 

@@ -45,7 +45,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("crowd")
-    for number in range(fs.MOST_ENTRIES + 2000):
+    for number in range(fs.MAX_ENTRIES + 2000):
         os.close(os.open(folder / f"{number:06d}", os.O_CREAT | os.O_WRONLY))
     yield folder
     shutil.rmtree(folder)  # pytest would keep it for three runs
@@ -217,10 +217,10 @@ def test_growing(root: Path) -> None:
 def test_limit_huge(root: Path) -> None:
     (root / "a").write_text("hi")
     assert fs.read_file("a", maxBytes=10**18) == "hi"
-    os.truncate(root / "a", fs.MOST_BYTES + 1)
+    os.truncate(root / "a", fs.MAX_BYTES + 1)
     failure = refusal("a", maxBytes=10**18)
     assert failure.reason == "too_large"
-    assert f"the limit is {fs.MOST_BYTES:,}" in str(failure)
+    assert f"the limit is {fs.MAX_BYTES:,}" in str(failure)
 
 
 # Text
@@ -271,7 +271,7 @@ def test_list_huge(crowd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(crowd)
     with calls(1_000_000):
         listed = fs.list_dir(".")
-    assert [entry["path"] for entry in listed[:-1]] == [f"{number:06d}" for number in range(fs.MOST_ENTRIES)]
+    assert [entry["path"] for entry in listed[:-1]] == [f"{number:06d}" for number in range(fs.MAX_ENTRIES)]
     assert listed[-1]["type"] == "truncated"
     assert "10,000" in listed[-1].get("note", "")
 

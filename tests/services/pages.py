@@ -1,9 +1,9 @@
 """A page of a text that is in memory: what the same text must give when it is stored."""
 
-from onetool.services.results.paging import MOST_BYTES, TextLines, page_of, placed_pieces
+from onetool.services.results.paging import MAX_BYTES, TextLines, page_of, placed_pieces
 
 
-def query(text, offset=1, limit=100, search=None, fuzzy=False, most_bytes=MOST_BYTES, column=1):
+def query(text, offset=1, limit=100, search=None, fuzzy=False, most_bytes=MAX_BYTES, column=1):
     pieces = list(placed_pieces(text))
 
     def read(line, column):

@@ -24,7 +24,7 @@ from onetool.services.access_tokens import (
     token_digest,
     token_hash,
 )
-from onetool.services.request_rates import MOST_PRINCIPALS, PARTS, RequestRates
+from onetool.services.request_rates import MAX_PRINCIPALS, PARTS, RequestRates
 
 __all__ = ["database", "database_url", "places", "postgres"]
 
@@ -401,10 +401,10 @@ def test_another_rate_begins_anew_and_memory_is_bounded(clock):
     assert rates.check(caller(1, 60)) is None
     assert rates.check(caller(1, 60)) is not None
     assert rates.check(caller(2, 60)) is None
-    for number in range(MOST_PRINCIPALS + 10):
+    for number in range(MAX_PRINCIPALS + 10):
         rates.check(caller(1, 60, f"n{number}"))
-    assert len(rates._windows) == MOST_PRINCIPALS
-    assert rates.check(caller(1, 60, f"n{MOST_PRINCIPALS}")) is not None
+    assert len(rates._windows) == MAX_PRINCIPALS
+    assert rates.check(caller(1, 60, f"n{MAX_PRINCIPALS}")) is not None
 
 
 def test_clocks_are_real_where_none_is_given(tmp_path):

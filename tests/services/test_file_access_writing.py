@@ -481,7 +481,7 @@ def test_what_others_added_meanwhile_is_not_cut_off(root: Path, monkeypatch: pyt
 
 
 def test_a_lock_that_is_never_let_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_folder, "PATIENCE", 0.05)
+    monkeypatch.setattr(open_folder, "LOCK_TIMEOUT", 0.05)
     with open(root / "a", "wb") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         assert refusal(Roots.append, roots(root), "a") == "busy"

@@ -215,8 +215,8 @@ def test_one_that_never_rests_does_not_hide_the_others(tmp_path: Path, monkeypat
         with open(tmp_path / "log.json", "a") as file:
             file.write("x")
 
-    assert Steps(monkeypatch, tmp_path).run(*[grow] * module.MOST_UNREST) == 0
-    assert Steps(monkeypatch, tmp_path).run(*[grow] * (module.MOST_UNREST + 1)) == 1
+    assert Steps(monkeypatch, tmp_path).run(*[grow] * module.MAX_UNSETTLED) == 0
+    assert Steps(monkeypatch, tmp_path).run(*[grow] * (module.MAX_UNSETTLED + 1)) == 1
 
 
 def test_paths_that_are_new_are_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_odd_things_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_so_many_files_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 5)
+    monkeypatch.setattr(module, "MAX_FILES", 5)
     for number in range(20):
         (tmp_path / f"{number}.py").touch()
     steps = Steps(monkeypatch, tmp_path)
@@ -318,7 +318,7 @@ def test_so_many_files_and_no_more(
 
 
 def test_so_deep_and_no_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_LEVELS", 2)
+    monkeypatch.setattr(module, "MAX_DEPTH", 2)
     (tmp_path / "1" / "2").mkdir(parents=True)
     for folder in (".", "1", "1/2"):
         (tmp_path / folder / "a.py").touch()

@@ -15,7 +15,7 @@ from services.result_stores import harness, open_state
 from onetool.core.errors import ToolFailure
 from onetool.database.sqlite import SqliteTransaction
 from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
-from onetool.services.results.paging import MOST_BYTES, PIECE, lines_of, pieces, written
+from onetool.services.results.paging import MAX_BYTES, PIECE, lines_of, pieces, written
 from onetool.services.results.store import ResultStore
 
 PAGING = "onetool.services.results.paging"
@@ -74,7 +74,7 @@ TEXTS = st.text(st.sampled_from("ab\n\r\ud800\udc00é€🦊"), max_size=60) | s
 PAGES = {
     "offset": st.integers(1, 30) | st.just(10**30),
     "limit": st.integers(1, 30) | st.just(10**30),
-    "most_bytes": st.just(MOST_BYTES) | st.integers(0, 80),
+    "most_bytes": st.just(MAX_BYTES) | st.integers(0, 80),
     "column": st.just(1) | st.integers(1, 20) | st.just(10**30),
 }
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.services.file_access import open_folder
-from onetool.services.topics import LONGEST_MESSAGE, LONGEST_TOPIC, Topics, document
+from onetool.services.topics import MAX_MESSAGE_BYTES, MAX_TOPIC_LENGTH, Topics, document
 
 # Every kind of character that YAML or its readers treat in their own way.
 ODD = "a -.:#\t\n\r\"'|>%&*!@`{}[],?\\\0\x1b\x7f\x85\x9f\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800\udfff\ud83d\ude00é漢😀"
@@ -148,10 +148,10 @@ def test_a_file_that_ends_in_the_middle_of_a_line_is_gone_on_with(folder: Path) 
 
 def test_limits(folder: Path) -> None:
     some = topics(folder, ("*", "n.yaml"))
-    some.publish("t" * LONGEST_TOPIC, "é" * (LONGEST_MESSAGE // 2))
+    some.publish("t" * MAX_TOPIC_LENGTH, "é" * (MAX_MESSAGE_BYTES // 2))
     topic = refused(some, "t" * 201)
     assert str(topic) == "The topic has 201 characters; at most 200 are allowed."
-    message = refused(some, "a", "é" * (LONGEST_MESSAGE // 2) + "x")
+    message = refused(some, "a", "é" * (MAX_MESSAGE_BYTES // 2) + "x")
     assert str(message) == "The message has 65,537 bytes; at most 65,536 (64 KB) are allowed."
     assert isinstance(topic, BadArguments)
     assert isinstance(message, BadArguments)
@@ -204,7 +204,7 @@ def test_a_file_that_holds_something_else_stays_as_it_is(folder: Path, text: str
     assert (folder / "n.yaml").read_text() == text
 
 
-@pytest.mark.parametrize("size", [0, 1, 5_000, LONGEST_MESSAGE])
+@pytest.mark.parametrize("size", [0, 1, 5_000, MAX_MESSAGE_BYTES])
 def test_a_file_of_many_messages_is_gone_on_with(folder: Path, size: int) -> None:
     data = document("a", "x" * size) + document("b", "two\n\nlines\n") + document("c", "\x01\n" * (size // 2))
     (folder / "n.yaml").write_bytes(data * (3 * 2**20 // len(data) + 1))

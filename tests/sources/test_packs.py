@@ -327,7 +327,7 @@ def test_a_pack_that_never_ends_to_import_is_told(folder, monkeypatch, text):
     from onetool.sources import packs
     from onetool.sources.packs import reading
 
-    monkeypatch.setattr(packs, "LONGEST_IMPORT", 0.5)
+    monkeypatch.setattr(packs, "IMPORT_TIMEOUT", 0.5)
     monkeypatch.setattr(reading, "OUTLINE_SECONDS", 0.5)
     write(folder, "hangs.py", text)
     write(folder, "quick.py", "def f(): 'F.'\n")

@@ -11,7 +11,7 @@ from helpers import trusted
 
 from onetool.app import App
 from onetool.config.find import find
-from onetool.config.reach import MOST_FILES, reach_of
+from onetool.config.reach import MAX_FILES, reach_of
 
 pytestmark = pytest.mark.attack("cloned repositories")
 
@@ -224,7 +224,7 @@ def test_strict_sees_a_linked_package(project):
 def test_more_files_than_can_be_looked_at_wait(project):
     (project.own / "packs" / "mild.py").write_text(MILD)
     project.trust()
-    for number in range(MOST_FILES + 1):
+    for number in range(MAX_FILES + 1):
         (project.own / "packs" / f"a{number}.txt").touch()
     project.evil(project.own / "packs" / "zz.py")
     assert not project.is_used()

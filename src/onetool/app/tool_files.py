@@ -8,7 +8,7 @@ from onetool.core.call import ToolCall, new_id
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure
 from onetool.http.files import FileSources, file_too_large
-from onetool.packs.fs import MOST_BYTES
+from onetool.packs.fs import MAX_BYTES
 from onetool.services.results import ResultTooLargeError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def file_sources(environment: "Environment", results: Callable[[str, int], str])
     async def read_path(path: str, max_bytes: int) -> bytes:
         """Call `fs.read_file` as the caller of the running tool: with its allow-list, and recorded like any call."""
         outer = current_call.get()
-        most = min(max_bytes, MOST_BYTES)
+        most = min(max_bytes, MAX_BYTES)
         args = {"path": path, "maxBytes": max(most, 1), "encoding": "base64"}
         call = ToolCall(new_id(), READ_FILE, args, "run" if outer is None else outer.call.source)
         result = await environment.call_tool(call)

@@ -48,7 +48,7 @@ class JsoncDocument(msgspec.Struct, kw_only=True):
 
 
 def read_json(text: str) -> JsoncDocument:
-    """The text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
+    """Return the text's one value. Raises JsoncError, also for a duplicate key: clients differ in which one counts."""
     reader = _Reader(text)
     reader.skip()
     root = reader.value(0)
@@ -142,7 +142,7 @@ class _Reader:
             more = self._comma()
 
     def _comma(self) -> bool:
-        """Whether a comma comes next. If not, we stay where we are: comments before a bracket belong to its gap."""
+        """Return whether a comma comes next. If not, stay: comments before a bracket belong to its gap."""
         back, known = self.at, len(self.comments)
         self.skip()
         if self.take(","):
@@ -170,12 +170,19 @@ def put_file(file: Path, change: Callable[[str], str], *, private: bool) -> bool
     file = Path(os.path.realpath(file))  # a link stays a link
     with _locked(file):
         before = _bytes_of(file)
-        text = _decoded(before or b"")
+        try:
+            text = (before or b"").decode()
+        except UnicodeDecodeError as error:
+            raise EditError(f"it is not UTF-8 text: line {line_of(error)}") from None
         mark = BOM if text.startswith(BOM) else ""
         new = mark + change(text.removeprefix(BOM))
         if new == text:
             return False
-        _write(file, before, _encoded(new), 0o600 if private else 0o666)
+        try:
+            data = new.encode()
+        except UnicodeEncodeError:
+            raise EditError("a path in the entry is not UTF-8 text, which the file has to be") from None
+        _write(file, before, data, 0o600 if private else 0o666)
         return True
 
 
@@ -202,20 +209,6 @@ def _bytes_of(file: Path) -> bytes | None:
     if not stat.S_ISREG(mode):  # before opening it: a pipe would keep us waiting
         raise EditError("it is no regular file")
     return file.read_bytes()
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise EditError(f"it is not UTF-8 text: line {line_of(error)}") from None
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise EditError("a path in the entry is not UTF-8 text, which the file has to be") from None
 
 
 def _write(file: Path, before: bytes | None, data: bytes, mode: int) -> None:

@@ -27,7 +27,8 @@ def without_new_code(new: Config, old: Config) -> tuple[Config, list[Mistake]]:
     servers: dict[str, ServerSettings] = {}
     for name, block in new.servers.items():
         before = old.servers.get(name)
-        if not _starts_other_program(block, before):
+        is_known = before is not None and before.enabled and _program(block) == _program(before)
+        if block.command is None or not block.enabled or is_known:
             servers[name] = block
             continue
         waiting.append(_waits(new, f"servers.{name}", "its command is new or has changed"))
@@ -65,12 +66,6 @@ def _looser_access(new: Config, old: Config) -> Iterator[tuple[str, str]]:
 def has_other_includes(new: Config, old: Config, changed: Iterable[str]) -> bool:
     """Return whether includes were added or removed, or are among the changed files."""
     return new.include != old.include or not {*map(str, old.include)}.isdisjoint(changed)
-
-
-def _starts_other_program(block: ServerSettings, before: ServerSettings | None) -> bool:
-    if block.command is None or not block.enabled:
-        return False
-    return before is None or not before.enabled or _program(block) != _program(before)
 
 
 def _program(block: ServerSettings) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ more:
 import math
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -27,7 +28,7 @@ from onetool.config.yaml_nodes import plain_value
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import Secret
 
-LONGEST = 40  # characters of a wrong text that an error repeats
+MAX_SHOWN_LENGTH = 40  # characters of a wrong text that an error repeats
 
 _KINDS: dict[type, str] = {
     str: "text", bool: "bool", int: "whole", float: "fraction", NoneType: "nothing", list: "list", dict: "mapping",
@@ -74,7 +75,7 @@ def kind_of(value: Any) -> str:
 
 
 def accepted_kinds(wanted: Any) -> set[str]:
-    """The kinds of values that a type takes."""
+    """Return the kinds of values that a type takes."""
     if wanted in _TAKES:
         return _TAKES[wanted]
     if get_origin(wanted) is Literal:
@@ -85,7 +86,7 @@ def accepted_kinds(wanted: Any) -> set[str]:
 
 
 def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
-    """The value of an empty key for this type: [] or {} where it accepts one."""
+    """Return the value of an empty key for this type: [] or {} where it accepts one."""
     kinds = accepted_kinds(wanted)
     if "mapping" in kinds:
         return {}
@@ -95,7 +96,8 @@ def empty_for(wanted: Any) -> list[Node] | dict[str, Node] | None:
 def describe_type(wanted: Any) -> str:
     """Describes the expected type: a whole number."""
     choices = [choice.type for choice in choices_of(wanted) if choice.type is not NoneType]
-    return _or_list([words for choice in choices for words in _words_for(choice)])
+    words = list(dict.fromkeys(word for choice in choices for word in _words_for(choice)))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def describe_value(node: Node, wanted: Any = Any) -> str:
@@ -112,7 +114,7 @@ def describe_value(node: Node, wanted: Any = Any) -> str:
 
 
 def broken_limit(value: Any, limits: tuple[msgspec.Meta, ...]) -> str | None:
-    """What the value must be, if it violates a limit: at least 1."""
+    """Return what the value must be, if it violates a limit: at least 1."""
     for limit in limits:
         if limit.min_length is not None and len(value) < limit.min_length:
             return "not be empty"
@@ -136,22 +138,16 @@ def _words_for(wanted: Any) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
-
-
-def _or_list(words: list[str]) -> str:
-    words = list(dict.fromkeys(words))
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "…"
 
 
 # Conversion
-
 
 BAD: Any = type("Bad", (), {"__repr__": lambda self: "BAD"})()  # what `read` gives back when it has found a mistake
 
 
 def convert(node: Node, wanted: Any, findings: Findings) -> Any:
-    """The node's value as this type; BAD when it can't be, and then the findings say why."""
+    """Return the node's value as this type; BAD when it can't be, and then the findings say why."""
     if wanted is Any:
         return plain(node, findings)
     if hasattr(wanted, "from_node"):
@@ -160,10 +156,19 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
     if node.value is BROKEN:
         return BAD
     choices = choices_of(wanted)
-    node = _unwrapped(node, choices)
+    # `port: ${PORT}` gives a string; where none is allowed its value is parsed as if it stood in the file.
+    if isinstance(node.value, Secret) and not any("text" in accepted_kinds(choice.type) for choice in choices):
+        with suppress(ValueError):
+            node = replace(node, value=plain_value(str(node.value)))
     for choice in choices:
         if kind_of(node.value) in accepted_kinds(choice.type):
-            return _within_limits(node, _read_as(node, choice.type, findings), choice, findings)
+            value = _read_as(node, choice.type, findings)
+            broken = None if value is BAD else broken_limit(value, choice.limits)
+            if broken is None:
+                return value
+            got = f", got {describe_value(node, choice.type)}" if node.value != "" else ""
+            findings.error(node, f"must {broken}{got}")
+            return BAD
     if node.value is None:  # `tools:` with nothing behind it, as it is left when its lines are commented out
         for choice in choices:
             if (empty := empty_for(choice.type)) is not None:
@@ -173,7 +178,7 @@ def convert(node: Node, wanted: Any, findings: Findings) -> Any:
 
 
 def plain(node: Node, findings: Findings) -> Any:
-    """The node as plain data, with a warning where an older YAML would have read something else."""
+    """Return the node as plain data, with a warning where an older YAML would have read something else."""
     findings.add(node.mistakes)
     if node.trap:
         hint = f'{node.trap}, or quote it if text is meant: "{node.value}"'
@@ -186,7 +191,7 @@ def plain(node: Node, findings: Findings) -> Any:
 
 
 def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) -> dict[str, Any]:
-    """The fields that the mapping gives, by the struct's own names."""
+    """Return the fields that the mapping gives, by the struct's own names."""
     fields = fields_of(struct)
     values: dict[str, Any] = {}
     for key, child in node.value.items():
@@ -203,7 +208,7 @@ def read_fields(node: Node, struct: type[msgspec.Struct], findings: Findings) ->
 
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> dict[str, FieldInfo]:
-    """A struct's fields by the keys that the file has for them."""
+    """Return a struct's fields by the keys that the file has for them."""
     return {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
 
@@ -231,26 +236,10 @@ def _advice(node: Node, wanted: Any) -> str | None:
         return "quote it"
     if "list" in kinds and kind == "text":
         return "write a list of one: [value]"
-    if kind == "text" and _kind_without_quotes(node.value) in kinds:
-        return "write it without quotes"
+    with suppress(ValueError):
+        if kind == "text" and kind_of(plain_value(node.value)) in kinds:
+            return "write it without quotes"
     return node.trap
-
-
-def _kind_without_quotes(text: str) -> str:
-    try:
-        return kind_of(plain_value(text))
-    except ValueError:
-        return "text"
-
-
-def _unwrapped(node: Node, choices: list[Choice]) -> Node:
-    """`port: ${PORT}` gives a string; where none is allowed its value is parsed as if it stood in the file."""
-    if not isinstance(node.value, Secret) or any("text" in accepted_kinds(choice.type) for choice in choices):
-        return node
-    try:
-        return replace(node, value=plain_value(str(node.value)))
-    except ValueError:
-        return node
 
 
 def _read_as(node: Node, wanted: Any, findings: Findings) -> Any:
@@ -258,7 +247,10 @@ def _read_as(node: Node, wanted: Any, findings: Findings) -> Any:
     if origin is Literal:
         return _literal(node, wanted, findings)
     if origin in (list, tuple):
-        return _list(node, wanted, findings)
+        items = [convert(item, get_args(wanted)[0], findings) for item in node.value]
+        if BAD in items:
+            return BAD
+        return tuple(items) if origin is tuple else items
     if origin is dict:
         return _dict(node, get_args(wanted)[1], findings)
     if wanted in _SCALARS:
@@ -275,25 +267,17 @@ def _literal(node: Node, wanted: Any, findings: Findings) -> Any:
     return BAD
 
 
-def _list(node: Node, wanted: Any, findings: Findings) -> Any:
-    items = [convert(item, get_args(wanted)[0], findings) for item in node.value]
-    if BAD in items:
-        return BAD
-    return tuple(items) if get_origin(wanted) is tuple else items
-
-
 def _dict(node: Node, wanted: Any, findings: Findings) -> Any:
-    read = _spared if hasattr(wanted, "broken") else convert
-    values = {key: read(item, wanted, findings) for key, item in node.value.items()}
+    values: dict[str, Any] = {}
+    for key, item in node.value.items():
+        if not hasattr(wanted, "broken"):
+            values[key] = convert(item, wanted, findings)
+            continue
+        own = Findings()  # an entry with mistakes keeps them to itself: the rest is used
+        value = convert(item, wanted, own)
+        findings.add(own.warnings)
+        values[key] = wanted.broken(in_order(own.errors)) if own.errors else value
     return BAD if BAD in values.values() else values
-
-
-def _spared(node: Node, struct: Any, findings: Findings) -> Any:
-    """One of several that has mistakes keeps them to itself, also if it is not even a mapping: the rest is used."""
-    own = Findings()
-    value = convert(node, struct, own)
-    findings.add(own.warnings)
-    return struct.broken(in_order(own.errors)) if own.errors else value
 
 
 def _struct(node: Node, struct: Any, findings: Findings) -> Any:
@@ -328,10 +312,6 @@ def _path(node: Node, findings: Findings) -> Any:
     return Path(node.file).parent / os.path.expanduser(node.value)
 
 
-def _secret(node: Node, _: Findings) -> Secret:
-    return node.value if isinstance(node.value, Secret) else Secret(node.value)
-
-
 def _as_it_is(node: Node, _: Findings) -> Any:
     return node.value
 
@@ -343,15 +323,5 @@ _SCALARS: dict[Any, Callable[[Node, Findings], Any]] = {
     NoneType: _as_it_is,
     float: _number,
     Path: _path,
-    Secret: _secret,
+    Secret: lambda node, _: node.value if isinstance(node.value, Secret) else Secret(node.value),
 }
-
-
-def _within_limits(node: Node, value: Any, choice: Choice, findings: Findings) -> Any:
-    broken = None if value is BAD else broken_limit(value, choice.limits)
-    if broken is None:
-        return value
-    findings.error(
-        node, f"must {broken}, got {describe_value(node, choice.type)}" if node.value != "" else f"must {broken}"
-    )
-    return BAD

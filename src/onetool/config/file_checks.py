@@ -55,7 +55,7 @@ def _links_in(folder: Path) -> list[Path]:
 
 
 def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | None:
-    """The mistake about a path's owner or mode, with the command that fixes it; None if it is fine or missing."""
+    """Return the mistake about a path's owner or mode, with the command that fixes it; None if there is none."""
     if not HAS_OWNERS:
         return None
     try:
@@ -72,7 +72,7 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
     fixes = [] if is_database else [f"onetool trust --owner {quoted}"]
     if strange:
         message = f"it belongs to somebody else (user {status.st_uid}), so nothing in it is used"
-        if is_database or _is_below(path, home):
+        if is_database or Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):
             fixes.insert(0, f"chown {os.geteuid()} {quoted}")
     else:
         message = "others than its owner can write it, so nothing in it is used"
@@ -81,23 +81,23 @@ def ownership_mistake(path: Path, home: Path, accepted: Accepted) -> Mistake | N
 
 
 def owner_and_mode(path: Path) -> dict[str, Any]:
-    """What is accepted with a place: its owner, and whether others can write it. Raises OSError."""
+    """Return what is accepted with a place: its owner, and whether others can write it. Raises OSError."""
     status = os.stat(path)
     return {"uid": status.st_uid, "writable": is_writable_by_others(status)}
 
 
 def is_accepted_place(place: Path, accepted: Accepted) -> bool:
-    """Whether the user has accepted this path, or one above it."""
+    """Return whether the user has accepted this path, or one above it."""
     return bool(accepted) and any(one in accepted for one in _upwards(place))
 
 
 def is_inside(path: Path, project: Path) -> bool:
-    """Whether it really lies there: a link leads elsewhere, and so may a secret that is part of a path."""
+    """Return whether it really lies there: a link leads elsewhere, and so may a secret that is part of a path."""
     return "${" not in str(path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project))
 
 
 def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: Accepted) -> bool:
-    """By a place at or above it: with the owner that it had, and modes as open as it was."""
+    """Return whether a place at or above it was accepted with this owner, and with modes as open as these."""
     for place in _upwards(path) if accepted else ():
         how = accepted.get(place)
         if how is not None and status.st_uid in (how.get("uid"), os.geteuid(), ROOT):
@@ -108,7 +108,3 @@ def _is_accepted(path: Path, status: os.stat_result, writable: bool, accepted: A
 def _upwards(path: Path) -> list[str]:
     real = Path(os.path.realpath(path))
     return [str(real), *map(str, real.parents)]
-
-
-def _is_below(path: Path, home: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home))

@@ -42,7 +42,7 @@ def find(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Found:
-    """The file that was named, else the nearest of this folder and its parents, else the user's own, else none."""
+    """Find the file that was named, else the nearest from this folder upwards, else the user's own, else none."""
     home = home or _persons_home(env)
     cwd = cwd or Path.cwd()
     store = TrustStore(home / FOLDER)
@@ -64,12 +64,12 @@ def find_config(
     cwd: Path | None = None,
     home: Path | None = None,
 ) -> Path | None:
-    """The config in force. One of a folder that is not trusted is none."""
+    """Return the config in force. One of a folder that is not trusted is none."""
     return find(explicit, env=env, cwd=cwd, home=home).config
 
 
 def nearest_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """The `.onetool` folder that applies here when no config is named; it may not exist."""
+    """Return the `.onetool` folder that applies here when no config is named; it may not exist."""
     return find(env={**env, "ONETOOL_CONFIG": ""}).folder
 
 
@@ -87,7 +87,7 @@ def state_home(config: Path | None, env: Mapping[str, str]) -> Path:
 
 
 def place_of(config: Path) -> Path:
-    """The folder that a config is for: the one that holds its `.onetool`, else the one that it lies in."""
+    """Return the folder that a config is for: the one that holds its `.onetool`, else the one that it lies in."""
     return config.parent.parent if config.parent.name == FOLDER else config.parent
 
 
@@ -102,12 +102,11 @@ def user_home(env: Mapping[str, str]) -> Path:
 
 
 def own_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """The person's own `.onetool`."""
     return _persons_home(env) / FOLDER
 
 
 def _persons_home(env: Mapping[str, str]) -> Path:
-    """The home that trust is stored in. A user without a home has none: the working directory may belong to anyone."""
+    """Return the home that trust is stored in. Without one it is NOWHERE: anyone may own the working directory."""
     try:
         return user_home(env) if env.get("HOME") or env.get("USERPROFILE") else Path.home()
     except RuntimeError:
@@ -119,7 +118,7 @@ def trust_store(env: Mapping[str, str] = os.environ) -> TrustStore:
 
 
 def project_here(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Path | None:
-    """The `.onetool` of the project that we are in, trusted or not."""
+    """Return the `.onetool` of the project that we are in, trusted or not."""
     home = _persons_home(env)
     return _project_folder(cwd or Path.cwd(), home, TrustStore(home / FOLDER))
 
@@ -143,7 +142,7 @@ def _project_folder(cwd: Path, home: Path, store: TrustStore) -> Path | None:
 
 
 def _is_above_a_mount(place: Path, cwd: Path) -> bool:
-    """Whether a mount lies between: a bind mount has the same device, so that only the system's list tells of it."""
+    """Return whether a mount lies between. A bind mount has the same device: only the system's list tells of it."""
     above, here = os.path.realpath(place), Path(os.path.realpath(cwd))
     between = [str(folder) for folder in (here, *here.parents) if len(str(folder)) > len(above)]
     if not between:
@@ -201,7 +200,7 @@ def _trusted(folder: Path, home: Path, store: TrustStore, env: Mapping[str, str]
 
 
 def _why_not(folder: Path, config: Path | None, home: Path, store: TrustStore) -> Untrusted | None:
-    """The reason not to use a folder because of its owner or its parent's mode."""
+    """Return the reason not to use a folder because of its owner or its parent's mode."""
     wrong = next(
         (wrong for path in (folder, config) if path and (wrong := ownership_mistake(path, home, store.owners))), None
     )

@@ -28,11 +28,10 @@ MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
 
 MayRead = Callable[[Path], bool]
-Merge = Callable[[list[Node], Any, Findings], Node]
 
 
 def read_files(path: Path, findings: Findings, may_read: MayRead = lambda _: True) -> tuple[Node, tuple[Path, ...]]:
-    """The root of all files together, and the included ones. `may_read` is asked before one is opened."""
+    """Return the root of all files together, and the included ones. `may_read` is asked before one is opened."""
     files = Files(findings, may_read)
     files.add(path)
     return merge_roots(files.roots, str(path), findings), tuple(files.paths[1:])
@@ -70,27 +69,24 @@ class Files:
         self.findings.add(root.mistakes)
         if root.value is None or isinstance(root.value, dict):
             self.roots.append(replace(root, value=root.value or {}))
-            self._include(self.roots[-1], trail)
+            entries = self.roots[-1].value.get("include")
+            paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
+            if entries and paths is not BAD:
+                for included, place in zip(entries.value or (), paths, strict=True):
+                    self.add(Path(os.path.normpath(place)), included, trail)
         elif root.value is not BROKEN:
             report_mismatch(root, dict, self.findings)
 
-    def _include(self, root: Node, trail: tuple[str, ...]) -> None:
-        entries = root.value.get("include")
-        paths = convert(entries, tuple[Path, ...], self.findings) if entries else ()
-        if entries and paths is not BAD:
-            for entry, path in zip(entries.value or (), paths, strict=True):
-                self.add(Path(os.path.normpath(path)), entry, trail)
-
 
 def mistake_of(refused: ConfigFileError, path: Path, entry: Node | None) -> Mistake:
-    """A mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
+    """Return a mistake at its line in the file; for a file that can't be read, at the entry that includes it."""
     if refused.line is None and entry:
         return entry.mistake(refused.message, refused.hint)
     return Mistake(message=refused.message, file=str(path), line=refused.line, hint=refused.hint)
 
 
 def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
-    """One root of many: lists are joined, mappings united, and everything else may be set once."""
+    """Return one root of many: lists are joined, mappings united, and everything else may be set once."""
     fields = fields_of(Keys)
     found: dict[str, list[Node]] = {}
     for root in roots:
@@ -107,24 +103,20 @@ def merge_roots(roots: list[Node], file: str, findings: Findings) -> Node:
 def _merged(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
     if len(nodes) == 1:
         return nodes[0]
-    unite: Merge = {tuple: _joined, dict: _united}.get(get_origin(wanted) or wanted, _only_one)
-    return unite(nodes, wanted, findings)
+    kind = get_origin(wanted) or wanted
+    if kind is tuple:
+        items = [item for node in _of_kind(list, nodes, wanted, findings) for item in node.value]
+        return replace(nodes[0], value=items)
+    if kind is dict:
+        entries: dict[str, Node] = {}
+        for node in _of_kind(dict, nodes, wanted, findings):
+            for key, entry in node.value.items():
+                _only_one([entries.setdefault(key, entry), entry], findings)
+        return replace(nodes[0], value=entries)
+    return _only_one(nodes, findings)
 
 
-def _joined(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
-    items = [item for node in _of_kind(list, nodes, wanted, findings) for item in node.value]
-    return replace(nodes[0], value=items)
-
-
-def _united(nodes: list[Node], wanted: Any, findings: Findings) -> Node:
-    entries: dict[str, Node] = {}
-    for node in _of_kind(dict, nodes, wanted, findings):
-        for key, entry in node.value.items():
-            _only_one([entries.setdefault(key, entry), entry], wanted, findings)
-    return replace(nodes[0], value=entries)
-
-
-def _only_one(nodes: list[Node], _: Any, findings: Findings) -> Node:
+def _only_one(nodes: list[Node], findings: Findings) -> Node:
     first = nodes[0]
     for node in nodes[1:]:
         if node is not first:
@@ -135,7 +127,7 @@ def _only_one(nodes: list[Node], _: Any, findings: Findings) -> Node:
 
 
 def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> list[Node]:
-    """The nodes of this kind; mistakes are reported for the others."""
+    """Return the nodes of this kind; mistakes are reported for the others."""
     for node in nodes:
         if isinstance(node.value, kind):
             findings.add(node.mistakes)
@@ -145,7 +137,6 @@ def _of_kind(kind: type, nodes: list[Node], wanted: Any, findings: Findings) -> 
 
 
 # `${NAME}` in values
-
 
 # An entry of these with a missing secret is skipped; the rest of the config works.
 OPTIONAL_KEYS = {"servers"}
@@ -160,32 +151,25 @@ _OTHER = re.compile(r"\$\{[^{}]{0,100}\}")  # bounded: a text of nothing but `${
 
 
 def resolve(root: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str] = frozenset()) -> Node:
-    """The root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
+    """Return the root with secrets filled in. `secrets` is None if they could not be read; that has been reported.
 
     The names in `kept_here` are filled in only if they are kept with the config.
     """
-    values = {
-        key: node if key in LITERAL_KEYS else _filled(key, node, secrets, findings, kept_here)
-        for key, node in root.value.items()
-    }
+    values: dict[str, Node] = {}
+    for key, node in root.value.items():
+        kept = () if key == "http" else kept_here  # http.token may come from any source
+        filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, kept, key in LATE_KEYS)
+        if key in LITERAL_KEYS:
+            values[key] = node
+        elif key == "servers" and isinstance(node.value, dict):
+            values[key] = replace(node, value={name: filler.server(one) for name, one in node.value.items()})
+        else:
+            values[key] = filler.node(node)
     return replace(root, value=values)
 
 
 def names_in(text: object) -> list[str]:
-    """The names of secrets that a text asks for."""
     return PLACEHOLDER.findall(text) if isinstance(text, str) else []
-
-
-def _filled(key: str, node: Node, secrets: Secrets | None, findings: Findings, kept_here: Collection[str]) -> Node:
-    filler = _Filler(secrets, findings, key in OPTIONAL_KEYS, _kept_names_for(key, kept_here), key in LATE_KEYS)
-    if key != "servers" or not isinstance(node.value, dict):
-        return filler.node(node)
-    return replace(node, value={name: filler.server(server) for name, server in node.value.items()})
-
-
-def _kept_names_for(key: str, kept_here: Collection[str]) -> Collection[str]:
-    """The names that this key can't take from elsewhere. http.token may come from any source."""
-    return () if key == "http" else kept_here
 
 
 class _Filler:
@@ -214,7 +198,7 @@ class _Filler:
         return node
 
     def server(self, node: Node) -> Node:
-        """One block of `servers`: what goes to its url may hold secrets that are for its host only."""
+        """Return one block of `servers`: what goes to its url may hold secrets that are for its host only."""
         url = node.value.get("url") if isinstance(node.value, dict) else None
         if url is None or not isinstance(url.value, str):
             return self.node(node)
@@ -253,7 +237,8 @@ class _Filler:
         values: dict[str, str | None] = {}
         for name in names:
             try:
-                values[name] = self._value(self.secrets, name, fits)
+                elsewhere = name in self.kept_here and self.secrets.where(name) not in ("file", "config")
+                values[name] = None if elsewhere else self.secrets.get(name, fits)
                 if values[name] is None and self.is_late:
                     unset = node.mistake(f"{name} is not set on this machine")
                     return replace(node, value=UnsetSecret(text, name, unset), written=text)
@@ -267,10 +252,6 @@ class _Filler:
         filled = PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
 
-    def _value(self, secrets: Secrets, name: str, fits: Fits | None) -> str | None:
-        elsewhere = name in self.kept_here and secrets.where(name) not in ("file", "config")
-        return None if elsewhere else secrets.get(name, fits)
-
     def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
         file = (
             f"add it to {secrets.file}" if secrets.file else "name a file with `secrets: secrets.yaml` and add it there"
@@ -283,7 +264,7 @@ class _Filler:
 
 
 def _goes_along(key: str, node: Node) -> bool:
-    """Whether this key of a server is sent to the server's URL and nowhere else. Credentials of a login are not."""
+    """Return whether this key of a server is sent to its URL and nowhere else. Credentials of a login are not."""
     if key != "auth" or not isinstance(node.value, dict):
         return key in ("url", "headers", "auth")
     kind = node.value.get("type")
@@ -319,12 +300,15 @@ Values = tuple[dict[str, str], dict[str, tuple[str, ...]]]
 def read_secrets(
     node: Node | None, home: Path, env: Mapping[str, str], findings: Findings, may_be_missing: bool = False
 ) -> Secrets | None:
-    """The secrets of the file or mapping, and of the environment. None when something is wrong with the first.
+    """Return the secrets of the file or mapping, and of the environment. None when something is wrong with the first.
 
     Where nothing is said, the file is `secrets.yaml` among the state: where `onetool auth` keeps them.
     """
     if node is None or node.value is None:
-        return _default_file(home, env, findings)
+        file = home / SECRETS_FILE
+        if not file.exists():
+            return Secrets(env=env, file=file)
+        return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
         values = _secret_values(node, findings)
@@ -337,14 +321,6 @@ def read_secrets(
     if may_be_missing and not path.exists():
         return Secrets(env=env, file=path)
     return _from_file(path, node, env, findings)
-
-
-def _default_file(home: Path, env: Mapping[str, str], findings: Findings) -> Secrets | None:
-    """The secrets of the default file, which may be missing."""
-    file = home / SECRETS_FILE
-    if not file.exists():
-        return Secrets(env=env, file=file)
-    return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
 
 
 def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findings) -> Secrets | None:

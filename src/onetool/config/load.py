@@ -1,7 +1,7 @@
 """A config file -> Config, or a ConfigError with everything that is wrong. And what a config was read from."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ OWN_VARIABLE = "ONETOOL_TOKEN"  # what http.token is usually called
 
 
 def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Config:
-    """The config of this file and those it includes; without a file, the defaults.
+    """Return the config of this file and those it includes; without a file, the defaults.
 
     A path is trusted because it was named. A config that was found may be a project's, which gets fewer of the user's
     secrets.
@@ -46,7 +46,6 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     _check_state(home, env)
     if path is None:
         return Config(home=home, secrets=load_secrets(found, env=env), whose=found.whose, folder=found.folder)
-
     from onetool.config.convert import read_fields  # here, because a start without a file need not load the YAML parser
     from onetool.config.include import read_files, resolve
 
@@ -61,6 +60,12 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         raise ConfigError(in_order(findings.errors))
     read = (*included, secrets.file, values["prompts"])
     require_ownership([file for file in read if file], user_home(env), trust_store(env).owners)
+    moved = [  # commands that resolve to another program than when the project was trusted
+        Mistake(
+            message=one, file=str(found.config), key="servers", hint="confirm it: onetool trust", severity="warning"
+        )
+        for one in (found.trusted.moved if found.trusted else ())
+    ]
     return Config(
         **values,
         include=included,
@@ -71,7 +76,7 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
         whose=found.whose,
         folder=found.folder,
         project_packs=found.project_packs,
-        warnings=(*in_order(findings.warnings), *_moved_programs(found)),
+        warnings=(*in_order(findings.warnings), *moved),
     )
 
 
@@ -84,14 +89,13 @@ def add_servers(config: Config, servers: Mapping[str, ServerSettings]) -> Config
 
 
 def load_secrets(at: Found | Path | None, *, env: Mapping[str, str] = os.environ) -> Secrets:
-    """The secrets alone: also of a config that can't be used yet, because one of them is missing."""
+    """Return the secrets alone: also of a config that can't be used yet, because one of them is missing."""
     found = at if isinstance(at, Found) else _found_from_path(at, env)
     path = found.config and found.config.absolute()
     home = state_home(path, env)
     file = home / SECRETS_FILE
     if path is None and not file.exists():
         return Secrets(env=env, file=file)
-
     from onetool.config.include import read_files
 
     findings = Findings()
@@ -120,7 +124,7 @@ def load_roots(path: Path, *, env: Mapping[str, str] = os.environ) -> tuple[str,
 
 
 def has_database(path: Path) -> bool:
-    """Whether a config names a database. One that can't be read names none."""
+    """Return whether a config names a database. One that can't be read names none."""
     from onetool.config.include import read_files
 
     try:
@@ -130,7 +134,7 @@ def has_database(path: Path) -> bool:
 
 
 def token_places(path: Path) -> list[tuple[str, int]]:
-    """The file and line of each entry of `http.tokens`, in their order."""
+    """Return the file and line of each entry of `http.tokens`, in their order."""
     from onetool.config.include import read_files
 
     http = read_files(path, Findings())[0].value.get("http")
@@ -141,7 +145,7 @@ def token_places(path: Path) -> list[tuple[str, int]]:
 
 
 def _found_from_path(path: Path | None, env: Mapping[str, str]) -> Found:
-    """A `Found` for a path that a caller passed; None is the user's own folder without a config."""
+    """Return a `Found` for a path that a caller passed; None is the user's own folder without a config."""
     if path is None:
         return Found(config=None, folder=own_folder(env), whose="own")
     is_own = path.absolute() == own_folder(env) / NAME
@@ -156,9 +160,7 @@ def _secrets(
     findings: Findings,
     may_be_missing: bool = False,
 ) -> Secrets | None:
-    """The secrets of a config. A project has its own ones; from the environment and the keyring it gets only those that
-    were accepted.
-    """
+    """Read the secrets of a config. Of the environment and the keyring a project gets only what was accepted."""
     from onetool.config.include import read_secrets
 
     if found.whose != "project":
@@ -179,7 +181,7 @@ def _secrets(
 
 
 def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Findings) -> None:
-    """A project's link must not show us what lies outside of it. What is named there in so many words was shown."""
+    """Report a prompts file behind a link that leads out of the project. What is named in so many words was shown."""
     file, project = named if isinstance(named, Path) else found.folder / PROMPTS_FILE, found.folder.parent
     leads_out = os.path.normpath(file).startswith(f"{project}{os.sep}") and not is_inside(file, project)
     if found.whose == "project" and leads_out:
@@ -195,17 +197,18 @@ def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted |
     placed: dict[str, ServerSettings] = {}
     for name, server in servers.items():
         if server.command:
-            server = _placed_server(server, written.value[name].value.get("cwd"), config)
+            values: dict[str, Any] = msgspec.structs.asdict(server)
+            cwd = written.value[name].value.get("cwd")
+            if server.cwd is None or cwd is None:
+                server = PlacedServer(**{**values, "cwd": place_of(config)})
+            else:
+                path = cwd.value
+                if not os.path.isabs(os.path.expanduser(path)):  # from the config's folder, also if it is included
+                    path = os.path.normpath(os.path.join(os.path.relpath(Path(cwd.file).parent, config.parent), path))
+                server = PlacedServer(**values, written_cwd=path)
             server = server if trusted is None else _guarded(server, name, place_of(config), trusted)
         placed[name] = server
     return placed
-
-
-def _placed_server(server: ServerSettings, cwd: Node | None, config: Path) -> PlacedServer:
-    values: dict[str, Any] = msgspec.structs.asdict(server)
-    if server.cwd is None or cwd is None:
-        return PlacedServer(**{**values, "cwd": place_of(config)})
-    return PlacedServer(**values, written_cwd=_written_path(cwd, config))
 
 
 def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -> PlacedServer:
@@ -214,20 +217,6 @@ def _guarded(server: PlacedServer, name: str, project: Path, trusted: Trusted) -
         server = replace(server, env={**server.env, SAFE_PATH: Secret("1", shown="1")})
     started = (trusted.programs or {}).get(name)
     return server if started is None else replace(server, project=str(project), trusted=started.program)
-
-
-def _moved_programs(found: Found) -> list[Mistake]:
-    """Return a warning for each command that resolves to another program than when the project was trusted."""
-    moved = () if found.trusted is None else found.trusted.moved
-    file, hint = str(found.config), "confirm it: onetool trust"
-    return [Mistake(message=one, file=file, key="servers", hint=hint, severity="warning") for one in moved]
-
-
-def _written_path(node: Node, config: Path) -> str:
-    """A path as it is written; a relative one from the config's folder, whichever of its files it stands in."""
-    if os.path.isabs(os.path.expanduser(node.value)):
-        return node.value
-    return os.path.normpath(os.path.join(os.path.relpath(Path(node.file).parent, config.parent), node.value))
 
 
 def _check_state(home: Path, env: Mapping[str, str]) -> None:
@@ -259,15 +248,12 @@ def pack_paths(config: Config) -> list[Path]:
     """Return the packs that the config names, and the folders `packs` beside it and in the nearest `.onetool`."""
     beside = (_config_folder(config) / "packs", config.project_packs)
     paths = [*config.packs, *(path for path in beside if path and path.is_dir() and path not in config.packs)]
-    owned = (part for path in paths for part in (path, *_importable(path)))
+    owned = [*paths]
+    for path in paths:  # every file and folder that may be imported has an owner of its own
+        with suppress(OSError):  # it is not there, or can't be read: the loader says so
+            owned += (part.path for part in parts_of(path) if part.place)
     require_ownership(owned, user_home(os.environ), trust_store().owners)
     return paths
-
-
-def _importable(path: Path) -> Iterator[Path]:
-    """What may be imported: every file and folder of it has an owner of its own."""
-    with suppress(OSError):  # it is not there, or can't be read: the loader says so
-        yield from (part.path for part in parts_of(path) if part.place)
 
 
 def setting_files(config: Config, *, finds: bool) -> list[Path]:
@@ -285,7 +271,8 @@ def code_files(config: Config) -> list[Path]:
 
 
 def roots_within(config: Config) -> list[str] | None:
-    """Where the roots of a config may lie: those of a project below it, or where the person's own config has some.
+    """Return where the roots of a config may lie: those of a project below it, or where the person's own config has
+    some.
 
     None is anywhere: for the person's own config, and for one that was named by hand.
     """
@@ -296,7 +283,7 @@ def roots_within(config: Config) -> list[str] | None:
 
 
 def _config_folder(config: Config) -> Path:
-    """The folder of the config, or the one that it would be in."""
+    """Return the folder of the config, or the one that it would be in."""
     if config.folder is not None:
         return config.folder
     return config.path.parent if config.path else nearest_folder()

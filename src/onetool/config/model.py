@@ -47,7 +47,6 @@ Problem = tuple[str, str, str | None]  # the field, what is wrong with it, and a
 
 # Who may call `onetool serve`, and the audit log
 
-
 OWN_TOKEN = "http.token"  # noqa: S105 - who calls with it is shown by this name
 
 _TOKEN_NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -123,7 +122,8 @@ class JwtConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[Problem]:
         for field, url in (("issuer", self.issuer), ("jwks", self.jwks)):
-            if url is not None and not _is_safe_url(url):
+            here = r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
+            if url is not None and not url.startswith("https://") and not re.match(here, url):
                 yield field, f"{url!r} must begin with https://", "http:// is for this machine alone"
         if "|" in self.issuer:
             yield "issuer", f"{self.issuer!r} has a |, which stands between issuer and subject in names", None
@@ -151,13 +151,7 @@ def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator
         yield "rate", f"{rate!r} is no rate", "write a number and a time: 600/min, 10/s, 5000/day"
 
 
-def _is_safe_url(url: str) -> bool:
-    host = r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/|$)"
-    return url.startswith("https://") or re.match("http://" + host, url) is not None
-
-
 # The prompts file
-
 
 PROMPTS_FILE = "prompts.yaml"  # taken without being named, if it is there
 PROMPT_TOKENS = {"instructions": 300, "run": 260, "packs": 1_000}
@@ -193,7 +187,7 @@ class PromptTexts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[Path | None, PromptTexts]:
-    """The texts of the file that the config names, or of the one beside it; and which file that is."""
+    """Return the texts of the file that the config names, or of the one beside it; and which file that is."""
     if not isinstance(path, Path | None):  # what stands there can't be read as one, which has been told
         return None, PromptTexts()
     named, path = path is not None, path or beside / PROMPTS_FILE
@@ -215,7 +209,6 @@ def read_prompts(path: Path | None, beside: Path, findings: Findings) -> tuple[P
 
 
 # The config
-
 
 ParamType = Literal["string", "integer", "number", "boolean", "array", "object"]
 _TYPES = {int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}

@@ -64,7 +64,7 @@ class Findings:
 
 
 def in_order(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
-    """By place, each once: an anchor that is used three times brings its mistake three times."""
+    """Return the mistakes by place, each once: an anchor that is used three times brings its mistake three times."""
     once: dict[tuple[object, ...], Mistake] = {}
     for mistake in mistakes:
         once.setdefault((mistake.file, mistake.line, mistake.message), mistake)

@@ -10,13 +10,15 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from onetool.config.convert import plain
 from onetool.config.file_checks import SECRETS_FILE, is_inside
-from onetool.config.include import LITERAL_KEYS
+from onetool.config.include import LITERAL_KEYS, read_files
 from onetool.config.node import Findings, Node
 from onetool.config.reach_servers import (
     ADDRESS,
@@ -28,14 +30,14 @@ from onetool.config.reach_servers import (
     text_of,
     texts_in,
 )
-from onetool.config.yaml_nodes import PLACEHOLDER
+from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import Part, parts_of
 
-MOST_FILES = 2_000  # of packs that are looked at: more than a person writes
+MAX_FILES = 2_000  # of packs that are looked at: more than a person writes
 PACKS = "packs"  # beside the config
 LINE = "Python of packs in "
 
@@ -49,7 +51,6 @@ class Packs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packs_at(paths: Iterable[Path], project: Path) -> Packs:
-    """The packs at these paths."""
     lines: dict[str, str] = {}
     files: list[Path] = []
     is_all = True
@@ -62,14 +63,14 @@ def packs_at(paths: Iterable[Path], project: Path) -> Packs:
                 lines[_line(part.place, project)] = ""
             if not part.is_folder and part.path.name != ".gitkeep":
                 files.append(part.path)
-            if len(files) > MOST_FILES:
-                told = f"more than {MOST_FILES:,} files of packs, up to {path}: not all of them are looked at"
-                return Packs(lines={**lines, told: ""}, files=files[:MOST_FILES], is_all=False)
+            if len(files) > MAX_FILES:
+                told = f"more than {MAX_FILES:,} files of packs, up to {path}: not all of them are looked at"
+                return Packs(lines={**lines, told: ""}, files=files[:MAX_FILES], is_all=False)
     return Packs(lines=lines, files=files, is_all=is_all)
 
 
 def own_line(folder: Path) -> str:
-    """The one about packs in a project's own folder, whether there are some or not."""
+    """Return the line about packs in a project's own folder, whether there are some or not."""
     return _line(os.path.realpath(folder / PACKS), folder.parent)
 
 
@@ -85,7 +86,6 @@ def _parts(path: Path) -> Iterable[Part]:
 
 
 # The reach of a config
-
 
 LISTENS = ("host", "hosts", "origins", "admin", "url", "local")  # of http
 LETS_IN = ("tokens", "jwt")  # of http, beside its token
@@ -126,7 +126,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         return {f"{part}: {line}": digest for part, lines in parts for line, digest in lines.items()}
 
     def is_like(self, other: "Reach") -> bool:
-        """Whether nothing is to be seen in one that is not in the other."""
+        """Return whether nothing is to be seen in one that is not in the other."""
         return self.seen() == other.seen()
 
     def seen(self) -> Any:
@@ -140,7 +140,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             yield from (f"  {detail}" for detail in self.details.get(line, ()))
 
     def names(self) -> set[str]:
-        """The names of the secrets that it may take from the environment, once it is accepted."""
+        """Return the names of the secrets that it may take from the environment, once it is accepted."""
         return {*(line.partition(" ")[0] for line in self.secrets), *self.wants}
 
 
@@ -153,7 +153,8 @@ def readable(line: str) -> str:
 
 
 def reach_of(folder: Path, config: Path | None) -> Reach:
-    """Of a project's `.onetool`, with its config if it has one. ConfigError for a file that can't be read.
+    """Read what a project's `.onetool` reaches, with its config if it has one. ConfigError for a file that can't be
+    read.
 
     Stamps are taken before a file is read: what is written meanwhile counts as changed.
     """
@@ -169,6 +170,11 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     paths = list(dict.fromkeys([folder / PACKS, *named.get("packs", [])]))
     packs = packs_at(paths, project)
     programs = _programs(data, root, project, secrets)
+    wants: set[str] = set()
+    for file in packs.files:
+        with suppress(OSError):
+            if file.stat().st_size <= MAX_DIGEST_BYTES:
+                wants.update(_ASKED_FOR.findall(file.read_text("utf-8", "replace")))
     return Reach(
         runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_settings(data)},
@@ -177,7 +183,7 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
         packs={str(file): digest_of(file) for file in packs.files},
         places=tuple(map(str, paths)),
         is_all=packs.is_all,
-        wants=tuple(sorted({name for file in packs.files for name in _asked_for(file)})),
+        wants=tuple(sorted(wants)),
         programs=programs,
         details=_details(data, programs),
         files=stamps,
@@ -185,7 +191,6 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
 
 
 def project_of(folder: Path) -> Path:
-    """The folder that a `.onetool` is of."""
     return folder.parent
 
 
@@ -197,8 +202,6 @@ def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
     stamps: dict[str, str] = {}
     if config is None:
         return {}, stamps
-    from onetool.config.include import read_files
-
     findings = Findings()
     root, _ = read_files(config, findings, lambda file: bool(stamps.setdefault(str(file), stamp_of(file))))
     if findings.errors:
@@ -208,13 +211,11 @@ def _read(config: Path | None) -> tuple[dict[str, Node], dict[str, str]]:
 
 def plain_data(root: dict[str, Node]) -> dict[str, Any]:
     """Return the values without their positions. Loading the config reports what is wrong with them."""
-    from onetool.config.convert import plain
-
     return {key: plain(node, Findings()) for key, node in root.items()}
 
 
 def _servers(data: dict[str, Any], kind: str) -> dict[str, str]:
-    """Those that are started, or those that are dialled; what is neither is taken for the first."""
+    """Return the servers that are started, or those that are dialled; what is neither counts as started."""
     servers = data.get("servers") or {}
     if not isinstance(servers, dict):
         return _whole("servers", servers) if kind == "command" else {}
@@ -230,17 +231,16 @@ def _hosts(data: dict[str, Any]) -> dict[str, str]:
     hosts = data.get("allowedHosts") or []
     if not isinstance(hosts, list):
         return _whole("allowedHosts", hosts)
-    return {f"host {_host(one)}": _digest(one if isinstance(one, dict) else {"host": one}) for one in hosts}
-
-
-def _host(entry: Any) -> str:
-    if not isinstance(entry, dict):
-        return text_of(entry)
-    return f"{text_of(entry.get('host'))}{' (also in private networks)' if entry.get('allowPrivate') else ''}"
+    found: dict[str, str] = {}
+    for one in hosts:
+        entry = one if isinstance(one, dict) else {"host": one}
+        private = " (also in private networks)" if entry.get("allowPrivate") else ""
+        found[f"host {text_of(entry.get('host'))}{private}"] = _digest(entry)
+    return found
 
 
 def _addresses(data: dict[str, Any]) -> dict[str, str]:
-    """Where questions to a model go, and where we listen."""
+    """Return where questions to a model go, and where we listen."""
     ask, http = data.get("ask") or {}, data.get("http") or {}
     found = {} if isinstance(ask, dict) else _whole("ask", ask)
     for key, what in SHARED.items():
@@ -258,7 +258,7 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _let_in(http: dict[str, Any]) -> dict[str, str]:
-    """Whose tokens and JWTs are accepted, and what they may do."""
+    """Return whose tokens and JWTs are accepted, and what they may do."""
     tokens, jwt = http.get("tokens") or [], http.get("jwt")
     if not isinstance(tokens, list):
         tokens = [tokens]
@@ -271,7 +271,7 @@ def _let_in(http: dict[str, Any]) -> dict[str, str]:
 
 
 def _holder(token: Any) -> str:
-    """The name of a token, its role, and its tools."""
+    """Return the name of a token, its role, and its tools."""
     if not isinstance(token, dict):
         return text_of(token)
     role, tools = token.get("role") or "call", token.get("tools")
@@ -281,7 +281,7 @@ def _holder(token: Any) -> str:
 
 
 def _audit(data: dict[str, Any]) -> dict[str, str]:
-    """How the calls of others are noted, where the project says so."""
+    """Return how the calls of others are noted, where the project says so."""
     audit = data.get("audit")
     if audit is None:
         return {}
@@ -383,28 +383,11 @@ def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 def _read_values(file: Path | None) -> dict[str, Any]:
     if file is None or not file.is_file():
         return {}
-    from onetool.config.convert import plain
-    from onetool.config.yaml_nodes import ConfigFileError, read_yaml
-
     try:
         found = plain(read_yaml(file), Findings())
     except ConfigFileError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-# Packs
-
-
-def _asked_for(file: Path) -> set[str]:
-    try:
-        return (
-            set(_ASKED_FOR.findall(file.read_text("utf-8", "replace")))
-            if file.stat().st_size <= MAX_DIGEST_BYTES
-            else set()
-        )
-    except OSError:
-        return set()
 
 
 def _programs(

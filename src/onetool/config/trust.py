@@ -24,10 +24,12 @@ import msgspec
 from onetool.config.file_checks import CONFIG_FILE as NAME
 from onetool.config.file_checks import ownership_mistake
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.file_facts import is_unchanged
+from onetool.core.os_files import replace_file
+from onetool.sources.mcp_servers.program import ServerProgram, why_changed
 
 if TYPE_CHECKING:
     from onetool.config.reach import Reach
-    from onetool.sources.mcp_servers.program import ServerProgram
 
 
 TRUST_FILE = "trust.json"
@@ -59,7 +61,6 @@ class TrustStore:
     def change(self, change: Callable[[dict[str, TrustEntries]], None]) -> None:
         """Read it anew, change it and write it. Raises OSError: then it is as it was."""
         from onetool.core.flock import lock_beside
-        from onetool.core.os_files import replace_file
 
         self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock_beside(self.file):
@@ -76,25 +77,25 @@ class TrustStore:
 
 
 def _content_of(file: Path) -> dict[str, TrustEntries]:
-    """The stored entries; empty if the file can't be read or others can write it."""
+    """Return the stored entries; empty if the file can't be read or others can write it."""
     found: Any = None
     with suppress(OSError, msgspec.DecodeError, RecursionError):
         if ownership_mistake(file, file.parent.parent, {}) is None and file.stat().st_size <= MAX_FILE_BYTES:
             found = msgspec.json.decode(file.read_bytes())
     found = found if isinstance(found, dict) and found.get("version") == FILE_VERSION else {}
-    return {part: _entries_of(found.get(part)) for part in ("folders", "owners")}
-
-
-def _entries_of(found: Any) -> TrustEntries:
-    return {key: one for key, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+    content: dict[str, TrustEntries] = {}
+    for part in ("folders", "owners"):
+        entries = found.get(part)
+        entries = entries if isinstance(entries, dict) else {}
+        content[part] = {key: one for key, one in entries.items() if isinstance(one, dict)}
+    return content
 
 
 # Deciding about a folder
 
-
 TRUST_VARIABLE = "ONETOOL_TRUST"
 STRICT = b"strict"
-MOST_TOLD = 3
+MAX_SHOWN = 3
 
 
 class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     then: str = ""  # what loads it into a running server once it is trusted
 
     def __str__(self) -> str:
-        """One line that says so, and what to do."""
+        """Say so in one line, with what to do."""
         if self.mistake is not None:
             return str(self.mistake)
         return f"{self.folder} {self.state}, so nothing in it is used: run {self._commands}"
@@ -120,8 +121,8 @@ class Untrusted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """The state in words: not trusted yet, or what is new since it was trusted."""
-        told = "; ".join(self.new[:MOST_TOLD])
-        more = f" and {len(self.new) - MOST_TOLD} more" if len(self.new) > MOST_TOLD else ""
+        told = "; ".join(self.new[:MAX_SHOWN])
+        more = f" and {len(self.new) - MAX_SHOWN} more" if len(self.new) > MAX_SHOWN else ""
         return f"{self._verdict} ({told}{more})" if self.new else self._verdict
 
     @property
@@ -182,7 +183,12 @@ def trusted_parts(
             _know_files(folder, store, {"files": reach.files, "places": reach.places, "programs": kept})
     if new:
         return Untrusted(folder=folder, config=config, new=tuple(new))
-    return Trusted(names=names, programs=known, own_modules=_own_modules(known), moved=tuple(_moved(known, now)))
+    moved: list[str] = []
+    for name, one in now.items():
+        before = known[name].program if name in known else None
+        if before and one.program and (before.path, before.real) != (one.program.path, one.program.real):
+            moved.append(f"server {name} now starts {one.program}; it started {before} when the project was trusted")
+    return Trusted(names=names, programs=known, own_modules=_own_modules(known), moved=tuple(moved))
 
 
 def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[str, ServerProgram]") -> list[str]:
@@ -191,18 +197,9 @@ def new_programs(trusted: "Mapping[str, ServerProgram] | None", now: "Mapping[st
         return []
     if trusted is None:
         return ["runs: the programs of its servers, which were not shown at the time"]
-    from onetool.sources.mcp_servers.program import why_changed
-
     before = {name: one.program for name, one in trusted.items()}
     reasons = ((name, why_changed(before.get(name), one.program)) for name, one in now.items())
     return [f"runs: server {name} {why}" for name, why in reasons if why is not None]
-
-
-def _moved(trusted: "Mapping[str, ServerProgram]", now: "Mapping[str, ServerProgram]") -> Iterator[str]:
-    for name, one in now.items():
-        before = trusted[name].program if name in trusted else None
-        if before and one.program and (before.path, before.real) != (one.program.path, one.program.real):
-            yield f"server {name} now starts {one.program}; it started {before} when the project was trusted"
 
 
 def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
@@ -211,8 +208,6 @@ def _own_modules(programs: "Mapping[str, ServerProgram]") -> frozenset[str]:
 
 def programs_of(pin: Mapping[str, Any]) -> "dict[str, ServerProgram] | None":
     """Return the programs of an entry; None for one of an older version."""
-    from onetool.sources.mcp_servers.program import ServerProgram
-
     with suppress(msgspec.ValidationError):
         return msgspec.convert(pin.get("programs"), dict[str, ServerProgram] | None)
     return None
@@ -285,7 +280,7 @@ def trust_folder(
 
 
 def has_anything(folder: Path) -> bool:
-    """Whether the folder contains a visible file."""
+    """Return whether the folder contains a visible file."""
     try:
         return any(not name.startswith(".") for name in os.listdir(folder))
     except OSError:
@@ -296,7 +291,7 @@ def has_anything(folder: Path) -> bool:
 def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     """Context manager around a command that edits a trusted config: the folder stays trusted."""
     folder = file.parent
-    if folder.name != own.name or _is_same(folder, own):
+    if folder.name != own.name or os.path.realpath(folder) == os.path.realpath(own):
         yield
         return
     config = folder / NAME
@@ -318,7 +313,7 @@ def trust_renewed(file: Path, store: TrustStore, own: Path, names: tuple[str, ..
 
 
 def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path) -> bool:
-    """Whether the store trusts it; ONETOOL_TRUST alone does not count, nor does a folder that can't be read."""
+    """Return whether the store trusts it; ONETOOL_TRUST alone does not count, nor does a folder that can't be read."""
     pin = store.folder(folder)
     if pin is None:
         return False
@@ -331,14 +326,8 @@ def _is_trusted(folder: Path, config: Path | None, store: TrustStore, own: Path)
         return False
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
 def _is_unchanged(pin: Mapping[str, Any], folder: Path, config: Path | None) -> bool:
-    """Whether all files are as they were that its reach was read from, and packs are where they were: no parsing."""
-    from onetool.core.file_facts import is_unchanged
-
+    """Return whether the files that its reach was read from, and the places of packs, are as they were."""
     files, places, reaches = (pin.get(key) or {} for key in ("files", "places", "reaches"))
     if config is None or str(config) not in files or not places or not is_unchanged(files):
         return False
@@ -357,7 +346,7 @@ def _names_of(pin: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_strict(own: Path) -> bool:
-    """What the person's own config says. It is parsed only if it can say so at all."""
+    """Return whether the person's own config says `trust: strict`. It is parsed only if it can say so at all."""
     file = own / NAME
     try:
         if STRICT not in file.read_bytes():

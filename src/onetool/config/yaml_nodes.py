@@ -10,7 +10,6 @@ Two things that people write and that the parser rejects are repaired, each exac
 """
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +40,17 @@ class ConfigFileError(Exception):
 
 
 def read_text(path: Path) -> str:
-    """The file as text: UTF-8, with or without a byte order mark, of a size that a person could have written."""
-    text = _decoded(_bytes_of(path))
+    """Return the file as text: UTF-8, with or without a byte order mark, of a size that a person could have written."""
+    try:
+        text = _bytes_of(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
     found = _UNPRINTABLE.search(text)
     if found:
         where = f"column {found.start() - text.rfind(chr(10), 0, found.start())}"
         message = f"the character U+{ord(found[0]):04X} in {where} can't stand in YAML"
-        raise ConfigFileError(
-            message, line=_line_at(text, found.start()), hint="remove it, or write it as an escape in quotes"
-        )
+        line = text.count("\n", 0, found.start()) + 1
+        raise ConfigFileError(message, line=line, hint="remove it, or write it as an escape in quotes")
     return text
 
 
@@ -71,19 +72,7 @@ def _bytes_of(path: Path) -> bytes:
     return data
 
 
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigFileError("the file is not UTF-8 text", line=line_of(error), hint="save it as UTF-8") from None
-
-
-def _line_at(text: str, index: int) -> int:
-    return text.count("\n", 0, index) + 1
-
-
 # Repairs
-
 
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 
@@ -99,7 +88,7 @@ def possible_repairs(text: str) -> int:
 
 
 def repaired(text: str, index: int) -> str | None:
-    """The text with the slip at this index repaired; None if it is something else."""
+    """Return the text with the slip at this index repaired; None if it is something else."""
     return _with_quotes(text, index - 1) or _with_one_escape(text, index - 2)
 
 
@@ -123,7 +112,6 @@ def _with_one_escape(text: str, start: int) -> str | None:
 
 
 # Scalars
-
 
 MAX_DIGITS = 1000  # more are no number that anybody wrote, and cost time wherever they go
 
@@ -165,7 +153,7 @@ _OLD_NUMBER = re.compile(
 
 
 def tagged_value(text: str, tag: str) -> Scalar:
-    """The value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
+    """Return the value of a scalar with this tag. Raises ConfigFileError if it has none, without repeating the text."""
     if tag == TEXT:
         return _joined_surrogates(text)
     if tag != PLAIN and tag not in _TYPES:
@@ -186,24 +174,20 @@ def unknown_tag() -> ConfigFileError:
 
 
 def plain_value(text: str) -> Scalar:
-    """The value of an unquoted scalar. A whole number of absurd length is a ValueError."""
+    """Return the value of an unquoted scalar. A whole number of absurd length is a ValueError."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
         return text
     if _WHOLE.match(text) or _OCTAL.match(text) or _HEX.match(text):
-        return _whole(text)
+        if len(text) > MAX_DIGITS:
+            raise ValueError("too many digits")
+        return int(text, 0)
     if _FLOAT.match(text):
         return float(text)
     if _INFINITE.match(text) or _NAN.match(text):
         return float(text.replace(".", ""))
     return text
-
-
-def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError("too many digits")
-    return int(text, 0)
 
 
 def yaml_1_1_advice(text: str) -> str | None:
@@ -219,7 +203,7 @@ def yaml_1_1_advice(text: str) -> str | None:
 
 
 def _joined_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined.
+    """Return the text with surrogate pairs joined.
 
     The parser of C refuses such halves, that of Python leaves them apart.
     """
@@ -234,7 +218,6 @@ def _joined_surrogates(text: str) -> str:
 
 
 # Text -> the parser's nodes
-
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000
@@ -265,8 +248,8 @@ _MESSAGES = [
 
 
 def compose(text: str, base: type | None = None) -> yaml.Node | None:
-    """The root node of the one document in this text; None when there is nothing in it."""
-    kind = _loader(base or getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """Return the root node of the one document in this text; None when there is nothing in it."""
+    kind: Any = type("BoundedLoader", (_Bounds, base or getattr(yaml, "CSafeLoader", yaml.SafeLoader)), {})
     chances_left = min(possible_repairs(text), MEND_BUDGET // (len(text) or 1))
     while True:
         loader = kind(text)
@@ -281,11 +264,6 @@ def compose(text: str, base: type | None = None) -> yaml.Node | None:
             raise ConfigFileError("a character or a number that does not exist", line=1) from None
         finally:
             loader.dispose()
-
-
-@cache
-def _loader(base: type) -> Any:
-    return type("BoundedLoader", (_Bounds, base), {})
 
 
 class _Bounds:
@@ -351,14 +329,13 @@ def _at(mark: Any, text: str, message: str, hint: str | None) -> ConfigFileError
 
 # YAML nodes -> Node
 
-
 KeyPath = tuple[str | int, ...]
 
 _MERGE = "<<"
 
 
 def read_yaml(path: Path) -> Node:
-    """The root of the file; its value is None if the file is empty. Raises ConfigFileError if it is not YAML at all."""
+    """Read the root of a file; its value is None if the file is empty. Raises ConfigFileError if it is not YAML."""
     return node_of(read_text(path), str(path))
 
 
@@ -395,11 +372,8 @@ class _Reader:
         if isinstance(raw, yaml.SequenceNode) and raw.tag == LIST:
             items = [self.node(item, (*path, index), _line_of_node(item)) for index, item in enumerate(raw.value)]
             return Node(value=items, file=self.file, line=line, path=path)
-        if isinstance(raw, yaml.ScalarNode):
-            return self._scalar(raw, path, line)
-        return self._broken(path, line, unknown_tag())
-
-    def _scalar(self, raw: yaml.ScalarNode, path: KeyPath, line: int) -> Node:
+        if not isinstance(raw, yaml.ScalarNode):
+            return self._broken(path, line, unknown_tag())
         try:
             value = tagged_value(raw.value, raw.tag)
         except ConfigFileError as refused:
@@ -415,13 +389,24 @@ class _Reader:
             if key.tag == PLAIN and key.value == _MERGE:
                 merges.append(value)
                 continue
-            name = _key_text(key)
-            if name is None:
-                mistakes.append(self._bad_key(key, path))
+            at = Node(value=BROKEN, file=self.file, line=_line_of_node(key), path=path)
+            if not isinstance(key, yaml.ScalarNode):
+                mistakes.append(at.mistake("a key must be text, not a list or a mapping"))
+                continue
+            try:
+                name = tagged_value(key.value, key.tag)
+            except ConfigFileError:
+                name = None
+            if not isinstance(name, str):
+                message = f"a key must be text, and {key.value or 'nothing'} is not"
+                mistakes.append(at.mistake(message, f'quote it: "{key.value}"'))
             elif name in entries:
-                mistakes.append(self._twice(entries[name], _line_of_node(key)))
+                first = entries[name]
+                message = f"this key is set twice, in line {first.line} and in line {at.line}"
+                hint = "remove one of them"
+                mistakes.append(Mistake(message=message, file=self.file, line=at.line, key=first.key, hint=hint))
             else:
-                entries[name] = self.node(value, (*path, name), _line_of_node(key))
+                entries[name] = self.node(value, (*path, name), at.line)
         for source in merges:
             mistakes += self._merge(source, entries, path)
         return Node(value=entries, file=self.file, line=line, path=path, mistakes=tuple(mistakes))
@@ -439,24 +424,6 @@ class _Reader:
                 mistakes.append(merged.mistake("'<<' merges a mapping, and this is none", 'quote the key: "<<"'))
         return mistakes
 
-    def _twice(self, first: Node, line: int) -> Mistake:
-        message = f"this key is set twice, in line {first.line} and in line {line}"
-        return Mistake(message=message, file=self.file, line=line, key=first.key, hint="remove one of them")
-
-    def _bad_key(self, key: yaml.Node, path: KeyPath) -> Mistake:
-        at = Node(value=BROKEN, file=self.file, line=_line_of_node(key), path=path)
-        if not isinstance(key, yaml.ScalarNode):
-            return at.mistake("a key must be text, not a list or a mapping")
-        return at.mistake(f"a key must be text, and {key.value or 'nothing'} is not", f'quote it: "{key.value}"')
-
     def _broken(self, path: KeyPath, line: int, why: ConfigFileError) -> Node:
         node = Node(value=BROKEN, file=self.file, line=line, path=path)
         return replace(node, mistakes=(node.mistake(why.message, why.hint),))
-
-
-def _key_text(key: yaml.Node) -> str | None:
-    try:
-        value = tagged_value(key.value, key.tag) if isinstance(key, yaml.ScalarNode) else None
-    except ConfigFileError:
-        return None
-    return value if isinstance(value, str) else None

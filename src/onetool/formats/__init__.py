@@ -33,7 +33,7 @@ class Provider(NamedTuple):
 
 
 def find_provider(provider: str) -> Provider:
-    """The provider of that name, or an error that tells the known ones."""
+    """Return the provider of that name. Raises UnknownProviderError, which tells the known ones."""
     if provider in PROVIDERS:
         return PROVIDERS[provider]
     known = f"{', '.join(PROVIDERS)}{or_rather(str(provider), PROVIDERS)}"
@@ -56,24 +56,20 @@ def _gemini_merged(tools: list[Tool]) -> list[Tool]:
 
 
 def _anthropic(spec: ToolSpec, name: str) -> Tool:
-    schema = _with_good_keys(plain_parameters(spec.input_schema))
-    return {"name": name, "description": spec.description, "input_schema": schema}
-
-
-def _with_good_keys(schema: dict[str, Any]) -> dict[str, Any]:
-    """Move arguments whose key Anthropic would refuse into the description."""
-    odd = {
-        key: schema["properties"].pop(key) for key in list(schema["properties"]) if not _ANTHROPIC_KEY.fullmatch(key)
-    }
-    if odd:
+    schema = plain_parameters(spec.input_schema)
+    properties = schema["properties"]
+    odd = {key: properties.pop(key) for key in list(properties) if not _ANTHROPIC_KEY.fullmatch(key)}
+    if odd:  # Anthropic refuses such keys; the description tells about them
         schema["required"] = [key for key in schema.get("required", []) if key not in odd]
         told = f"Further arguments: {json.dumps(odd, ensure_ascii=False)}"
         schema["description"] = f"{schema['description']} {told}" if schema.get("description") else told
-    return schema
+    return {"name": name, "description": spec.description, "input_schema": schema}
 
 
 def _mcp(spec: ToolSpec, name: str) -> Tool:
-    tool: Tool = {"name": name, "description": spec.description, "inputSchema": _mcp_schema(spec.input_schema)}
+    # The full JSON Schema, since MCP takes any, as long as its top says that it is an object.
+    schema = {**thaw(spec.input_schema if isinstance(spec.input_schema, dict) else {}), "type": "object"}
+    tool: Tool = {"name": name, "description": spec.description, "inputSchema": schema}
     if (output := spec.structured_schema or structured(spec)) is not None:
         tool["outputSchema"] = thaw(output)
     hints = {"readOnlyHint": spec.read_only or spec.pure, "idempotentHint": spec.idempotent or spec.pure}
@@ -94,11 +90,6 @@ def structured(spec: ToolSpec) -> Any:
     return spec.output_schema if is_object else wrapped_schema(spec.output_schema)
 
 
-def _mcp_schema(schema: Any) -> dict[str, Any]:
-    """The full JSON Schema, since MCP takes any, as long as its top says that it is an object."""
-    return {**thaw(schema), "type": "object"} if isinstance(schema, dict) else {"type": "object"}
-
-
 # Providers that are not named here take OpenAI's format, as most do.
 _OWN_FORMATS = {
     "gemini": Provider(_gemini, merged=_gemini_merged, letter_first=True),
@@ -111,8 +102,7 @@ PROVIDERS = dict.fromkeys(model_providers.PROVIDERS, Provider(_function)) | _OWN
 
 # Names that a provider accepts
 
-
-LONGEST = 64
+MAX_NAME_LENGTH = 64
 HASH_LENGTH = 8
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
@@ -133,7 +123,7 @@ class ProviderNames:
         self._real = {safe: real for real, safe in self._safe.items()}
 
     def to_provider(self, real: str) -> str:
-        """The provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
+        """Return the provider's spelling. A name of no tool here (one from an old session) gets a valid one too."""
         if real in self._safe:
             return self._safe[real]
         if (known := self._others.get(real)) and known not in self._real:
@@ -141,7 +131,7 @@ class ProviderNames:
         return real if self._is_fine(real) and real not in self._real else self._spell(real, turn=1)
 
     def from_provider(self, safe: str) -> str | None:
-        """The real name, also for a model that gave back the real one; None if it is neither."""
+        """Return the real name, also for a model that gave back the real one; None if it is neither."""
         if safe in self._real:
             return self._real[safe]
         if safe in self._safe or safe in self._others:
@@ -154,7 +144,7 @@ class ProviderNames:
         return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:
-        """One spelling for each name. A valid name stays; one that clashes or is too long is changed."""
+        """Return one spelling for each name. A valid name stays; one that clashes or is too long is changed."""
         safe = {name: name for name in names if self._is_fine(name)}
         waiting = names - safe.keys()
         for turn in count():  # ends: each turn has other hashes, and there are only so many names to clash with
@@ -166,7 +156,7 @@ class ProviderNames:
             safe |= {
                 name: spelling
                 for name, spelling in spellings.items()
-                if spelling not in refused and 0 < len(spelling) <= LONGEST
+                if spelling not in refused and 0 < len(spelling) <= MAX_NAME_LENGTH
             }
             waiting -= safe.keys()
             if not waiting:
@@ -174,29 +164,24 @@ class ProviderNames:
         return safe
 
     def _is_fine(self, name: str) -> bool:
-        return 0 < len(name) <= LONGEST and self._spell(name, turn=0) == name
+        return 0 < len(name) <= MAX_NAME_LENGTH and self._spell(name, turn=0) == name
 
     def _spell(self, name: str, turn: int) -> str:
-        """The plain spelling at turn 0, then one with a hash of the whole real name."""
+        """Return the plain spelling at turn 0, then one with a hash of the whole real name."""
         parts = name.split(".")
         safe = "__".join(_ODD.sub("_", part) for part in parts)
         if self._form.letter_first and not _GOOD_START.match(safe):
             safe = "_" + safe
-        if turn == 0:  # a part of which nothing is left would be that of many other names, too
-            return "" if any(map(_is_lost, parts)) else safe
+        if turn == 0:  # a part of which nothing is left (日本, as `__`) would be that of many other names, too
+            is_lost = any(_ODD.search(part) and not _ODD.sub("", part).strip("_-") for part in parts)
+            return "" if is_lost else safe
         from hashlib import sha256  # slow to load, and hardly a name needs it
 
         digest = sha256(f"{turn}:{name}".encode("utf-8", "surrogatepass")).hexdigest()[:HASH_LENGTH]
-        return f"{safe[: LONGEST - HASH_LENGTH - 1]}_{digest}"
-
-
-def _is_lost(part: str) -> bool:
-    """Whether all that tells a part of a name from others is what providers can't spell: 日本, as `__`."""
-    return _ODD.search(part) is not None and not _ODD.sub("", part).strip("_-")
+        return f"{safe[: MAX_NAME_LENGTH - HASH_LENGTH - 1]}_{digest}"
 
 
 # Formats
-
 
 __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
 
@@ -204,7 +189,7 @@ __all__ = ["PROVIDERS", "ProviderNames", "provider_tools"]
 def provider_tools(
     specs: Iterable[ToolSpec], provider: str, *, allowed: Iterable[str] | None = None, merge: bool = False
 ) -> list[dict[str, Any]]:
-    """The tools as `provider` takes them, in their order; with `allowed`, only those of these names.
+    """Return the tools as `provider` takes them, in their order; with `allowed`, only those of these names.
 
     `merge` puts all into one object where the provider has such a form (Gemini). The result is the caller's own.
     """

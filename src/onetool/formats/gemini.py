@@ -25,7 +25,7 @@ from onetool.formats.json_schema import (
     values_of,
 )
 
-LONGEST_NOTE = 300
+MAX_NOTE_LENGTH = 300
 
 _FORMATS = {"string": ("date-time",), "number": ("float", "double"), "integer": ("int32", "int64")}
 _COUNTS = {
@@ -38,37 +38,33 @@ _BOUNDS = (("minimum", "exclusiveMinimum", max, "greater"), ("maximum", "exclusi
 
 
 def leaf_schema(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of that type without nested schemas; what Gemini has no field for goes into the description."""
+    """Return a schema of that type without nested schemas; what Gemini has no field for goes into the description."""
     node: dict[str, Any] = {"type": kind}
-    notes = [*_add_format(node, schema), *_add_values(node, schema), *_add_bounds(node, schema)]
+    notes: list[str] = []
+    name = schema.get("format")
+    if name in _FORMATS.get(kind, ()):
+        node["format"] = name
+    elif kind == "string" and isinstance(name, str) and name != "enum":
+        notes.append(_note("Format", name))
+    values = [value for value in values_of(schema) if kind in (kind_of(value), _WIDER.get(kind_of(value)))]
+    if kind == "string" and values and all(values):
+        node["enum"] = list(dict.fromkeys(values))
+    elif values:
+        notes.append(_note("One of", ", ".join(json.dumps(value, ensure_ascii=False) for value in values)))
+    notes += _add_bounds(node, schema)
     for key in _COUNTS.get(kind, ()):
         if (size := _count(schema.get(key))) is not None:
             node[key] = size
     if kind == "string" and isinstance(schema.get("pattern"), str):
         node["pattern"] = schema["pattern"]
     if kind == "object" and not schema.get("properties"):
-        notes += _free_keys(schema)
+        # Without this a model takes an object of free keys, like HTTP headers, for one that is always empty.
+        free = schema.get("additionalProperties")
+        if isinstance(free, dict) and isinstance(free.get("type"), str):
+            notes.append(f"Any keys, with values of type {free['type']}.")
     if notes:
         node["description"] = " ".join(notes)
     return node
-
-
-def _add_format(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    name = schema.get("format")
-    if name in _FORMATS.get(node["type"], ()):
-        node["format"] = name
-    elif node["type"] == "string" and isinstance(name, str) and name != "enum":
-        return [_note("Format", name)]
-    return []
-
-
-def _add_values(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    kind = node["type"]
-    values = [value for value in values_of(schema) if kind in (kind_of(value), _WIDER.get(kind_of(value)))]
-    if kind == "string" and values and all(values):
-        node["enum"] = list(dict.fromkeys(values))
-        return []
-    return [_note("One of", ", ".join(json.dumps(value, ensure_ascii=False) for value in values))] if values else []
 
 
 def _add_bounds(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
@@ -87,15 +83,8 @@ def _add_bounds(node: dict[str, Any], schema: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _free_keys(schema: dict[str, Any]) -> list[str]:
-    """Without this a model takes an object of free keys, like HTTP headers, for one that is always empty."""
-    values = schema.get("additionalProperties")
-    kind = values.get("type") if isinstance(values, dict) else None
-    return [f"Any keys, with values of type {kind}."] if isinstance(kind, str) else []
-
-
 def _note(label: str, text: str) -> str:
-    return f"{label}: {text}." if len(text) <= LONGEST_NOTE else f"{label}: {text[:LONGEST_NOTE]}…"
+    return f"{label}: {text}." if len(text) <= MAX_NOTE_LENGTH else f"{label}: {text[:MAX_NOTE_LENGTH]}…"
 
 
 def _count(value: Any) -> int | None:
@@ -104,7 +93,7 @@ def _count(value: Any) -> int | None:
 
 
 def _number(value: Any) -> int | float | None:
-    """The value if it is a number that fits in a double, as these fields are."""
+    """Return the value if it is a number that fits in a double, as these fields are."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -114,16 +103,15 @@ def _number(value: Any) -> int | float | None:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Whether the value is a text, a truth value or a number that JSON can write."""
+    """Return whether the value is a text, a truth value or a number that JSON can write."""
     return isinstance(value, str | bool) or _number(value) is not None
 
 
 # Parameters for Gemini
 
-
 Node = dict[str, Any]
 
-DEEPEST = 10
+MAX_DEPTH = 10
 TEXT_IN_ONE_ROOM = 100  # characters that take as much room as one schema
 
 _ANYTHING = ("string", "number", "boolean", "object", "array")
@@ -131,7 +119,7 @@ _SAYS_ITS_KIND = ("type", "enum", "const", "properties")
 
 
 def gemini_parameters(schema: Any) -> Node:
-    """The parameters of one function: always an object, with its properties, even if there are none."""
+    """Return the parameters of one function: always an object, with its properties, even if there are none."""
     reducer = _Reducer(schema)
     parameters = reducer.node(reducer.folded(schema), depth=0, above=frozenset({"#"}))
     parameters.setdefault("properties", {})
@@ -150,40 +138,34 @@ class _Reducer(ObjectFolder):
         return {"anyOf": [first, *others]} if others else first
 
     def _choices(self, schema: Any, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
-        """The alternatives, each of one type, and whether null is one too."""
+        """Return the alternatives, each of one type, and whether null is one too."""
         flat, above = self.flat(schema, above)
-        if depth > DEEPEST or self.room == 0:
+        if depth > MAX_DEPTH or self.room == 0:
             flat = placeholder_schema(flat)
         branches = branches_of(flat)
         if branches and not any(key in flat for key in _SAYS_ITS_KIND):
-            nodes, nullable = self._choices_of_all(branches, depth + 1, above)
+            nodes: list[Node] = []
+            nullable = False
+            for branch in branches:
+                if nodes and self.room == 0:
+                    break
+                more, null = self._choices(branch, depth + 1, above)
+                nodes += [node for node in more if node not in nodes]
+                nullable = nullable or null
+            nodes = _with_one_enum(nodes)
         else:
-            nodes, nullable = self._choices_by_kind(flat, depth, above)
+            kinds = kinds_of(flat) or list(_ANYTHING)
+            nullable = "null" in kinds
+            kinds = [kind for kind in kinds if kind != "null"]
+            if kinds == ["object"] and branches:
+                flat = self.folded(flat)  # alternatives of members; those of any other type only refine it, and go
+            inside = depth + 1 if len(kinds) == 1 else depth + 2  # several make a level of their own
+            nodes = [self._typed(kind, flat, inside, above) for kind in kinds]
         self._describe(nodes, flat)
         return nodes, nullable or flat.get("nullable") is True
 
-    def _choices_of_all(self, branches: list[Any], depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
-        nodes: list[Node] = []
-        nullable = False
-        for branch in branches:
-            if nodes and self.room == 0:
-                break
-            more, null = self._choices(branch, depth, above)
-            nodes += [node for node in more if node not in nodes]
-            nullable = nullable or null
-        return _with_one_enum(nodes), nullable
-
-    def _choices_by_kind(self, flat: Node, depth: int, above: frozenset[str]) -> tuple[list[Node], bool]:
-        kinds = kinds_of(flat) or list(_ANYTHING)
-        nullable = "null" in kinds
-        kinds = [kind for kind in kinds if kind != "null"]
-        if kinds == ["object"] and branches_of(flat):
-            flat = self.folded(flat)  # alternatives of members; those of any other type only refine it, and go
-        inside = depth + 1 if len(kinds) == 1 else depth + 2  # several make a level of their own
-        return [self._typed(kind, flat, inside, above) for kind in kinds], nullable
-
     def _typed(self, kind: str, flat: Node, inside: int, above: frozenset[str]) -> Node:
-        """What the schema says of values of one type; what is inside of them is at the depth `inside`."""
+        """Return what the schema says of values of one type; what is inside of them is at the depth `inside`."""
         node = leaf_schema(kind, flat)
         self.spend(sum(map(len, (node.get("pattern", ""), *node.get("enum", ())))) // TEXT_IN_ONE_ROOM)
         if kind == "array":
@@ -212,13 +194,15 @@ class _Reducer(ObjectFolder):
         places = flat.get("prefixItems", items)  # a schema for each place; older drafts have them in `items`
         if isinstance(places, list):
             items = {"anyOf": [*places, items] if isinstance(items, dict) else places}
-        if isinstance(items, dict) and items and depth <= DEEPEST:
+        if isinstance(items, dict) and items and depth <= MAX_DEPTH:
             return self.node(items, depth, above)
-        return _any_item()
+        # Any value. An array among them needs items again, and somewhere this must end.
+        *others, array = ({"type": kind} for kind in _ANYTHING)
+        return {"anyOf": [*others, {**array, "items": {"type": "string"}}]}
 
     def _describe(self, nodes: list[Node], flat: Node) -> None:
         """Put the schema's own words on what it became; the first of several alternatives speaks for all."""
-        longest = None if self.room else LONGEST_NOTE
+        longest = None if self.room else MAX_NOTE_LENGTH
         words: Node = {key: flat[key][:longest] for key in ("title", "description") if isinstance(flat.get(key), str)}
         if self.room and is_plain_value(flat.get("default")):
             words["default"] = flat["default"]
@@ -229,12 +213,6 @@ class _Reducer(ObjectFolder):
         if notes and "description" in words:
             words["description"] += f" {notes}"
         nodes[0].update({key: word for key, word in words.items() if len(nodes) == 1 or key == "description"})
-
-
-def _any_item() -> Node:
-    """Any value. An array among them needs items again, and somewhere this must end."""
-    *others, array = ({"type": kind} for kind in _ANYTHING)
-    return {"anyOf": [*others, {**array, "items": {"type": "string"}}]}
 
 
 def _with_one_enum(nodes: list[Node]) -> list[Node]:

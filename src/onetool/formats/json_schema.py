@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from onetool.core.schema_keywords import subschemas
 
-MOST_VALUES_READ = 100  # to learn their types; more would cost much and teach nothing
+MAX_VALUES_READ = 100  # to learn their types; more would cost much and teach nothing
 
 KINDS = ("string", "number", "integer", "boolean", "object", "array", "null")
 
@@ -25,10 +25,10 @@ _KEYWORDS = {
 
 
 def kinds_of(schema: Mapping[str, Any]) -> list[str]:
-    """The types that the schema declares, or else shows by its values or keywords. None when it could be anything."""
+    """Return the types that the schema declares, or shows by its values or keywords. [] if it could be anything."""
     declared = schema.get("type")
     kinds = [kind for kind in (declared if isinstance(declared, list) else [declared]) if kind in KINDS]
-    kinds = kinds or [kind_of(value) for value in values_of(schema)[:MOST_VALUES_READ]]
+    kinds = kinds or [kind_of(value) for value in values_of(schema)[:MAX_VALUES_READ]]
     kinds = kinds or [kind for kind, keywords in _KEYWORDS.items() if any(key in schema for key in keywords)]
     if "number" in kinds:
         kinds = [kind for kind in kinds if kind != "integer"]
@@ -36,7 +36,6 @@ def kinds_of(schema: Mapping[str, Any]) -> list[str]:
 
 
 def kind_of(value: Any) -> str:
-    """The JSON type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):  # before int: a bool is one in Python
@@ -49,7 +48,7 @@ def kind_of(value: Any) -> str:
 
 
 def values_of(schema: Mapping[str, Any]) -> list[Any]:
-    """The values that a `const` or an `enum` leaves; empty when every value of the type may be."""
+    """Return the values that a `const` or an `enum` leaves; empty when every value of the type may be."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -57,7 +56,7 @@ def values_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def branches_of(schema: Mapping[str, Any]) -> list[Any]:
-    """What stands in `anyOf`, or else in `oneOf`, without what nothing can match."""
+    """Return what stands in `anyOf`, or else in `oneOf`, without what nothing can match."""
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return [branch for branch in schema[key] if not is_never(branch)]
@@ -65,20 +64,18 @@ def branches_of(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def is_never(schema: Any) -> bool:
-    """Whether no value matches. `{"not": {}}` is how some generators write an absent alternative."""
+    """Return whether no value matches. `{"not": {}}` is how some generators write an absent alternative."""
     return schema is False or (isinstance(schema, Mapping) and schema.get("not") in ({}, True))
 
 
 def matches_everything(schema: Any) -> bool:
-    """Whether every value matches."""
     return schema is True or schema == {}
 
 
 # `$ref` and `allOf` taken away: one flat mapping that says the same, or a little less.
 
-
 # References can double what there is to tell at each level. Nobody reads more than this of one tool's arguments.
-MOST_NODES = 2000
+MAX_NODES = 2000
 
 _KEPT_IN_PLACEHOLDER = ("title", "description", "nullable")
 
@@ -88,14 +85,14 @@ class Flattener:
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self.room = MOST_NODES
+        self.room = MAX_NODES
 
     def spend(self, amount: int) -> None:
         """Take room away, down to none: a debt would eat what was kept free for later parts."""
         self.room = max(0, self.room - amount)
 
     def flat(self, schema: Any, above: frozenset[str] = frozenset()) -> tuple[dict[str, Any], frozenset[str]]:
-        """The schema as one mapping, and the references that led into it added to those `above`.
+        """Return the schema as one mapping, and the references that led into it added to those `above`.
 
         A reference to what is `above`, so to something that contains itself, is followed to a stand-in only.
         """
@@ -122,7 +119,8 @@ def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
     """Add what the part says. On one matter the first word counts: of things that all hold, each alone is true."""
     for key, value in part.items():
         if key == "properties" and isinstance(value, Mapping):
-            _add_properties(merged.setdefault(key, {}), value)
+            known = merged.setdefault(key, {})
+            known |= {name: schema for name, schema in value.items() if matches_everything(known.get(name, True))}
         elif key == "required" and isinstance(value, list):
             names = [name for name in value if isinstance(name, str)]
             merged[key] = list(dict.fromkeys([*merged.get(key, []), *names]))
@@ -130,14 +128,8 @@ def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
             merged.setdefault(key, value)
 
 
-def _add_properties(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    for name, schema in more.items():
-        if matches_everything(known.get(name, True)):
-            known[name] = schema
-
-
 def placeholder_schema(schema: Any) -> dict[str, Any]:
-    """A stand-in for a schema that is too deep to show: its type (object if unknown) and its description."""
+    """Return a stand-in for a schema that is too deep to show: its type (object if unknown) and its description."""
     if not isinstance(schema, Mapping):
         return {"type": "object"}
     branches = [branch for branch in branches_of(schema) if isinstance(branch, Mapping)]
@@ -146,7 +138,7 @@ def placeholder_schema(schema: Any) -> dict[str, Any]:
 
 
 def resolve(root: Any, ref: str) -> Any:
-    """What a local reference (`#`, `#/$defs/Name`) points to; None for any other and for one that leads nowhere."""
+    """Return what a local reference (`#`, `#/$defs/Name`) points to; None for others, and if it leads nowhere."""
     if ref != "#" and not ref.startswith("#/"):
         return None
     found = root
@@ -163,8 +155,7 @@ def resolve(root: Any, ref: str) -> Any:
 
 # Alternatives as one object schema
 
-
-DEEPEST = 16
+MAX_DEPTH = 16
 
 _REFUSED = frozenset({"anyOf", "oneOf", "enum", "const", "not"})
 
@@ -187,7 +178,7 @@ class ObjectFolder(Flattener):
         self._known: dict[int, ObjectMembers | None] = {}
 
     def folded(self, schema: Any) -> dict[str, Any]:
-        """The schema as a plain object: all properties that any alternative has, required where all agree."""
+        """Return the schema as a plain object: all properties that any alternative has, required where all agree."""
         flat, _ = self.flat(schema)
         members = self._members(flat, depth=0) or NO_MEMBERS
         plain = {key: value for key, value in flat.items() if key not in _REFUSED}
@@ -197,28 +188,35 @@ class ObjectFolder(Flattener):
             plain["required"] = members.required
         return plain
 
-    def _members_of(self, schema: Any, depth: int) -> ObjectMembers | None:
-        """The members of one alternative; None if it is no object. Each is read once, however often referred to."""
-        if id(schema) not in self._known:
-            self._known[id(schema)] = NO_MEMBERS  # what it is to itself, if it contains itself
-            self._known[id(schema)] = self._members(self.flat(schema)[0], depth)
-        return self._known[id(schema)]
-
     def _members(self, flat: dict[str, Any], depth: int) -> ObjectMembers | None:
         if "type" in flat and "object" not in kinds_of(flat):
             return None
         own = ObjectMembers(
             {name: [schema] for name, schema in flat.get("properties", {}).items()}, flat.get("required", [])
         )
-        if depth >= DEEPEST:
+        if depth >= MAX_DEPTH:
             return own
         own = _both(own, self._either(branches_of(flat), depth))
         conditional = [flat[key] for key in ("then", "else") if key in flat]
         return _both(own, self._either([*conditional, True], depth))  # True: it may be that neither requires anything
 
     def _either(self, schemas: Iterable[Any], depth: int) -> ObjectMembers:
-        members = [found for schema in schemas if (found := self._members_of(schema, depth + 1))]
-        return _members_of_either(members) if members else NO_MEMBERS
+        choices: list[ObjectMembers] = []
+        for schema in schemas:
+            if id(schema) not in self._known:  # each is read once, however often it is referred to
+                self._known[id(schema)] = NO_MEMBERS  # what it is to itself, if it contains itself
+                self._known[id(schema)] = self._members(self.flat(schema)[0], depth + 1)
+            if found := self._known[id(schema)]:
+                choices.append(found)
+        if not choices:
+            return NO_MEMBERS
+        properties: dict[str, list[Any]] = {}
+        for choice in choices:
+            for name, alternatives in choice.properties.items():
+                known = properties.setdefault(name, [])
+                known += [schema for schema in alternatives if schema not in known]
+        required = [name for name in choices[0].required if all(name in choice.required for choice in choices)]
+        return ObjectMembers(properties, required)
 
 
 def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
@@ -229,17 +227,8 @@ def _both(first: ObjectMembers, second: ObjectMembers) -> ObjectMembers:
     return ObjectMembers(properties, list(dict.fromkeys([*first.required, *second.required])))
 
 
-def _members_of_either(choices: list[ObjectMembers]) -> ObjectMembers:
-    properties: dict[str, list[Any]] = {}
-    for choice in choices:
-        for name, schemas in choice.properties.items():
-            known = properties.setdefault(name, [])
-            known += [schema for schema in schemas if schema not in known]
-    return ObjectMembers(properties, [name for name in choices[0].required if all(name in c.required for c in choices)])
-
-
 def _one_schema(schemas: list[Any]) -> Any:
-    """One schema for a property that has several: mostly the word that tells the alternatives apart."""
+    """Return one schema for a property that has several: mostly the word that tells the alternatives apart."""
     if len(schemas) == 1:
         return schemas[0]
     words = [schema.get("const") if isinstance(schema, dict) else None for schema in schemas]
@@ -252,11 +241,21 @@ def _one_schema(schemas: list[Any]) -> Any:
 
 
 def plain_parameters(schema: Any) -> dict[str, Any]:
-    """The parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
+    """Return the parameters as OpenAI, Ollama and Anthropic take them: a plain object at the top, JSON Schema below."""
     parameters = thaw(ObjectFolder(schema).folded(schema))
     for part in _parts(parameters):
-        _mend_array(part)
-        _mend_properties(part)
+        # OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it.
+        declared, items = part.get("type"), part.get("items")
+        if "array" in (declared if isinstance(declared, list) else [declared]):
+            if isinstance(items, list):
+                part["prefixItems"] = items
+                items = part.pop("additionalItems", {})
+            part["items"] = items if isinstance(items, dict) else {}
+        # Ollama reads each property as an object; `true` and `false` are schemas too.
+        if isinstance(properties := part.get("properties"), dict):
+            for name, schema in properties.items():
+                if isinstance(schema, bool):
+                    properties[name] = {} if schema else {"not": {}}
         # Folding takes away places that a reference may have pointed to; one that leads nowhere is refused.
         if "$ref" in part and not isinstance(resolve(parameters, str(part["$ref"])), Mapping | bool):
             del part["$ref"]
@@ -264,7 +263,7 @@ def plain_parameters(schema: Any) -> dict[str, Any]:
 
 
 def thaw(value: Any) -> Any:
-    """A copy in plain dicts and lists. A loop, since schemas may nest deeper than calls can."""
+    """Return a copy in plain dicts and lists. A loop, since schemas may nest deeper than calls can."""
     holder = [value]
     waiting: list[Any] = [holder]
     while waiting:
@@ -277,7 +276,7 @@ def thaw(value: Any) -> Any:
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schema and every schema inside. Each is given before one looks into it, so it may be changed."""
+    """Yield the schema and every schema inside. Each is given before one looks into it, so it may be changed."""
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()
@@ -285,24 +284,3 @@ def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
             continue
         yield part
         waiting += subschemas(part)
-
-
-def _mend_array(schema: dict[str, Any]) -> None:
-    """OpenAI refuses an array without `items`, and JSON Schema 2020-12, which Anthropic asks for, a list in it."""
-    declared = schema.get("type")
-    if "array" not in (declared if isinstance(declared, list) else [declared]):
-        return
-    items = schema.get("items")
-    if isinstance(items, list):
-        schema["prefixItems"] = items
-        items = schema.pop("additionalItems", {})
-    schema["items"] = items if isinstance(items, dict) else {}
-
-
-def _mend_properties(schema: dict[str, Any]) -> None:
-    """Ollama reads each property as an object; `true` and `false` are schemas too."""
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        for name, part in properties.items():
-            if isinstance(part, bool):
-                properties[name] = {} if part else {"not": {}}

@@ -5,21 +5,21 @@ The roots are `fs.roots` in the config (`fs: {roots: [docs, src]}`), by default 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from onetool.core.errors import BadArguments
 from onetool.sdk import ToolFailure, tool
 
 if TYPE_CHECKING:
-    from onetool.services.file_access import FolderEntry, PathRefusedError, Roots
+    from onetool.services.file_access import PathRefusedError, Roots
 
 pack = "fs"
 
-MOST_BYTES = 16 * 1024 * 1024
-MOST_ENTRIES = 10_000
-MOST_LEVELS = 32
+MAX_BYTES = 16 * 1024 * 1024
+MAX_ENTRIES = 10_000
+MAX_DEPTH = 32
 
 
 class Listed(TypedDict):
@@ -50,13 +50,17 @@ def list_dir(path: str = ".", recursive: bool = False, maxDepth: int = 4) -> lis
         UTF-8 stand in it as \\xff). The type is "directory", "file", "symlink" or "other"; the size is in bytes, and
         null for all but files.
     """
-    levels = _at_least_one("maxDepth", maxDepth, MOST_LEVELS)
+    levels = _at_least_one("maxDepth", maxDepth, MAX_DEPTH)
     with _allowed_roots(path) as roots:
-        entries = roots.list_folder(path, levels if recursive else 1, MOST_ENTRIES + 1)
+        entries = roots.list_folder(path, levels if recursive else 1, MAX_ENTRIES + 1)
     start = "" if path == "." else path if path.endswith("/") else f"{path}/"
-    listed = [_listed(start, entry) for entry in entries[:MOST_ENTRIES]]
-    if len(entries) > MOST_ENTRIES:
-        note = f"There is more: only the first {MOST_ENTRIES:,} entries are listed. List a folder below, or less deep."
+    listed: list[Listed] = []
+    for entry in entries[:MAX_ENTRIES]:
+        listed.append({"path": start + entry.path, "type": entry.kind, "size": entry.size})
+        if entry.error:
+            listed[-1]["error"] = _words(entry.error, start + entry.path)
+    if len(entries) > MAX_ENTRIES:
+        note = f"There is more: only the first {MAX_ENTRIES:,} entries are listed. List a folder below, or less deep."
         listed.append({"path": path, "type": "truncated", "size": None, "note": note})
     return listed
 
@@ -78,20 +82,22 @@ def read_file(path: str, maxBytes: int = 204800, encoding: Literal["utf-8", "bas
     Returns:
         The file's text, or its bytes as base64.
     """
-    limit = _at_least_one("maxBytes", maxBytes, MOST_BYTES)
+    limit = _at_least_one("maxBytes", maxBytes, MAX_BYTES)
     with _allowed_roots(path) as roots:
         content = roots.read_file(path, limit + 1)
     if len(content.data) > limit:
-        raise _too_large(path, content.size, limit)
-    return _as_base64(content.data) if encoding == "base64" else _as_text(path, content.data)
+        more = f"{content.size:,}" if content.size > limit else f"more than {limit:,}"  # it may grow, or not tell
+        if max(content.size, limit + 1) > MAX_BYTES:
+            advice = f"No more than {MAX_BYTES:,} can be read, so this file can't."
+        else:
+            advice = f"Give a larger maxBytes, up to {MAX_BYTES:,}."
+        message = f"{_quoted(path)} has {more} bytes; the limit is {limit:,}. {advice}"
+        raise ToolFailure(message, reason="too_large", hints=[advice])
+    if encoding == "base64":
+        import base64
 
-
-def _listed(start: str, entry: "FolderEntry") -> Listed:
-    path = start + entry.path
-    listed: Listed = {"path": path, "type": entry.kind, "size": entry.size}
-    if entry.error:
-        listed["error"] = _words(entry.error, path)
-    return listed
+        return base64.b64encode(content.data).decode("ascii")
+    return _as_text(path, content.data)
 
 
 def _at_least_one(name: str, value: int, most: int) -> int:
@@ -113,24 +119,9 @@ def _as_text(path: str, data: bytes) -> str:
     )
 
 
-def _as_base64(data: bytes) -> str:
-    import base64
-
-    return base64.b64encode(data).decode("ascii")
-
-
-def _too_large(path: str, size: int, limit: int) -> ToolFailure:
-    known = f"has {size:,} bytes" if size > limit else f"has more than {limit:,} bytes"  # it may grow, or not tell
-    if max(size, limit + 1) > MOST_BYTES:
-        advice = f"No more than {MOST_BYTES:,} can be read, so this file can't."
-    else:
-        advice = f"Give a larger maxBytes, up to {MOST_BYTES:,}."
-    return ToolFailure(f"{_quoted(path)} {known}; the limit is {limit:,}. {advice}", reason="too_large", hints=[advice])
-
-
 @contextmanager
 def _allowed_roots(path: str) -> Iterator["Roots"]:
-    """The roots to open a path below. What they refuse becomes a failure with words."""
+    """Yield the roots to open a path below. What they refuse becomes a failure with words."""
     from onetool.sdk import get_config  # listing the tools needs neither
     from onetool.services.file_access import PathRefusedError, Roots
 
@@ -139,7 +130,11 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
     roots = None
     try:
         config = get_config()
-        roots = Roots(_configured_folders(config), config.get("private", ()), within=config.get("within"))
+        configured = config.get("roots", ["."])
+        folders = [configured] if isinstance(configured, str) else configured
+        if not isinstance(folders, Sequence) or not all(isinstance(folder, str) and folder for folder in folders):
+            raise ToolFailure(f"fs.roots must be a list of folders, but is {configured!r}.", reason="bad_config")
+        roots = Roots(list(folders), config.get("private", ()), within=config.get("within"))
         yield roots
     except PathRefusedError as refused:
         if refused.reason == "not_found" and (meant := _from_bytes(path)):
@@ -148,7 +143,7 @@ def _allowed_roots(path: str) -> Iterator["Roots"]:
 
 
 def _from_bytes(path: str) -> str | None:
-    """The path in Base64 that code passed as bytes."""
+    """Return the path in Base64 that code passed as bytes."""
     import base64
 
     try:
@@ -159,21 +154,19 @@ def _from_bytes(path: str) -> str | None:
 
 
 def _bytes(path: str, meant: str) -> BadArguments:
-    """A file that is really called so is found below its folder: ./b'a'."""
+    """Return the error for bytes. A file that is really called so is found below its folder: ./b'a'."""
     return BadArguments(f"path: expected a text, but {_quoted(path)} is how bytes are written; write {_quoted(meant)}")
 
 
-def _configured_folders(config: Mapping[str, Any]) -> list[str]:
-    configured = config.get("roots", ["."])
-    folders = [configured] if isinstance(configured, str) else configured
-    if isinstance(folders, Sequence) and all(isinstance(folder, str) and folder for folder in folders):
-        return list(folders)
-    raise ToolFailure(f"fs.roots must be a list of folders, but is {configured!r}.", reason="bad_config")
-
-
 def _failure(refused: "PathRefusedError", path: str, roots: "Roots | None") -> ToolFailure:
-    if refused.reason == "denied" and roots:
-        return _denied(path, roots.paths)
+    if refused.reason == "denied" and roots:  # the same error whether the path exists or not
+        allowed = ", ".join(map(_quoted, roots.paths)) or "none"
+        return ToolFailure(
+            f"{_quoted(path)} is outside of the folders that may be read ({allowed}). "
+            "Use a path inside of these; the operator can allow more folders in fs.roots.",
+            reason="denied",
+            hints=[f"allowed: {allowed}"],
+        )
     if refused.reason == "not_found" and roots:
         return _not_found(path, roots)
     reason = "denied" if refused.reason in DENIED else refused.reason
@@ -205,21 +198,10 @@ def _words(reason: str, path: str, detail: str = "") -> str:
     return WORDS[reason].format(path=_quoted(path), detail=detail or "the system gives an error")
 
 
-def _denied(path: str, roots: list[str]) -> ToolFailure:
-    """The error for a forbidden path, equal whether it exists or not."""
-    allowed = ", ".join(map(_quoted, roots)) or "none"
-    return ToolFailure(
-        f"{_quoted(path)} is outside of the folders that may be read ({allowed}). "
-        "Use a path inside of these; the operator can allow more folders in fs.roots.",
-        reason="denied",
-        hints=[f"allowed: {allowed}"],
-    )
-
-
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
     from onetool.core.text import nearest
 
-    place = roots.locate_missing(path, MOST_ENTRIES)
+    place = roots.locate_missing(path, MAX_ENTRIES)
     if place is None:
         return ToolFailure(_words("not_found", path), reason="not_found")
     folder, missing = _quoted(place.folder), _quoted(place.missing)
@@ -237,5 +219,5 @@ def _not_found(path: str, roots: "Roots") -> ToolFailure:
 
 
 def _quoted(path: str) -> str:
-    """A path inside a message: control characters escaped, and not longer than a line or two."""
+    """Return a path inside a message: control characters escaped, and not longer than a line or two."""
     return repr(path if len(path) <= 300 else f"{path[:300]}…")

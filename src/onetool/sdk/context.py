@@ -38,15 +38,16 @@ from onetool.core.context import Environment, current_call
 from onetool.core.json_data import plain
 from onetool.core.redaction import mask_arguments
 from onetool.core.registry import Snapshot
-from onetool.core.signature import arguments_by_name
+from onetool.core.signature import arguments_by_name, signature
 from onetool.core.spec import ToolSpec
+from onetool.core.text import nearest
 
 if TYPE_CHECKING:
     from logging import Logger
 
 
 def get_config() -> Mapping[str, Any]:
-    """The settings of the pack that is running: `settings: {<pack>: …}` in the config. Empty when there are none."""
+    """Return the settings of the running pack: `settings: {<pack>: …}` in the config. Empty if there are none."""
     context = current_call.get()
     if context is None or context.environment is None:
         return {}
@@ -54,7 +55,7 @@ def get_config() -> Mapping[str, Any]:
 
 
 def get_secret(name: str) -> str | None:
-    """A secret by name, from the app's secrets or the environment; None when there is none."""
+    """Return a secret by name, from the app's secrets or the environment; None when there is none."""
     context = current_call.get()
     if context is None or context.environment is None:
         return os.environ.get(name)
@@ -75,7 +76,7 @@ def report_progress(done: float, total: float | None = None, message: str | None
 
 
 def get_pack(name: str) -> "Pack | None":
-    """A pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
+    """Return a pack's tools as methods: `get_pack("llm").transform(input=…)`; None when there is no such pack."""
     tools = _tools().packs().get(name)
     return None if tools is None else Pack(name, tools)
 
@@ -129,8 +130,6 @@ class PackMethod:
         return _call(self._spec, arguments_by_name(self._spec, args, kwargs))
 
     def __repr__(self) -> str:
-        from onetool.core.signature import signature
-
         return f"<tool {signature(self._spec)}>"
 
 
@@ -157,8 +156,6 @@ def is_on_event_loop() -> bool:
 
 
 def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
-    from onetool.core.text import nearest
-
     names = nearest(name, known)
     if names:
         return f"; did you mean {' or '.join(prefix + one for one in names)}?"
@@ -166,7 +163,7 @@ def _near(name: str, known: Mapping[str, ToolSpec], prefix: str = "") -> str:
 
 
 def _tools() -> Snapshot:
-    """The tools that the running tool may call; none outside of a call (onetool.sdk.testing provides some)."""
+    """Return the tools that the running tool may call; none outside of a call (onetool.sdk.testing provides some)."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({})
@@ -191,7 +188,11 @@ async def ask_person(message: str, fields: Mapping[str, Any], *, key: str | None
     """
     from onetool.core.schema import CompiledSchema  # most packs ask nobody
 
-    schema = dict(fields) if _is_schema(fields) else _form(fields)
+    if fields.get("type") == "object" and isinstance(fields.get("properties"), Mapping):
+        schema = dict(fields)
+    else:
+        required = [name for name, field in fields.items() if "default" not in field]
+        schema = {"type": "object", "properties": dict(fields)} | ({"required": required} if required else {})
     CompiledSchema(schema, closed=False)  # a form that nobody could fill in is this tool's failure, told at once
     return await _caller("elicitation", "a person").ask(
         ForPerson(key=key or _key(message), message=_clean(message), schema=_clean(schema))
@@ -213,8 +214,11 @@ async def ask_model(
         system: How the model should behave.
         key: What the question is called, where a tool asks several times; two questions must not share one.
     """
-    given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    messages = [{"role": one["role"], "content": _block(one["content"])} for one in given]
+    messages: list[dict[str, Any]] = []
+    for one in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt:
+        content = one["content"]
+        block = {"type": "text", "text": content} if isinstance(content, str) else content
+        messages.append({"role": one["role"], "content": block})
     question = ForModel(
         key=key or _key(prompt), messages=tuple(_clean(messages)), max_tokens=max_tokens, system=_clean(system)
     )
@@ -222,12 +226,12 @@ async def ask_model(
 
 
 async def client_roots(*, key: str | None = None) -> list[dict[str, Any]]:
-    """The folders and files that the client works on: [{"uri": "file:///…", "name": …}, …]."""
+    """Return the folders and files that the client works on: [{"uri": "file:///…", "name": …}, …]."""
     return await _caller("roots", "for its folders").ask(ForRoots(key=key or "roots"))
 
 
 def client_can(what: str) -> bool:
-    """Whether the caller has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
+    """Return whether the caller has a capability: "elicitation", "sampling", "roots", or an extension by its id."""
     caller = current_caller.get()
     return caller is not None and caller.can(what)
 
@@ -243,51 +247,31 @@ def log_message(data: Any, level: Level = "info", logger: str | None = None) -> 
 
 
 def _caller(capability: str, whom: str) -> Caller:
-    caller = current_caller.get()
-    if caller is None or not caller.can(capability):
-        raise _cannot(capability, whom, caller)
-    return caller
-
-
-def _cannot(capability: str, whom: str, caller: Caller | None) -> CannotAsk:
-    context = current_call.get()
+    caller, context = current_caller.get(), current_call.get()
+    if caller is not None and caller.can(capability):
+        return caller
     tool = context.spec.name if context else "this tool"
     where = "from here" if caller is None else "through this client"
     error = CannotAsk(capability, f"{tool} needs to ask {whom}, which can't be done {where}: it takes {capability}")
     if caller is not None:
         caller.lacks(error)
-    return error
+    raise error
 
 
 def _clean(value: Any) -> Any:
-    """The value with the app's secrets masked, since questions are sent to the client."""
+    """Return the value with the app's secrets masked, since questions are sent to the client."""
     context = current_call.get()
     return value if context is None or context.environment is None else context.environment.redact(value)
 
 
-def _is_schema(fields: Mapping[str, Any]) -> bool:
-    return fields.get("type") == "object" and isinstance(fields.get("properties"), Mapping)
-
-
-def _form(fields: Mapping[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": dict(fields)}
-    required = [name for name, field in fields.items() if "default" not in field]
-    return {**schema, "required": required} if required else schema
-
-
-def _block(content: Any) -> Any:
-    return {"type": "text", "text": content} if isinstance(content, str) else content
-
-
 def _key(about: Any) -> str:
-    """The same for the same question, whichever process asks it."""
+    """Return a key that is the same for the same question, whichever process asks it."""
     from hashlib import blake2b
 
     return f"q{blake2b(repr(about).encode(), digest_size=6).hexdigest()}"
 
 
 # Spans
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -335,7 +319,7 @@ class LogSpan:
                 log.info(event["span"], extra=event)
 
     def __call__(self, function: F) -> F:
-        """The function in a span of its own for every call."""
+        """Wrap the function in a span of its own for every call."""
         if iscoroutinefunction(function):
 
             @wraps(function)
@@ -370,7 +354,7 @@ class LogSpan:
 
 
 def redacted(data: Any, for_caller: bool = False) -> Any:
-    """The data with the app's secrets masked, inside of an app.
+    """Return the data with the app's secrets masked, inside of an app.
 
     What goes `for_caller` into the call's result keeps what the caller sent itself.
     """
@@ -381,7 +365,7 @@ def redacted(data: Any, for_caller: bool = False) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As data, so that a secret inside of a model is found by its name, too."""
+    """Return the value as data, so that a secret inside of a model is found by its name, too."""
     try:
         return plain(value)
     except Exception:  # noqa: BLE001 - no data; its text could hold anything, so that its type has to do
@@ -404,7 +388,7 @@ def _log() -> "Logger":
 
 @cache
 def _names_of_logging() -> frozenset[str]:
-    """What a log record has of its own, and refuses to have overwritten."""
+    """Return what a log record has of its own, and refuses to have overwritten."""
     import logging
 
     return frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

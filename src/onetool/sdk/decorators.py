@@ -111,7 +111,7 @@ def marks_of(function: Callable[..., Any]) -> ToolMarks:
 
 
 def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
-    """What `requires_cli` and `requires_lib` on a function declare, in the order in which they are written."""
+    """Return what `requires_cli` and `requires_lib` on a function declare, in the order in which they are written."""
     return getattr(function, REQUIRES_MARK, ())
 
 
@@ -119,22 +119,22 @@ def requirements_of(function: Callable[..., Any]) -> tuple[Requirement, ...]:
 
 
 def text(words: str) -> dict[str, Any]:
-    """A piece of text between other content."""
+    """Return a piece of text between other content."""
     return {"type": "text", "text": words}
 
 
 def image(data: bytes, mime_type: str = "image/png") -> dict[str, Any]:
-    """A picture."""
+    """Return a picture."""
     return {"type": "image", "data": _base64(data, "image"), "mimeType": mime_type}
 
 
 def audio(data: bytes, mime_type: str = "audio/wav") -> dict[str, Any]:
-    """A sound."""
+    """Return a sound."""
     return {"type": "audio", "data": _base64(data, "audio"), "mimeType": mime_type}
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> dict[str, Any]:
-    """A resource with its content: a file's text, say, under its address."""
+    """Return a resource with its content: a file's text, say, under its address."""
     if isinstance(content, bytes):
         inside = {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": _base64(content, "embedded")}
     else:
@@ -143,7 +143,7 @@ def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> di
 
 
 def link(uri: str, name: str, description: str | None = None, mime_type: str | None = None) -> dict[str, Any]:
-    """Where a resource is, for the client to read if it wants to."""
+    """Return a link to a resource, for the client to read if it wants to."""
     more = {"description": description, "mimeType": mime_type}
     return {"type": "resource_link", "uri": uri, "name": name, **{k: v for k, v in more.items() if v is not None}}
 
@@ -157,7 +157,6 @@ def _base64(data: bytes, function: str) -> str:
 
 
 # `@prompt` and `@resource`: what a pack offers beside tools.
-
 
 OFFER_MARK = "__onetool_offer__"
 _URI = lazy_pattern(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s\x00-\x1f]+")
@@ -173,7 +172,7 @@ class OfferMarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = None, title: str | None = None) -> Any:
-    """A prompt that people can pick in their client: the function gives its text.
+    """Mark a prompt that people can pick in their client: the function gives its text.
 
     It may also give a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content": …}`.
     Its parameters are the prompt's arguments, its docstring says what it is for. It is no tool.
@@ -187,7 +186,7 @@ def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = 
 
 
 def resource(uri: str, *, name: str | None = None, mime_type: str | None = None) -> Callable[[F], F]:
-    """Something that clients can read: the function gives its text, its bytes, or data that is sent as JSON.
+    """Mark something that clients can read: the function gives its text, its bytes, or data that is sent as JSON.
 
     Args:
         uri: Its address, of any scheme: "notes://today". With `{places}`, which are the function's parameters, it

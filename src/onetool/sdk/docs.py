@@ -51,7 +51,7 @@ class FunctionDocs(msgspec.Struct, frozen=True):
 
 
 def read_docs(function: Callable[..., Any]) -> FunctionDocs:
-    """A function's docs. One without a docstring is described by its name."""
+    """Return a function's docs. One without a docstring is described by its name."""
     docs = read_text(function.__doc__ or "")
     if docs.description:
         return docs
@@ -67,14 +67,10 @@ def read_text(docstring: str) -> FunctionDocs:
     for sign, heading, parser in (("\n---", _NUMPY, _numpy), (":", _GOOGLE, _google), ("\n:", _REST, _rest)):
         if sign in f"\n{text}" and (found := heading.search(text)):
             if heading is _GOOGLE and (plain := _PLAIN.fullmatch(text, found.start())):
-                return _read_plain(text[: found.start()].strip(), plain[1] or "", plain[2])
+                parameters = {name: _one_line(words) for name, words in _ARG.findall(plain[1] or "")}
+                return FunctionDocs(text[: found.start()].strip(), parameters, _one_line(plain[2]) or None)
             return _read_sections(text, found.start(), parser())
     return FunctionDocs(text)
-
-
-def _read_plain(description: str, arguments: str, returns: str | None) -> FunctionDocs:
-    parameters = {name: _one_line(words) for name, words in _ARG.findall(arguments)}
-    return FunctionDocs(description, parameters, _one_line(returns) or None)
 
 
 def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
@@ -83,22 +79,20 @@ def _read_sections(text: str, start: int, parse: Parse) -> FunctionDocs:
         docs = parse(text)
     except Exception:  # noqa: BLE001 - written by hand, so anything can be in it
         return FunctionDocs(description)
+    parameters: dict[str, str] = {}
+    for param in docs.params:
+        if words := _one_line(param.description):  # `x, y : float` describes both; reST writes stars escaped
+            parameters |= {name.strip(" \\*`"): words for name in param.arg_name.split(",")}
     return FunctionDocs(
         description,
-        {name: words for param in docs.params for name, words in _parameters(param)},
+        parameters,
         _one_line(docs.returns.description) or None if docs.returns else None,
         tuple(filter(None, map(_example, docs.examples))),
     )
 
 
-def _parameters(param: Any) -> list[tuple[str, str]]:
-    """`x, y : float` describes both; stars belong to the signature, and reST writes them escaped."""
-    words = _one_line(param.description)
-    return [(name.strip(" \\*`"), words) for name in param.arg_name.split(",")] if words else []
-
-
 def _example(example: Any) -> str:
-    """The code, and what is said of it."""
+    """Return the code, and what is said of it."""
     parts = (getattr(example, "snippet", None), example.description)
     return "\n".join(part.strip() for part in parts if part and part.strip())
 

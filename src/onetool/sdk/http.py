@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, overload
 from onetool.core.errors import message_of
 from onetool.sdk.context import get_secret, redacted
 
-LONGEST_BODY = 200
+MAX_BODY = 200
 
 RequestOutcome = tuple[bool, Any]
 """(True, the data), or (False, what went wrong)."""
@@ -44,14 +44,21 @@ def safe_request(client: Any, method: str, url: str, **kw: Any) -> RequestOutcom
     """
     try:
         request = getattr(client, "request", None)
-    except Exception as error:  # noqa: BLE001 - whatever a client does, an answer is what comes of it
+        if request is None:
+            raise TypeError("there is no client; is the secret that it needs missing?")
+        send = partial(request, method, url, **kw)
+        if iscoroutinefunction(request):
+            return _send_later(send)
+        response = send()
+        if isawaitable(response):  # a plain function around an async one
+            return _send_later(lambda: response)
+        return _reply(response)
+    except Exception as error:  # noqa: BLE001 - each client has errors of its own, and none may pass
         return _failure(error)
-    send = partial(request or _no_client, method, url, **kw)
-    return _send_later(send) if iscoroutinefunction(request) else _send_now(send)
 
 
 def api_headers(secret_name: str, header_name: str = "Authorization", prefix: str = "Bearer ") -> dict[str, str]:
-    """The header that carries a secret: `{"Authorization": "Bearer …"}`; no header at all without the secret.
+    """Return the header that carries a secret: `{"Authorization": "Bearer …"}`; no header at all without the secret.
 
     `prefix` stands before the secret; a word gets a space after it (`"Token"`), other things don't (`"key="`, `""`).
     Raises ValueError for a secret that no header can carry: a line break in it would start a header of its own.
@@ -70,16 +77,6 @@ def api_headers(secret_name: str, header_name: str = "Authorization", prefix: st
     return {header_name: value}
 
 
-def _send_now(send: Callable[[], Any]) -> RequestOutcome | Awaitable[RequestOutcome]:
-    try:
-        response = send()
-        if isawaitable(response):  # a plain function around an async one
-            return _send_later(lambda: response)
-        return _reply(response)
-    except Exception as error:  # noqa: BLE001 - each client has errors of its own, and none may pass
-        return _failure(error)
-
-
 async def _send_later(send: Callable[[], Awaitable[Any]]) -> RequestOutcome:
     try:
         return _reply(await send())
@@ -90,9 +87,8 @@ async def _send_later(send: Callable[[], Awaitable[Any]]) -> RequestOutcome:
 def _reply(response: Any) -> RequestOutcome:
     status = response.status_code
     if status >= 400:
-        body = redacted(response.text, for_caller=True)[
-            :LONGEST_BODY
-        ]  # in this order: half a secret would not be recognised
+        body = redacted(response.text, for_caller=True)  # before it is cut: half a secret would not be recognised
+        body = body[:MAX_BODY]
         return False, f"HTTP error ({status}): {body or getattr(response, 'reason_phrase', '')}"
     location = response.headers.get("location")
     if 300 <= status < 400 and location:  # the client was told not to follow, and there is nothing else to give
@@ -117,18 +113,13 @@ def _failure(error: Exception) -> RequestOutcome:
     return False, f"Request failed: {message_of(error) or type(error).__name__}"
 
 
-def _no_client(*_: Any, **__: Any) -> Any:
-    raise TypeError("there is no client; is the secret that it needs missing?")
-
-
 # `lazy_client`: a client that is made when it is first needed, once, whoever asks first.
-
 
 C = TypeVar("C")
 
 
 def lazy_client(factory: Callable[[], C], secret_name: str | None = None) -> Callable[[], C | None]:
-    """A function that gives the client: the first call makes it, all others get the same one, in every thread.
+    """Return a function that gives the client: the first call makes it, all others get the same one, in every thread.
 
     A factory that raises is tried again by the next call. With `secret_name` the answer is None, and nothing is made,
     as long as there is no such secret. The factory is a plain function, for async clients too
@@ -144,15 +135,11 @@ def lazy_client(factory: Callable[[], C], secret_name: str | None = None) -> Cal
             return None
         with lock:
             if not made:
-                made.append(_new_client(factory))
+                client = factory()
+                if iscoroutine(client):
+                    client.close()  # else Python warns that nobody awaited it
+                    raise TypeError("lazy_client takes a plain function that returns the client, not an async one")
+                made.append(client)
             return made[0]
 
     return get_client
-
-
-def _new_client(factory: Callable[[], C]) -> C:
-    client = factory()
-    if iscoroutine(client):
-        client.close()  # else Python warns that nobody awaited it
-        raise TypeError("lazy_client takes a plain function that returns the client, not an async one")
-    return client

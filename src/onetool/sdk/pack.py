@@ -50,7 +50,7 @@ def docs_url(module: ModuleType) -> str | None:
 
 
 def tools_of(module: ModuleType) -> Catalogue:
-    """What the module offers, in the order of the file, and a mistake for each function that can't be described."""
+    """Return what the module offers, in its order, and a mistake for each function that can't be described."""
     pack, docs = pack_name(module), None
     found: list[ToolSpec | Prompt | Resource] = []
     mistakes: list[Mistake] = []
@@ -60,12 +60,15 @@ def tools_of(module: ModuleType) -> Catalogue:
         mistakes.append(Mistake(message=str(error), file=module.__file__, key=pack))
     for name, function in _functions(module):
         try:
-            spec, marks = msgspec.structs.replace(_tool(name, function, pack), docs_url=docs), offer_marks_of(function)
+            spec, marks = tool_from_function(function, pack), offer_marks_of(function)
+            called = marks_of(function).name or name  # under its name in the module: `f = lambda …` is `f`
+            spec = msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function), docs_url=docs)
             found.append(spec if marks is None else _offer(name, spec, marks))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - hints and docstrings are anyone's, and spoil their own tool alone
-            mistakes.append(_mistake(f"{pack}.{name}", function, error))
+            file, _, line = _place(function).rpartition(":")
+            mistakes.append(Mistake(message=describe_error(error), file=file, line=int(line), key=f"{pack}.{name}"))
     return Catalogue(
         tools=tuple(one for one in found if isinstance(one, ToolSpec)),
         prompts=tuple(one for one in found if isinstance(one, Prompt)),
@@ -75,7 +78,7 @@ def tools_of(module: ModuleType) -> Catalogue:
 
 
 def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
-    """What it gives is for the interface to shape, so that nothing is checked there."""
+    """Make a prompt or a resource. What it gives is for the interface to shape, so that nothing is checked there."""
     spec = msgspec.structs.replace(spec, output_schema=None, hidden=True)
     if marks.uri is None:
         return Prompt(name=marks.name or name, spec=spec, title=marks.title)
@@ -90,7 +93,7 @@ def _offer(name: str, spec: ToolSpec, marks: OfferMarks) -> Prompt | Resource:
 
 
 def _told_apart(spec: ToolSpec) -> Handler:
-    """What a resource's function gives, as what it is: in plain data, bytes would be a text like any other."""
+    """Wrap a resource's function to tell bytes from text: in plain data, bytes would be a text like any other."""
     handler: Any = spec.handler
 
     def kind(value: Any) -> dict[str, Any]:
@@ -106,12 +109,6 @@ def _told_apart(spec: ToolSpec) -> Handler:
     return lambda **args: kind(handler(**args))
 
 
-def _tool(name: str, function: FunctionType, pack: str) -> ToolSpec:
-    spec = tool_from_function(function, pack)
-    called = marks_of(function).name or name  # under its name in the module: `f = lambda …` is `f`
-    return msgspec.structs.replace(spec, name=f"{pack}.{called}", defined_in=_place(function))
-
-
 def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
     listed: Iterable[str] | None = getattr(module, "__all__", None)
     own = listed is None
@@ -119,18 +116,10 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, FunctionType]]:
         value: Any = getattr(module, name, None)
         if value is None:
             raise DefinitionError(f"__all__ names {name!r}, which is not in the module")
-        if _is_function(value) and (not own or value.__module__ == module.__name__):
+        # Or one behind a decorator that keeps it: `functools.cache` makes an object of it.
+        is_function = isfunction(value) or (hasattr(value, "__wrapped__") and isfunction(unwrap(value)))
+        if is_function and (not own or value.__module__ == module.__name__):
             yield name, value
-
-
-def _is_function(value: Any) -> bool:
-    """A function, or one behind a decorator that keeps it (`functools.cache` makes an object of it)."""
-    return isfunction(value) or (hasattr(value, "__wrapped__") and isfunction(unwrap(value)))
-
-
-def _mistake(tool: str, function: FunctionType, error: BaseException) -> Mistake:
-    file, _, line = _place(function).rpartition(":")
-    return Mistake(message=describe_error(error), file=file, line=int(line), key=tool)
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -140,13 +129,12 @@ def _place(function: Callable[..., Any]) -> str:
 
 # The hints of a function
 
-
 _PROMISES = (abc.Awaitable, abc.Coroutine)
 _STREAMS = (abc.Iterable, abc.Iterator, abc.Generator, abc.AsyncIterable, abc.AsyncIterator, abc.AsyncGenerator)
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The hints by name, those that were written as text included. One that names nothing stays as it is."""
+    """Return the hints by name, those that were written as text included. One that names nothing stays as it is."""
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
@@ -155,33 +143,33 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def names_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names that hints of the function can use."""
+    """Return the names that hints of the function can use."""
     return getattr(unwrap(function), "__globals__", {})
 
 
 def arguments_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> Iterator[RecordField]:
-    """The arguments by name, however Python would have them passed: `*args` is one of them, an array."""
+    """Yield the arguments by name, however Python would have them passed: `*args` is one of them, an array."""
     for name, parameter in parameters.items():
         hint = hints.get(name, Any)
         if parameter.kind is Parameter.VAR_POSITIONAL:
-            yield RecordField(name, name, _all_of(hint), required=False)
+            # `*args: int` are any number of them; `*args: *tuple[int, str]` are those two.
+            if get_origin(hint) is Unpack:
+                hint = get_args(hint)[0]
+            else:
+                hint = tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
+            yield RecordField(name, name, hint, required=False)
         elif parameter.kind is not Parameter.VAR_KEYWORD:
-            yield RecordField(name, name, hint, parameter.default is Parameter.empty, _parameter_default(parameter))
+            if type(parameter.default).__name__ == "FieldInfo":  # pydantic's; the function would get it as a value
+                advice = "write it into the hint, Annotated[…, Field(…)]"
+                raise UnsupportedHintError("a default of Field(…)", advice, name)
+            required = parameter.default is Parameter.empty
+            yield RecordField(name, name, hint, required, NO_DEFAULT if required else parameter.default)
         elif get_origin(hint) is Unpack:
             yield from fields_of(get_args(hint)[0])
 
 
-def _parameter_default(parameter: Parameter) -> Any:
-    default = parameter.default
-    if type(default).__name__ == "FieldInfo":  # pydantic's; the function itself would get it as a value
-        raise UnsupportedHintError(
-            "a default of Field(…)", "write it into the hint, Annotated[…, Field(…)]", parameter.name
-        )
-    return NO_DEFAULT if default is Parameter.empty else default
-
-
 def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """The name and the hint of `**kwargs`, which takes further arguments; unless it lists them."""
+    """Return the name and the hint of `**kwargs`, which takes further arguments; unless it lists them."""
     for name, parameter in parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
             hint = hints.get(name, Any)
@@ -190,7 +178,7 @@ def others_of(parameters: Mapping[str, Parameter], hints: Mapping[str, Any]) -> 
 
 
 def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
-    """The hint of what a caller gets: of a generator the list of what it yields, of a promise what it promises."""
+    """Return the hint of what a caller gets: a list of what a generator yields, what a promise promises."""
     hint = hints.get("return", Any)
     origin, args = get_origin(hint), get_args(hint)
     if args and origin in _STREAMS and (isgeneratorfunction(function) or isasyncgenfunction(function)):
@@ -198,15 +186,7 @@ def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
     return args[-1] if origin in _PROMISES and args else hint
 
 
-def _all_of(hint: Any) -> Any:
-    """`*args: int` are any number of them; `*args: *tuple[int, str]` are those two."""
-    if get_origin(hint) is Unpack:
-        return get_args(hint)[0]
-    return tuple[get_args(hint)] if getattr(hint, "__unpacked__", False) else list[hint]
-
-
 # Calling the function
-
 
 Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 """Arguments by name -> what to pass by position, and what by name."""
@@ -220,21 +200,40 @@ def bind_handler(
     forms: Mapping[str, JsonForm],
     others: JsonForm | None,
 ) -> Handler:
-    """The function itself where JSON already is what it wants; else one that first converts, and places.
+    """Return the function itself where JSON already is what it wants; else one that first converts, and places.
 
     `forms` are those of the arguments by name, `others` that of all further ones, which `**kwargs` takes.
     """
     arrange = _arrangement(parameters, forms, others)
     if isasyncgenfunction(function):
-        return _collecting_async(function, arrange)
-    if isgeneratorfunction(function):
-        return _collecting(function, arrange)
+
+        @wraps(function)
+        async def collect_async(**arguments: Any) -> list[Any]:
+            positional, named = arrange(arguments)
+            return [item async for item in function(*positional, **named)]
+
+        return collect_async
+
+    if isgeneratorfunction(function):  # a generator is no data; the list of what it yields is
+
+        @wraps(function)
+        def collect(**arguments: Any) -> list[Any]:
+            positional, named = arrange(arguments)
+            return list(function(*positional, **named))
+
+        return collect
+
     if arrange is _by_name:
         return function
-    return _calling_async(function, arrange) if iscoroutinefunction(function) else _calling(function, arrange)
+    if iscoroutinefunction(function):
 
+        @wraps(function)
+        async def call_async(**arguments: Any) -> Any:
+            positional, named = arrange(arguments)
+            return await function(*positional, **named)
 
-def _calling(function: Callable[..., Any], arrange: Arrange) -> Handler:
+        return call_async
+
     @wraps(function)
     def call(**arguments: Any) -> Any:
         positional, named = arrange(arguments)
@@ -243,46 +242,22 @@ def _calling(function: Callable[..., Any], arrange: Arrange) -> Handler:
     return call
 
 
-def _calling_async(function: Callable[..., Any], arrange: Arrange) -> Handler:
-    @wraps(function)
-    async def call(**arguments: Any) -> Any:
-        positional, named = arrange(arguments)
-        return await function(*positional, **named)
-
-    return call
-
-
-def _collecting(function: Callable[..., Any], arrange: Arrange) -> Handler:
-    """A generator is no data; the list of what it yields is."""
-
-    @wraps(function)
-    def call(**arguments: Any) -> list[Any]:
-        positional, named = arrange(arguments)
-        return list(function(*positional, **named))
-
-    return call
-
-
-def _collecting_async(function: Callable[..., Any], arrange: Arrange) -> Handler:
-    @wraps(function)
-    async def call(**arguments: Any) -> list[Any]:
-        positional, named = arrange(arguments)
-        return [item async for item in function(*positional, **named)]
-
-    return call
-
-
 def _arrangement(
     parameters: Mapping[str, Parameter], forms: Mapping[str, JsonForm], others: JsonForm | None
 ) -> Arrange:
-    """The cheapest that will do, chosen once and not at every call."""
+    """Choose the cheapest arrangement that will do, once and not at every call."""
     converts = {name: form for name, form in forms.items() if not form.as_is}
     others = None if others is None or others.as_is else others
-    by_position = _by_position(parameters)
+    convert = _converting(converts, forms, others) if converts or others else _by_name
+    # What can't be passed by name: all that stand before `*args`, if there is one, or before `/`.
+    listed = list(parameters.values())
+    kinds = [parameter.kind for parameter in listed]
+    if Parameter.VAR_POSITIONAL in kinds:
+        by_position = listed[: kinds.index(Parameter.VAR_POSITIONAL) + 1]
+    else:
+        by_position = [parameter for parameter in listed if parameter.kind is Parameter.POSITIONAL_ONLY]
     if not by_position:
-        return _converting(converts, forms, others) if converts or others else _by_name
-
-    convert = _converting(converts, forms, others)
+        return convert
 
     def arrange(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         _, named = convert(arguments)
@@ -300,15 +275,6 @@ def _arrangement(
     return arrange
 
 
-def _by_position(parameters: Mapping[str, Parameter]) -> list[Parameter]:
-    """The parameters that can't be passed by name: all that stand before `*args`, if there is one, or before `/`."""
-    listed = list(parameters.values())
-    kinds = [parameter.kind for parameter in listed]
-    if Parameter.VAR_POSITIONAL in kinds:
-        return listed[: kinds.index(Parameter.VAR_POSITIONAL) + 1]
-    return [parameter for parameter in listed if parameter.kind is Parameter.POSITIONAL_ONLY]
-
-
 def _by_name(arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     return [], arguments
 
@@ -323,19 +289,16 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
                 try:
                     arguments[name] = form.convert(arguments[name])
                 except HintMismatchError as wrong:
-                    raise _bad_arguments(wrong.under(name), form) from None
+                    steps = wrong.under(name).path
+                    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[1:]
+                    if wrong.message:
+                        raise BadArguments(f"{path}: {wrong.message}") from None
+                    names: dict[str, Any] = {str(step): {} for step in steps} | {name: form.schema}
+                    got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
+                    raise BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got))) from None
         return [], arguments
 
     return convert
-
-
-def _bad_arguments(wrong: HintMismatchError, form: JsonForm) -> BadArguments:
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in wrong.path).removeprefix(".")
-    if wrong.message:
-        return BadArguments(f"{path}: {wrong.message}")
-    names: dict[str, Any] = {str(step): {} for step in wrong.path} | {str(wrong.path[0]): form.schema}
-    got = MASK if secret_names({"properties": names}) else _shown(wrong.got)
-    return BadArguments(str(WrongArgument(path=path, expected=wrong.expected, got=got)))
 
 
 def _shown(value: Any) -> str:
@@ -352,7 +315,7 @@ def _shown(value: Any) -> str:
 
 
 def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
-    """The tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
+    """Return the tool `<pack>.<function>`. Raises TypeError where a parameter's hint has no form in JSON."""
     marks, docs = marks_of(function), read_docs(function)
     parameters, hints = signature(function).parameters, hints_of(function)
     name = marks.name or function.__name__
@@ -385,7 +348,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
 def _input(
     reader: HintReader, parameters: Mapping[str, Parameter], hints: Mapping[str, Any], docs: FunctionDocs
 ) -> tuple[Schema, dict[str, JsonForm], JsonForm | None]:
-    """The schema of all arguments; the form of each; and that of further ones, if the function takes any."""
+    """Return the schema of all arguments; the form of each; and that of further ones, if the function takes any."""
     forms: dict[str, JsonForm] = {}
     schema: Schema = {"type": "object", "properties": {}}
     required: list[str] = []
@@ -414,7 +377,7 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
 
 
 def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:
-    """The schema of the value after `core.plain`. None for a hint that says nothing, or nothing that JSON has."""
+    """Return the schema of the value after `core.plain`. None if the hint says nothing that JSON has."""
     try:
         schema = reader.form(hint).schema
     except UnsupportedHintError:

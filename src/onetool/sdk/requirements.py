@@ -6,6 +6,7 @@ Nothing is looked for before somebody asks: a pack loads, and lists its tools, a
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 SECONDS = 5.0  # for a command to say its version
-LONGEST_OUTPUT = 65_536
+MAX_OUTPUT = 65_536
 
 Status = Literal["ok", "missing", "outdated"]
 
@@ -51,7 +52,7 @@ Report = dict[str, list[RequirementFinding]]
 def requires_cli(
     name: str, *, version_flag: str | None = None, minimum: str | None = None, install: str | None = None
 ) -> Callable[[F], F]:
-    """The tool needs a command: `@requires_cli("rg", minimum="13", install="apt install ripgrep")`.
+    """Declare that the tool needs a command: `@requires_cli("rg", minimum="13", install="apt install ripgrep")`.
 
     `version_flag` is how to ask the command for its version; it is `--version` where only a minimum is given. The
     function itself stays as it is.
@@ -70,7 +71,7 @@ def _must_be_text(name: Any, decorator: str) -> None:
 
 
 def requires_lib(name: str, *, minimum: str | None = None, install: str | None = None) -> Callable[[F], F]:
-    """The tool needs a Python library, by the name that is imported or by that of its distribution."""
+    """Declare that the tool needs a Python library, by the name that is imported or by that of its distribution."""
     _must_be_text(name, "requires_lib")
     return _recorder(Requirement(kind="lib", name=name, minimum=_valid(minimum), install=install))
 
@@ -95,29 +96,32 @@ def _valid(minimum: str | None) -> str | None:
 
 
 def check_deps(tool: str | None = None) -> Report:
-    """Whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
+    """Check whether what the tools need is there: `ok`, `missing` or `outdated`, for each requirement of each tool.
 
     `tool` is a pack or a `pack.tool`. Inside of an app these are the tools that the running call may use, and a name
     that none of them has is a ValueError; elsewhere they are the decorated functions that have been imported,
     and a warning in the log says so.
     """
-    own = _tools_of_the_app()
-    if own is None:
+    context = current_call.get()
+    environment = context.environment if context else None
+    if context is None or environment is None:
         import logging  # importing a pack does not pay for it
 
         logging.getLogger("onetool.sdk").warning(
             "check_deps: there is no app here, so that only decorated functions that were imported are known"
         )
-    tools = _decorated_tools() if own is None else own
+        tools = {_tool_name(function): requirements_of(function) for function in _decorated.values()}
+    else:
+        tools = {spec.name: spec.requires for spec in environment.snapshot().list(context.allowed)}
     chosen = {name: needs for name, needs in tools.items() if tool is None or tool in (name, _pack(name))}
-    if tool is not None and own is not None and not chosen:
-        near = did_you_mean(tool, [*map(_pack, own), *own])
+    if tool is not None and environment is not None and not chosen:
+        near = did_you_mean(tool, [*map(_pack, tools), *tools])
         raise ValueError(f"No such pack or tool: {tool}" + (f"; {near}" if near else ""))
     return check({name: needs for name, needs in chosen.items() if needs})
 
 
 def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
-    """The same for requirements by tool. What several tools need is looked for once; commands run side by side."""
+    """Check requirements by tool. What several tools need is looked for once; commands run side by side."""
     from concurrent.futures import ThreadPoolExecutor
     from importlib.metadata import packages_distributions
 
@@ -129,17 +133,6 @@ def check(requirements: Mapping[str, Iterable[Requirement]]) -> Report:
         found = {need: _library(need.name, owners) for need in unique if need.kind == "lib"}
     found |= {need: answer.result() for need, answer in asked.items()}
     return {name: [_finding(need, *found[need]) for need in needs] for name, needs in by_tool.items()}
-
-
-def _tools_of_the_app() -> dict[str, tuple[Requirement, ...]] | None:
-    context = current_call.get()
-    if context is None or context.environment is None:
-        return None
-    return {spec.name: spec.requires for spec in context.environment.snapshot().list(context.allowed)}
-
-
-def _decorated_tools() -> dict[str, tuple[Requirement, ...]]:
-    return {_tool_name(function): requirements_of(function) for function in _decorated.values()}
 
 
 def _tool_name(function: Callable[..., Any]) -> str:
@@ -155,29 +148,23 @@ def _pack(name: str) -> str:
 
 
 def _finding(need: Requirement, there: bool, version: str | None) -> RequirementFinding:
+    minimum = need.minimum  # an unknown version does not meet one
+    new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
     return RequirementFinding(
         kind=need.kind,
         name=need.name,
-        status=_status(there, version, need.minimum),
+        status="missing" if not there else "ok" if new_enough else "outdated",
         version=version,
-        minimum=need.minimum,
+        minimum=minimum,
         install=need.install,
     )
-
-
-def _status(there: bool, version: str | None, minimum: str | None) -> Status:
-    """The status of a requirement. An unknown version does not meet a minimum."""
-    if not there:
-        return "missing"
-    new_enough = minimum is None or (version is not None and _numbers(version) >= _numbers(minimum))
-    return "ok" if new_enough else "outdated"
 
 
 # Versions
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers to compare by, so that 1.10 is after 1.9, and 2 is 2.0. What follows them (`rc1`) is left out."""
+    """Return the numbers to compare by: 1.10 is after 1.9, and 2 is 2.0. What follows them (`rc1`) is left out."""
     release = re.match(r"\s*v?(?:\d+!)?(\d{1,9}(?:\.\d{1,9})*)", version)
     numbers = [int(part) for part in release[1].split(".")] if release else []
     while len(numbers) > 1 and numbers[-1] == 0:
@@ -186,7 +173,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _version_in(output: str) -> str | None:
-    """The first version in the first line that has a number; `17` counts where there is nothing like `17.0`."""
+    """Return the first version in the first line that has a number; `17` counts where there is nothing like `17.0`."""
     for line in output.splitlines():
         if found := re.search(r"\d{1,9}(?:\.\d{1,9})+", line) or re.search(r"\d{1,9}", line):
             return found[0]
@@ -197,7 +184,7 @@ def _version_in(output: str) -> str | None:
 
 
 def _command(need: Requirement) -> tuple[bool, str | None]:
-    """Whether the command is there, and its version if the requirement says how to ask."""
+    """Return whether the command is there, and its version if the requirement says how to ask."""
     import shutil
 
     path = shutil.which(need.name)
@@ -210,7 +197,7 @@ def _command(need: Requirement) -> tuple[bool, str | None]:
 
 
 def _output_of(path: str, flag: str) -> str:
-    """The beginning of what the command prints. One that hangs, or never ends to print, is killed.
+    """Return the beginning of what the command prints. One that hangs, or never ends to print, is killed.
 
     Into a file and not through a pipe: a child that the command leaves behind would hold a pipe open.
     """
@@ -225,16 +212,16 @@ def _output_of(path: str, flag: str) -> str:
     ):
         give_up = time.monotonic() + SECONDS
         while process.poll() is None and time.monotonic() < give_up:
-            if os.fstat(output.fileno()).st_size > LONGEST_OUTPUT:
+            if os.fstat(output.fileno()).st_size > MAX_OUTPUT:
                 break
             time.sleep(0.005)
         _kill(process)
         output.seek(0)
-        return output.read(LONGEST_OUTPUT).decode(errors="replace")
+        return output.read(MAX_OUTPUT).decode(errors="replace")
 
 
 def _kill(process: "Popen[bytes]") -> None:
-    """With all that it started, where the system has a way to say so."""
+    """Kill the process with all that it started, where the system has a way to say so."""
     import os
     import signal
     from contextlib import suppress
@@ -252,26 +239,21 @@ def _kill(process: "Popen[bytes]") -> None:
 
 
 def _library(name: str, owners: Callable[[], Mapping[str, list[str]]]) -> tuple[bool, str | None]:
-    """Whether the library is there, and its version where its distribution is known. It is not imported.
+    """Return whether the library is there, and its version where its distribution is known. It is not imported.
 
     `owners` gives the distributions by module: `yaml` comes from PyYAML.
     """
+    from importlib.util import find_spec
+
     top = name.partition(".")[0]
     version = _version_of(name) or _version_of(name.replace(".", "-"))
-    there = version is not None or _can_be_imported(name)
+    there = version is not None
+    with suppress(Exception):  # of a dotted name the outer package is imported, and may raise anything
+        there = there or find_spec(name) is not None
     if there and version is None and top not in sys.stdlib_module_names:
         distributions = set(owners().get(top, ()))
         version = _version_of(distributions.pop()) if len(distributions) == 1 else None
     return there, version
-
-
-def _can_be_imported(name: str) -> bool:
-    from importlib.util import find_spec
-
-    try:
-        return find_spec(name) is not None
-    except Exception:  # noqa: BLE001 - of a dotted name the outer package is imported, and may raise anything
-        return False
 
 
 def _version_of(distribution: str) -> str | None:

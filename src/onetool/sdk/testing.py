@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from onetool.core.call import ToolCall, ToolResult
-from onetool.core.context import CallContext, Progress, current_call
+from onetool.core.context import CallContext, current_call
 from onetool.core.errors import DefinitionError
 from onetool.core.executor import Executor
 from onetool.core.json_data import freeze
@@ -59,7 +59,7 @@ class Tools:
         raise RuntimeError("in an async test, write: await tools.result_async(…)")
 
     async def result_async(self, name: str, /, **args: Any) -> ToolResult:
-        """The same for tests that are async themselves."""
+        """Do the same in tests that are async themselves."""
         return await self.calls.execute(ToolCall("test", name, args, "test"), progress=self._note)
 
     # What running tools ask an app for
@@ -99,14 +99,15 @@ def packs(
         if not isinstance(module, ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance] - a name is a likely slip
             raise TypeError(f"packs() takes modules, got {module!r}: import it first")
     tools = Tools(modules, settings or {}, secrets or {})
-    token = current_call.set(_as_if_called(modules, tools, tools._note))  # pyright: ignore[reportPrivateUsage]
+    name = f"{pack_name(modules[0])}.test" if modules else "test"
+    context = CallContext(
+        spec=ToolSpec(name=name, description="a test"),
+        call=ToolCall("test", name, {}, "test"),
+        environment=tools,
+        progress=tools._note,  # pyright: ignore[reportPrivateUsage]
+    )
+    token = current_call.set(context)
     try:
         yield tools
     finally:
         current_call.reset(token)
-
-
-def _as_if_called(modules: tuple[ModuleType, ...], tools: Tools, progress: Progress) -> CallContext:
-    name = f"{pack_name(modules[0])}.test" if modules else "test"
-    spec = ToolSpec(name=name, description="a test")
-    return CallContext(spec=spec, call=ToolCall("test", name, {}, "test"), environment=tools, progress=progress)

@@ -157,7 +157,7 @@ class TokenMemory:
         self.revoked: dict[str, RevokedToken] = {}  # by hash
 
     def add(self, state: _TokenState) -> _TokenState:
-        """The state with all that was ever seen revoked."""
+        """Return the state with all that was ever seen revoked."""
         self.has_guarded = self.has_guarded or bool(state.tokens or state.revoked)
         if not self.revoked.keys() <= state.revoked.keys():
             state = state.joining_revoked(_TokenState(revoked=self.revoked))
@@ -200,11 +200,11 @@ class TokenStore:
     # What a request asks
 
     def find(self, digest: bytes) -> StoredToken | None:
-        """The token with this SHA-256 digest; it may have expired. None if there is none that counts."""
+        """Return the token with this SHA-256 digest; it may have expired. None if there is none that counts."""
         return self.view().tokens.get(digest)
 
     def revocation(self, digest: bytes) -> RevokedToken | None:
-        """Which token with this digest was revoked, and when."""
+        """Return which token with this digest was revoked, and when."""
         return self.view().revoked.get(digest)
 
     def is_revoked(self, digest: bytes) -> bool:
@@ -242,7 +242,7 @@ class TokenStore:
         return self._usable().state.named(name)
 
     def revoked(self) -> dict[str, RevokedToken]:
-        """By hash."""
+        """Return the revoked tokens by hash."""
         return self._usable().state.revoked
 
     def add(
@@ -421,7 +421,7 @@ def token_hash(text: str) -> str:
 
 
 def mask_tokens(text: str) -> str:
-    """The text without tokens, for logs."""
+    """Return the text without tokens, for logs."""
     return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 

@@ -77,7 +77,7 @@ class ChildReaper:
 
 
 def _start_of(pid: int) -> str | None:
-    """When a process was started, in whatever unit. None where it has ended already."""
+    """Return when a process was started, in whatever unit. None where it has ended already."""
     if not Path(PROC, "self").exists():
         return UNKNOWN
     try:
@@ -87,7 +87,9 @@ def _start_of(pid: int) -> str | None:
 
 
 def _started() -> tuple[int, int]:
-    """The end of the pipe that we hold, and the shell. In a process group of its own: Ctrl-C is not meant for it."""
+    """Start the shell in a process group of its own: Ctrl-C is not meant for it. Return our end of the pipe, and the
+    shell.
+    """
     theirs, ours = os.pipe()
     try:
         actions = [

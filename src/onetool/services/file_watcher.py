@@ -17,9 +17,9 @@ from time import perf_counter, time_ns
 log = logging.getLogger("onetool.watch")
 
 SUFFIXES = (".py", ".yaml", ".yml", ".json")
-MOST_FILES = 10_000  # in all; more are not looked at
-MOST_LEVELS = 16  # of folders below one
-MOST_UNREST = 10  # looks at a file that changes all the time, until what else has changed is told all the same
+MAX_FILES = 10_000  # in all; more are not looked at
+MAX_DEPTH = 16  # of folders below one
+MAX_UNSETTLED = 10  # looks at a file that changes all the time, until what else has changed is told all the same
 PAUSE_FACTOR = 20  # times the duration of a poll: polling takes at most a twentieth of the time
 LAST_WAIT = 2.0  # seconds that closing gives to whoever is being told
 
@@ -74,14 +74,14 @@ class FileWatcher:
             quiet, before = seen == before, seen
             if not self._has_changed(seen):
                 changing = 0
-            elif quiet or changing >= MOST_UNREST:
+            elif quiet or changing >= MAX_UNSETTLED:
                 changing = 0
                 self._notify(seen)
             else:
                 changing += 1
 
     def _has_changed(self, seen: FolderSnapshot) -> bool:
-        """Whether a known path differs from what was last reported. New paths are known from now on."""
+        """Return whether a known path differs from what was last reported. New paths are known from now on."""
         self._reported = {path: self._reported.get(path, files) for path, files in seen.items()}
         return self._reported != seen
 
@@ -101,14 +101,14 @@ class FileWatcher:
             self._has_changed(after)
 
     def _poll(self) -> FolderSnapshot | None:
-        """A snapshot of all files; None if it can't be taken."""
+        """Return a snapshot of all files; None if it can't be taken."""
         poll = _Poll()
         try:
             snapshot = {path: poll.at(path) for path in self._paths()}
         except Exception as error:  # noqa: BLE001  `paths` is somebody else's
             self._log_once(f"files can't be watched for now: {type(error).__name__}: {error}")
             return None
-        self._log_once(f"more than {MOST_FILES:,} files to watch; the others are not noticed" if poll.is_full else "")
+        self._log_once(f"more than {MAX_FILES:,} files to watch; the others are not noticed" if poll.is_full else "")
         return snapshot
 
     def _log_once(self, problem: str) -> None:
@@ -135,7 +135,7 @@ class _Poll:
     """One poll of all files."""
 
     def __init__(self) -> None:
-        self._left = MOST_FILES
+        self._left = MAX_FILES
         self._folders: set[tuple[int, int]] = set()  # of the path at hand; links may lead back to one
 
     @property
@@ -151,7 +151,7 @@ class _Poll:
             _raise_unless_fact(error)
             return files
         if stat.S_ISDIR(status.st_mode):
-            self._add_folder(files, str(path), status, MOST_LEVELS)
+            self._add_folder(files, str(path), status, MAX_DEPTH)
         else:
             files[str(path)] = _stamp(status)
         return files
@@ -165,20 +165,16 @@ class _Poll:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if not self.is_full:
-                        self._add_entry(files, entry, levels)
-        except OSError as error:
-            _raise_unless_fact(error)
-
-    def _add_entry(self, files: dict[str, FileStamp], entry: "os.DirEntry[str]", levels: int) -> None:
-        if entry.name.startswith(".") or entry.name == "__pycache__":
-            return
-        try:
-            if entry.is_dir():
-                self._add_folder(files, entry.path, entry.stat(), levels - 1)
-            elif entry.name.endswith(SUFFIXES):
-                self._left -= 1
-                files[entry.path] = _stamp(entry.stat())
+                    if self.is_full or entry.name.startswith(".") or entry.name == "__pycache__":
+                        continue
+                    try:
+                        if entry.is_dir():
+                            self._add_folder(files, entry.path, entry.stat(), levels - 1)
+                        elif entry.name.endswith(SUFFIXES):
+                            self._left -= 1
+                            files[entry.path] = _stamp(entry.stat())
+                    except OSError as error:
+                        _raise_unless_fact(error)
         except OSError as error:
             _raise_unless_fact(error)
 
@@ -199,6 +195,6 @@ def _stamp(status: os.stat_result) -> FileStamp:
 
 
 def _raise_unless_fact(error: OSError) -> None:
-    """That something is not there, or closed to us, is what there is to see of it."""
+    """Raise an error that says nothing of the files. That one is missing, or closed to us, is a fact."""
     if error.errno in _NO_LOOK:
         raise error

@@ -15,15 +15,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onetool.core.context import CallEvent
 
 log = logging.getLogger("onetool")
 calls = logging.getLogger("onetool.call")
 
-LONGEST = 500  # characters of an argument that a log line shows
-MOST_LINES = 1000  # that wait for a reader
+MAX_ARGUMENT_LENGTH = 500  # characters of an argument that a log line shows
+MAX_LINES = 1000  # that wait for a reader
 LEVELS = ("debug", "info", "warning", "error")
 # What a record always has; everything beyond it was given by `extra=` and belongs into the line.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -42,22 +40,21 @@ def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
     """Log how a call went: a span named after the tool, without secrets."""
     if not calls.isEnabledFor(logging.INFO):
         return
+    args = {
+        name: text[:MAX_ARGUMENT_LENGTH] + "…" if len(text := repr(value)) > MAX_ARGUMENT_LENGTH else value
+        for name, value in redact(event.shown_args()).items()
+    }
     fields: dict[str, Any] = {
         "span": event.tool,
         "call_id": event.id,
         "source": event.source,
         "ok": event.ok,
         "duration_ms": event.duration_ms,
-        "call_args": _in_short(redact(event.shown_args())),
+        "call_args": args,
     }
     if event.error is not None:
         fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
     calls.info(event.tool, extra=fields)
-
-
-def _in_short(args: "Mapping[str, Any]") -> dict[str, Any]:
-    """Arguments for a log line: what is long is cut."""
-    return {name: text[:LONGEST] + "…" if len(text := repr(value)) > LONGEST else value for name, value in args.items()}
 
 
 class JsonFormatter(logging.Formatter):
@@ -93,7 +90,7 @@ class PlainFormatter(logging.Formatter):
 
 
 def _outcome(fields: dict[str, Any]) -> str:
-    """How a span ended, in words."""
+    """Return how a span ended, in words."""
     took = f"{fields['duration_ms']:.1f} ms" if "duration_ms" in fields else ""
     why = "" if fields.get("ok", True) else f"failed: {fields.get('error') or fields.get('code')}"
     args = " ".join(f"{name}={value!r:.60}" for name, value in fields.get("call_args", {}).items())
@@ -104,7 +101,7 @@ def _outcome(fields: dict[str, Any]) -> str:
 
 
 class NonBlockingHandler(logging.Handler):
-    """Writes lines while the file descriptor is writable, and keeps the last MOST_LINES lines while it is not."""
+    """Writes lines while the file descriptor is writable, and keeps the last MAX_LINES lines while it is not."""
 
     def __init__(self, fd: int, formatter: logging.Formatter | None = None) -> None:
         import select
@@ -139,7 +136,7 @@ class NonBlockingHandler(logging.Handler):
                     piece = piece[os.write(self._fd, piece[: self._most]) :]
                     if piece:
                         self._lines.appendleft(piece)
-            while len(self._lines) > MOST_LINES:
+            while len(self._lines) > MAX_LINES:
                 del self._lines[1]  # the first may be half written
                 self._lost += 1
             if self._lost and not self._lines:

@@ -10,7 +10,7 @@ from hashlib import sha256
 import msgspec
 
 DOCUMENT = "sessions"
-MOST_ENDED = 10_000  # ids that are remembered
+MAX_ENDED = 10_000  # ids that are remembered
 KEY_BYTES = 32
 
 
@@ -36,11 +36,11 @@ class LoginSessionState(msgspec.Struct, frozen=True):
         return session.id in self.ended or session.expires <= until
 
     def ending(self, ended: dict[str, int], now: float, until: int = 0) -> "LoginSessionState":
-        """With these ids, and those that expire until then."""
+        """Return the state with these ids ended, and those that expire until then."""
         left = {id: expires for id, expires in (self.ended | ended).items() if expires > now}
         until = max(self.ended_until, until)
-        if len(left) > MOST_ENDED:
-            until = max(until, sorted(left.values())[-MOST_ENDED - 1])
+        if len(left) > MAX_ENDED:
+            until = max(until, sorted(left.values())[-MAX_ENDED - 1])
             left = {id: expires for id, expires in left.items() if expires > until}
         return msgspec.structs.replace(self, ended=left, ended_until=until)
 
@@ -49,7 +49,7 @@ class LoginSessionState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, replaced=left | {token_digest(self.key, token): until})
 
     def joining(self, other: "LoginSessionState", now: float) -> "LoginSessionState":
-        """With all that was ended in another one of the same key."""
+        """Return the state with all that was ended in another one of the same key."""
         replaced = {
             digest: max(self.replaced.get(digest, 0), other.replaced.get(digest, 0))
             for digest in self.replaced | other.replaced

@@ -17,7 +17,7 @@ from onetool.core.principal import Principal
 if TYPE_CHECKING:
     from onetool.database.shared_rates import SharedWindows
 
-MOST_PRINCIPALS = 10_000  # that are remembered; beyond that, those that called longest ago are forgotten
+MAX_PRINCIPALS = 10_000  # that are remembered; beyond that, those that called longest ago are forgotten
 
 
 class PrincipalRates(Protocol):
@@ -28,7 +28,7 @@ class PrincipalRates(Protocol):
         ...
 
     async def check_async(self, principal: Principal) -> float | None:
-        """The same on an event loop. A principal without a rate needs no check."""
+        """Do the same on an event loop. A principal without a rate needs no check."""
         ...
 
 
@@ -50,7 +50,7 @@ class RequestRates:
             window = self._windows.get(key)
             if window is None:
                 window = self._windows[key] = RateWindow(rate.seconds)
-                if len(self._windows) > MOST_PRINCIPALS:
+                if len(self._windows) > MAX_PRINCIPALS:
                     self._windows.popitem(last=False)
             self._windows.move_to_end(key)
             return window.take(self._clock(), rate.count)

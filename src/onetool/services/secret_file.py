@@ -34,7 +34,11 @@ def put_secret(
     entry = {"value": value, "hosts": list(hosts)} if hosts else value
     line = f"{name}: {json.dumps(entry)}\n"  # what is JSON is YAML
     with _locked(file):
-        _keep_from_git(file)
+        if file.parent.name == ".onetool" and not file.exists():
+            # Keep the first secret from git, if `onetool init` has not done so.
+            own_name = "" if file.name == "secrets.yaml" else f"{file.name}\n.{file.name}.*\n"
+            with suppress(OSError):
+                write_new(file.with_name(IGNORE), IGNORED + own_name)
         lines = _lines(file)
         if new_only and _first_line_of(name, lines) is not None:
             raise SecretExistsError(f"{name} is there already")
@@ -55,7 +59,7 @@ def drop_secret(file: Path, name: str, check: Check) -> bool:
 
 
 def has_secret(file: Path, name: str) -> bool:
-    """Whether the file has the name now. What was read of it before may be old."""
+    """Return whether the file has the name now. What was read of it before may be old."""
     return _first_line_of(name, _lines(file)) is not None
 
 
@@ -64,14 +68,6 @@ def _locked(file: Path) -> Iterator[None]:
     make_home(file.parent)
     with lock_beside(file):
         yield
-
-
-def _keep_from_git(file: Path) -> None:
-    """Write a .gitignore beside the first secret, if `onetool init` has not written one."""
-    own_name = "" if file.name == "secrets.yaml" else f"{file.name}\n.{file.name}.*\n"
-    if file.parent.name == ".onetool" and not file.exists():
-        with suppress(OSError):
-            write_new(file.with_name(IGNORE), IGNORED + own_name)
 
 
 def _lines(file: Path) -> list[str]:
@@ -87,7 +83,7 @@ def _first_line_of(name: str, lines: list[str]) -> int | None:
 
 
 def _line_of(name: str, lines: list[str]) -> int | None:
-    """The line that sets it. A value over several lines was written by hand, and is left to hands."""
+    """Return the line that sets it. A value over several lines was written by hand, and is left to hands."""
     at = _first_line_of(name, lines)
     if at is not None and (re.search(r":\s*[|>]", lines[at]) or (lines[at + 1 : at + 2] and lines[at + 1][0] in " \t")):
         raise ValueError(f"{name} has several lines in the file; please edit it by hand")

@@ -24,8 +24,8 @@ from onetool.core.text import utc_text_ms
 from onetool.services.file_access import PathRefusedError, Roots, why_not_written
 from onetool.services.file_access.opening import path_shown
 
-LONGEST_TOPIC = 200  # characters
-LONGEST_MESSAGE = 64 * 1024  # bytes
+MAX_TOPIC_LENGTH = 200  # characters
+MAX_MESSAGE_BYTES = 64 * 1024  # bytes
 
 NO_MATCH = "SKIP: no matching topic"
 
@@ -117,14 +117,14 @@ def _holds_documents(file: int, start: int, end: int) -> bool:
 
 
 def document(topic: str, message: str) -> bytes:
-    """One YAML document. Every YAML reader gets the texts back as they were given."""
+    """Return one YAML document. Every YAML reader gets the texts back as they were given."""
     now = utc_text_ms(time())
     text = f'---\ntime: "{now}"\ntopic: {_quoted(topic)}\nmessage: {_literal(message) or _quoted(message)}\n'
     return text.encode()
 
 
 def _quoted(text: str) -> str:
-    """In double quotes: a JSON string is a YAML string, but for a few characters."""
+    """Return the text in double quotes: a JSON string is a YAML string, but for a few characters."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", encode_basestring(text))
 
 
@@ -140,16 +140,16 @@ def _literal(text: str) -> str | None:
 
 
 def _check(topic: str, message: str) -> None:
-    if len(topic) > LONGEST_TOPIC:
+    if len(topic) > MAX_TOPIC_LENGTH:
         raise BadArguments(
-            f"The topic has {len(topic):,} characters; at most {LONGEST_TOPIC} are allowed.",
+            f"The topic has {len(topic):,} characters; at most {MAX_TOPIC_LENGTH} are allowed.",
             reason="too_large",
             hints=["a topic is a short name, like notes:today"],
         )
     size = len(message.encode(errors="surrogatepass"))
-    if size > LONGEST_MESSAGE:
+    if size > MAX_MESSAGE_BYTES:
         raise BadArguments(
-            f"The message has {size:,} bytes; at most {LONGEST_MESSAGE:,} (64 KB) are allowed.",
+            f"The message has {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} (64 KB) are allowed.",
             reason="too_large",
             hints=["shorten it, or send it in parts"],
         )

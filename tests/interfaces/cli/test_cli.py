@@ -692,10 +692,19 @@ def test_completion_knows_commands_and_tools(configured):
         assert expected in cli(cwd=configured, env=env).stdout
 
 
-def test_help_shows_every_command(tmp_path):
-    done = cli("--help", cwd=tmp_path)
-    for command in ("tools", "check", "init", "completion"):
-        assert command in done.stdout
+def test_help_shows_every_command_without_loading_it(tmp_path):
+    from click import Context
+
+    from onetool.interfaces.cli import cli as root
+
+    shown = cli("--help", cwd=tmp_path).stdout
+    for name, (_, text) in root.commands_in.items():
+        assert root.get_command(Context(root), name).get_short_help_str(limit=500).startswith(text.rstrip("."))
+        assert f"  {name:10}  {text[:30]}" in shown
+    loaded = all_modules_after(COMMAND.format(args=["--help"]), tmp_path)
+    assert not loaded & {
+        f"onetool.interfaces.cli{place.partition(':')[0]}" for place, _ in root.commands_in.values()
+    } - {"onetool.interfaces.cli"}
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("NO_COLOR", "")])

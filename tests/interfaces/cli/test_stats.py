@@ -16,7 +16,7 @@ from helpers import cli, definition, start, trusted
 from onetool.core.call import ToolCall, ToolError
 from onetool.core.context import CallEvent
 from onetool.database.sqlite import SqliteDatabase
-from onetool.interfaces.cli.stats import MOST_TOOLS, _in_short
+from onetool.interfaces.cli.stats import MAX_TOOLS, _in_short
 from onetool.interfaces.cli.stats import PERIODS as OFFERED
 from onetool.services.stats import UsageStats
 from onetool.services.stats.report import MARK
@@ -122,7 +122,7 @@ def test_a_narrow_terminal_gets_fewer_columns(used):
 def test_many_tools_are_shown_in_part(project):
     record(project, [(f"many.tool_{number}", None if number % 2 else "timeout") for number in range(40)])
     _, shown = on_a_terminal("stats", cwd=project)
-    assert shown.count("many.tool_") == MOST_TOOLS + 5
+    assert shown.count("many.tool_") == MAX_TOOLS + 5
     assert "… and 10 more: --json and --html have all of them." in shown
     assert "Errors: 5 of 20 kinds" in shown
 

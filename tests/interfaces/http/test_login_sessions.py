@@ -278,7 +278,7 @@ def test_a_lock_that_somebody_holds_keeps_nobody_out(tmp_path, sessions, monkeyp
 
 
 def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monkeypatch, tmp_path):
-    monkeypatch.setattr(page_sessions, "MOST_ENDED", 5)
+    monkeypatch.setattr(page_sessions, "MAX_ENDED", 5)
     texts = []
     for _ in range(12):
         text, session = sessions.start(TOKEN)

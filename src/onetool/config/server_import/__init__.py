@@ -65,10 +65,11 @@ class ConfigTarget:
             )
         self.config: Config = load_config(self.found)  # one that can't be used is not touched
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
-        self.servers = _servers_in(self.file) if self.found.config else {}
+        node = read_files(self.file.absolute(), Findings())[0].value.get("servers") if self.found.config else None
+        self.servers: dict[str, Node] = node.value if node and isinstance(node.value, dict) else {}
 
     def elsewhere(self, name: str) -> str | None:
-        """The included file that defines this server."""
+        """Return the included file that defines this server."""
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
 
@@ -106,20 +107,11 @@ class ConfigTarget:
         except NotYaml as why:
             raise EditError(f"line {why.line}: {why.message}" if why.line else why.message) from None
         _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
-        self._keep(secrets)  # the config must never be there without them
-        return new
-
-    def _keep(self, secrets: Mapping[str, str]) -> None:
-        file = self.secrets.file
-        for name, value in secrets.items():
-            if file is None:
+        for name, value in secrets.items():  # the config must never be there without them
+            if self.secrets.file is None:
                 raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
-            put_secret(file, name, value, partial(check_kept, name, value))
-
-
-def _servers_in(file: Path) -> dict[str, Node]:
-    node = read_files(file.absolute(), Findings())[0].value.get("servers")
-    return node.value if node and isinstance(node.value, dict) else {}
+            put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
+        return new
 
 
 def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collection[str]) -> None:
@@ -136,7 +128,7 @@ def _must_load(file: Path, text: str, secrets: Mapping[str, str], broken: Collec
 
 @contextmanager
 def _folder_for(file: Path) -> Iterator[None]:
-    """The folder of a new config, with the files that `onetool init` writes; removed again on failure."""
+    """Make the folder of a new config, with the files that `onetool init` writes; remove it again on failure."""
     if file.exists():
         yield
         return
@@ -166,8 +158,7 @@ def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterat
 
 # The plan
 
-
-LONGEST_NAME = 100
+MAX_NAME = 100
 
 AskUser = Callable[[str, str], str | None]
 """Asks a person for the secret that a server needs; None when nobody can or will say."""
@@ -208,7 +199,7 @@ class Planner:
         reuse: bool = True,
         whole: bool = False,
     ) -> None:
-        """With `whole` the blocks of a project are shown with their secrets: these came with the project, too."""
+        """`whole`: show the blocks of a project with their secrets, which came with the project, too."""
         self.whole = whole
         self.target = target
         self.replace = replace
@@ -225,7 +216,13 @@ class Planner:
             if name in self.plan.servers or name in self.plan.skipped:
                 taken = (f"the one in {one.file}" for one in self.plan.seen if one.name == name and one.taken)
                 self.plan.notes.append(f"{name}: {found.file} defines it, too; {next(taken, 'neither')} is imported")
-                self._show_other(name, raw, found)
+                try:  # its secrets are not stored, so they have names of their own
+                    block, _ = self._translated(raw, found)
+                    if not (self.whole and found.in_project):
+                        block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
+                except SkipServer as why:
+                    block = f"not usable: {why}"
+                self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=False))
             elif name in self.target.servers and not self.replace:
                 if name not in self.plan.kept:
                     self.plan.kept.append(name)
@@ -241,8 +238,8 @@ class Planner:
         try:
             if elsewhere := self.target.elsewhere(name):
                 raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
-            if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-                raise SkipServer(f"a name has 1 to {LONGEST_NAME} characters that can be seen")
+            if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+                raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
             whole, notes = self._translated(raw, found)
             if is_onetool(whole, self.target.config):
                 raise SkipSelf("it is OneTool itself")
@@ -252,7 +249,10 @@ class Planner:
             self.plan.failed |= not isinstance(why, SkipSelf)
             return
         for secret in placeholders(block):
-            if not self.collector.has(secret) and not self._given(name, secret):
+            given = None if self.collector.has(secret) else self.ask(name, secret)
+            if given:
+                self.collector.put(secret, given)
+            if not self.collector.has(secret):
                 notes.append(f"it can't be connected until its secret is set: onetool auth set {secret}")
             elif self.collector.is_borrowed(secret):
                 notes.append(f"{secret} comes from the environment; to have it always: onetool auth set {secret}")
@@ -262,27 +262,9 @@ class Planner:
         shown = whole if self.whole and found.in_project else block
         self.plan.seen.append(SeenServer(name=name, block=shown, file=found.file, taken=True))
 
-    def _show_other(self, name: str, raw: Any, found: ClientServers) -> None:
-        """Add a block to `seen` that is not taken. Its secrets are not stored, so they have names of their own."""
-        try:
-            block, _ = self._translated(raw, found)
-        except SkipServer as why:
-            block = f"not usable: {why}"
-        else:
-            if not (self.whole and found.in_project):
-                block = without_secrets(name, block, SecretCollector(self.target.secrets, self.reuse))
-        self.plan.seen.append(SeenServer(name=name, block=block, file=found.file, taken=False))
-
     def _translated(self, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
-        variables = Variables(found.folder, found.inputs, self.collector.has)
+        variables = Variables(found.folder, found.inputs, self.collector)
         return translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
-
-    def _given(self, server: str, secret: str) -> bool:
-        """Whether a person has given it, where there is one to ask."""
-        value = self.ask(server, secret)
-        if value:
-            self.collector.put(secret, value)
-        return bool(value)
 
 
 class SkipSelf(SkipServer):
@@ -290,7 +272,7 @@ class SkipSelf(SkipServer):
 
 
 def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
-    """Whether a client would reach OneTool by this: then its tools are here already."""
+    """Return whether a client would reach OneTool by this: then its tools are here already."""
     if url := block.get("url"):
         try:
             parts = urlsplit(url)
@@ -304,7 +286,7 @@ def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
 
 
 def placeholders(value: Any) -> list[str]:
-    """The names of all secrets in a block."""
+    """Return the names of all secrets in a block."""
     if isinstance(value, str):
         return PLACEHOLDER.findall(value)
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()

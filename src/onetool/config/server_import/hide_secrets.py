@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ _BARE = re.compile(r"\$([A-Z_][A-Z0-9_]*)\Z")
 
 
 def variable_name(text: str) -> str:
-    """A text as the name of a secret: GITHUB_TOKEN for github-token."""
+    """Return a text as the name of a secret: GITHUB_TOKEN for github-token."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SERVER"
     return f"_{name}" if name[0].isdigit() else name
 
@@ -26,10 +26,10 @@ def variable_name(text: str) -> str:
 class Variables:
     """Replaces variables in the texts of one block. What can't be said in our config is put into `notes`."""
 
-    def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], is_set: Callable[[str], bool]) -> None:
+    def __init__(self, folder: Path, inputs: Mapping[str, Mapping[str, Any]], secrets: "SecretCollector") -> None:
         self.notes: list[str] = []
         self._inputs = inputs
-        self._is_set = is_set
+        self._secrets = secrets
         self._fixed = {
             "workspaceFolder": str(folder),
             "workspaceRoot": str(folder),
@@ -49,26 +49,23 @@ class Variables:
         if inside in self._fixed:
             return self._fixed[inside]
         if inside.startswith("input:"):
-            return self._input(inside.removeprefix("input:"))
+            asked = self._inputs.get(inside.removeprefix("input:"), {})
+            default = asked.get("default") if not asked.get("password") else None
+            name = variable_name(inside.removeprefix("input:"))
+            return self._variable(name, default if isinstance(default, str) else None)
         if named := _NAMED.match(inside):
             return self._variable(named[1], named[2])
         self.notes.append(f"{written} stays as it is: OneTool knows ${{NAME}} alone")
         return written
 
     def _variable(self, name: str, default: str | None) -> str:
-        if default is None or self._is_set(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
+        if default is None or self._secrets.has(name) or sounds_secret(name) or name.upper().endswith("_PAT"):
             return f"${{{name}}}"  # the default of a secret is never taken
         self.notes.append(f"{name} is not set: its default is taken for good")
         return default
 
-    def _input(self, id: str) -> str:
-        name, asked = variable_name(id), self._inputs.get(id, {})
-        default = asked.get("default")
-        return self._variable(name, default if isinstance(default, str) and not asked.get("password") else None)
-
 
 # Secrets
-
 
 _WORDS = {
     "TOKEN", "KEY", "APIKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT", "CREDENTIAL", "CREDENTIALS",
@@ -111,21 +108,21 @@ class SecretCollector:
         return name in self.new or self._secrets.where(name) is not None
 
     def is_borrowed(self, name: str) -> bool:
-        """Whether it comes only from the environment."""
+        """Return whether it comes only from the environment."""
         return name not in self.new and name not in _EVERYWHERE and self._secrets.where(name) == "environment"
 
     def placeholder_for(self, wanted: str, server: str, value: str) -> str:
-        """The placeholder for this value."""
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
         ours = wanted.upper().startswith("ONETOOL")  # what OneTool itself reads is not for a pasted file to set
-        names = (own,) if ours or _is_anybodys(wanted) else (wanted, own)
+        is_generic = all(word in _WORDS or word in _VAGUE for word in wanted.upper().split("_"))  # API_KEY
+        names = (own,) if ours or is_generic else (wanted, own)
         numbered = (f"{own}_{number}" for number in range(2, 10_000))
         name = next(name for name in (*names, *numbered) if self.put(name, value))
         return f"${{{name}}}"
 
     def put(self, name: str, value: str) -> bool:
-        """Whether this name can be used for this value."""
+        """Return whether this name can be used for this value."""
         if self._secrets.hosts(name):  # kept for others than whoever this is for, as far as anybody knows
             return False
         there = self.new.get(name) or self._secrets.get(name)
@@ -137,21 +134,16 @@ class SecretCollector:
 
 
 def without_secrets(server: str, block: dict[str, Any], collector: SecretCollector) -> dict[str, Any]:
-    """The block with placeholders for what must not stand in a config."""
+    """Return the block with placeholders for what must not stand in a config."""
     return _Hider(server, collector).block(block)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value under this name is one, and stands there itself."""
+    """Return whether a value under this name is one, and stands there itself."""
     if "${" in value or value.strip().lower() in _NO_SECRET or not value.strip():
         return False
     last_word = value.rpartition(" ")[2]  # after `Bearer`, say
     return bool(_sounds_secret(name) or _KNOWN_BY_THEIR_LOOKS.match(last_word) or _WITH_PASSWORD.match(value))
-
-
-def _is_anybodys(name: str) -> bool:
-    """Whether the name is too generic, like API_KEY."""
-    return all(word in _WORDS or word in _VAGUE for word in name.upper().split("_"))
 
 
 def _sounds_secret(name: str) -> bool:
@@ -169,25 +161,21 @@ class _Hider:
 
     def block(self, block: dict[str, Any]) -> dict[str, Any]:
         hidden = {**block}
-        for key, hide in (("env", self._env), ("headers", self._headers), ("auth", self._auth)):
+        for key, hide in (("env", self._variable), ("headers", self._header)):
             if key in block:
-                hidden[key] = hide(block[key])
+                hidden[key] = {name: hide(name, value) for name, value in block[key].items()}
+        if "auth" in block:
+            hidden["auth"] = self._auth(block["auth"])
         if "args" in block:
             hidden["args"] = self._args(block["args"])
         if "url" in block:
             hidden["url"] = self._url(block["url"])
         return hidden
 
-    def _env(self, env: dict[str, str]) -> dict[str, str]:
-        return {name: self._variable(name, value) for name, value in env.items()}
-
     def _variable(self, name: str, value: str) -> str:
         if not is_secret(name, value):
             return self._in_json(name, value)
         return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
-
-    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
-        return {name: self._header(name, value) for name, value in headers.items()}
 
     def _header(self, name: str, value: str) -> str:
         if not is_secret(name, value):
@@ -256,12 +244,11 @@ class _Hider:
         scheme, slashes, rest = start.partition("://")
         host, *path = rest.split("/")
         path = [self._named("key", part) if _LONG_WORD.match(part) else part for part in path]
-        pairs = [self._pair(pair) for pair in query.split("&")]
+        pairs: list[str] = []
+        for pair in query.split("&"):
+            name, equals, value = pair.partition("=")
+            pairs.append(name + equals + (self._named(name, value) if is_secret(name, value) else value))
         return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
-
-    def _pair(self, pair: str) -> str:
-        name, equals, value = pair.partition("=")
-        return name + equals + (self._named(name, value) if is_secret(name, value) else value)
 
     def _named(self, name: str, value: str) -> str:
         """Kept under the server's name and this one: of X-API-Key for `docs` it is DOCS_API_KEY."""

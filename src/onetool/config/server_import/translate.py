@@ -35,7 +35,7 @@ class ClientServers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_servers(file: Path, folder: Path) -> ClientServers:
-    """The servers in a file. Raises JsoncError if there are none; its message completes a sentence about the file."""
+    """Read the servers in a file. Raises JsoncError if there are none; its message completes a sentence."""
     return servers_in(read_data(text_of(file), file.suffix), file, folder)
 
 
@@ -60,7 +60,7 @@ def decoded(data: bytes) -> str:
 
 
 def read_data(text: str, suffix: str) -> Any:
-    """By the ending of the file's name; where that says nothing, whatever can be read. Errors repeat no values."""
+    """Read data by the ending of the file's name, or else whatever can be read. Errors repeat no values."""
     readers = {".toml": [_toml], ".yaml": [_yaml], ".yml": [_yaml], ".json": [_json], ".jsonc": [_json]}
     ways = readers.get(suffix.lower()) or ([_json] if text.lstrip()[:1] in ("{", "/") else [_toml, _yaml])
     for reader in ways[:-1]:
@@ -86,7 +86,7 @@ def servers_in(data: Any, file: Path, folder: Path) -> ClientServers:
 
 
 def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
-    """The nearest first: Claude Code keeps a project's private servers below the project's path."""
+    """Yield the sections with servers, nearest first: Claude Code keeps private ones below the project's path."""
     projects = data.get("projects")
     if isinstance(projects, dict):
         for path in (folder, *folder.parents):
@@ -104,7 +104,7 @@ def _sections(data: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _blocks(found: Any) -> dict[str, Any]:
-    """A mapping by name; or a list, where each says its own."""
+    """Return the blocks of a mapping by name; or of a list, where each says its own."""
     if isinstance(found, list):
         found = {str(block["name"]): block for block in found if isinstance(block, dict) and block.get("name")}
     return {str(name): block for name, block in found.items()} if isinstance(found, dict) else {}
@@ -122,7 +122,7 @@ def _inputs(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _json(text: str) -> Any:
-    """The fast reader first: these files can be large, and few of them have comments."""
+    """Parse JSON with the fast reader first: these files can be large, and few of them have comments."""
     if not text.strip():
         return {}
     try:
@@ -152,7 +152,6 @@ def _yaml(text: str) -> Any:
 
 
 # Translation
-
 
 KNOWN = (
     "command",
@@ -206,7 +205,7 @@ class SkipServer(Exception):  # noqa: N818 - an answer, not a fault
 def translated(
     raw: Any, variables: Variables, folder: Path, *, old_url: bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """The block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE here."""
+    """Return the block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE here."""
     if not isinstance(raw, Mapping):
         raise SkipServer("it is no mapping")
     found, notes = _renamed(raw)
@@ -226,7 +225,7 @@ def translated(
 
 
 def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The values under our keys; what has none is noted."""
+    """Return the values under our keys; what has none is noted."""
     found: dict[str, Any] = {}
     unknown: list[str] = []
     for key, value in raw.items():
@@ -244,7 +243,7 @@ def _renamed(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _split_command(found: dict[str, Any]) -> None:
-    """A command in one list, or in a mapping of its own, as some write it."""
+    """Split a command that is one list, or a mapping of its own, as some write it."""
     command = found.get("command")
     if isinstance(command, Mapping):
         found.update({key: command[key] for key in ("args", "env") if command.get(key) and not found.get(key)})
@@ -285,7 +284,7 @@ def _environment(raw: Mapping[str, Any], block: dict[str, Any]) -> None:
 
 
 def _fitting(block: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The block without keys that don't apply to its transport, in the usual order."""
+    """Return the block without keys that don't apply to its transport, in the usual order."""
     useless = ("env", "cwd", "args") if "url" in block else ("headers", "auth")
     for key in [key for key in useless if key in block]:
         del block[key]
@@ -336,7 +335,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _auth(value: Any, key: str) -> Any:
-    """A login with OAuth, in whichever spelling; or as our config has it."""
+    """Read a login with OAuth, in whichever spelling; or as our config has it."""
     if isinstance(value, str):
         return value
     said = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower(): item for name, item in _mapping(value, key).items()}

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import click
 
@@ -15,32 +15,35 @@ from onetool._version import __version__
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.interfaces.cli.output import stdout
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 
 class LazyGroup(click.Group):
-    """A group whose commands live in modules of their own."""
+    """A group whose commands live in modules of their own, so that help and completion need none of them."""
 
-    commands_in: ClassVar[dict[str, str]] = {
-        "run": "onetool.interfaces.cli.run:run",
-        "mcp": "onetool.interfaces.cli.serve:mcp",
-        "serve": "onetool.interfaces.cli.serve:serve",
-        "page": "onetool.interfaces.cli.page:page",
-        "ask": "onetool.interfaces.cli.ask:ask",
-        "chat": "onetool.interfaces.cli.ask:chat",
-        "sessions": "onetool.interfaces.cli.sessions:sessions",
-        "tools": "onetool.interfaces.cli.tools:tools",
-        "bundles": "onetool.interfaces.cli.bundles:bundles",
-        "packs": "onetool.interfaces.cli.packs:packs",
-        "servers": "onetool.interfaces.cli.servers:servers",
-        "hosts": "onetool.interfaces.cli.hosts:hosts",
-        "auth": "onetool.interfaces.cli.auth:auth",
-        "tokens": "onetool.interfaces.cli.tokens:tokens",
-        "db": "onetool.interfaces.cli.db:db",
-        "stats": "onetool.interfaces.cli.stats:stats",
-        "audit": "onetool.interfaces.cli.audit:audit",
-        "check": "onetool.interfaces.cli.check:check",
-        "trust": "onetool.interfaces.cli.trust:trust",
-        "init": "onetool.interfaces.cli.init:init",
-        "completion": "onetool.interfaces.cli:completion",
+    commands_in: ClassVar[dict[str, tuple[str, str]]] = {
+        "run": (".run:run", "Run CODE, which can call every tool, in the sandbox."),
+        "mcp": (".serve:mcp", "Serve the tools to an MCP client over stdio."),
+        "serve": (".serve:serve", "Serve MCP and REST over HTTP."),
+        "page": (".page:page", "Print a link that opens the page of a running server."),
+        "ask": (".ask:ask", "Ask a model that can use your tools."),
+        "chat": (".ask:chat", "Talk with a model that has your tools at hand, question by question."),
+        "sessions": (".sessions:sessions", "List, show, export and delete conversations."),
+        "tools": (".tools:tools", "List, inspect, call, search and export tools."),
+        "bundles": (".bundles:bundles", "Manage stored tools: HTTP requests and scripts."),
+        "packs": (".packs:packs", "Write and check packs: Python files whose functions are tools."),
+        "servers": (".servers:servers", "Manage MCP servers whose tools you use."),
+        "hosts": (".hosts:hosts", "Manage hosts that HTTP tools may call."),
+        "auth": (".auth:auth", "Store API keys and other secrets."),
+        "tokens": (".tokens:tokens", "Give people and programs tokens for `onetool serve`."),
+        "db": (".db:db", "Show and copy what OneTool has stored; set up a database that several machines share."),
+        "stats": (".stats:stats", "Show what was called, and what it saved."),
+        "audit": (".audit:audit", "Show the audit log of `onetool serve`."),
+        "check": (".check:check", "Check the config and every tool."),
+        "trust": (".trust:trust", "Trust a project's folder: PATH, or this one."),
+        "init": (".init:init", "Write a config, or set up an MCP client."),
+        "completion": (":completion", "Print the completion script for a shell."),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -49,8 +52,22 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands_in:
             return None
-        module, _, attribute = self.commands_in[cmd_name].partition(":")
-        return getattr(import_module(module), attribute)
+        module, _, attribute = self.commands_in[cmd_name][0].partition(":")
+        return getattr(import_module(__name__ + module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.commands_in.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in self.commands_in.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in self.commands_in and not ctx.resilient_parsing:  # click would look only at what is loaded
@@ -147,7 +164,6 @@ def _fail(*lines: str, code: int) -> NoReturn:
 
 
 # `onetool completion SHELL`: completion of commands, options and tool names.
-
 
 _WHERE = {
     "bash": '~/.bashrc:  eval "$(onetool completion bash)"',

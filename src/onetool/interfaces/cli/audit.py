@@ -6,23 +6,32 @@ has to be known.
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.audit import audit_table
+from onetool.app.database import STATE_FILE
+from onetool.config import find
+from onetool.config.find import state_home
+from onetool.config.load import has_database, load_config
+from onetool.core.errors import OneToolError
+from onetool.database import DatabaseError
+from onetool.database.sqlite import SqliteDatabase
 from onetool.interfaces.cli.options import complete_tool, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
+from onetool.services.audit import AuditTable
+from onetool.services.audit.record import AuditFilter, read_moment
 
 if TYPE_CHECKING:
     from onetool.config import Found
-    from onetool.services.audit import AuditRecord, AuditTable
-    from onetool.services.audit.record import AuditFilter
+    from onetool.services.audit import AuditRecord
 
 USUAL = 50  # lines at a terminal
 USUAL_TO_FOLLOW = 10
-MOST = 100_000
+MAX_LIMIT = 100_000
 POLL_S = 0.3
 LAST_NAMES = 2000  # lines that completion looks at
 KINDS = ("call", "change", "login", "approval", "refusal", "admin", "gap")  # a test holds them against those of the log
@@ -38,8 +47,6 @@ class TimeOption(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from onetool.services.audit.record import read_moment
-
         if isinstance(value, float):
             return value
         found = read_moment(value, time.time())
@@ -50,10 +57,6 @@ class TimeOption(click.ParamType[float]):
 
 def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names that the last lines have."""
-    from onetool.config import find
-    from onetool.core.errors import OneToolError
-    from onetool.services.audit.record import AuditFilter
-
     try:
         with _opened(find(ctx.find_root().params.get("config"))) as log:
             found = log.page(AuditFilter(), LAST_NAMES).records
@@ -77,7 +80,7 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.option("--args", metavar="JSON", help="Only calls with exactly these arguments; - reads them from a pipe.")
 @click.option(
-    "--limit", type=click.IntRange(1, MOST), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
+    "--limit", type=click.IntRange(1, MAX_LIMIT), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on, and print lines as they come.")
 @data_options
@@ -88,8 +91,6 @@ def audit(ctx: click.Context, args: str | None, limit: int | None, follow: bool,
     It says who called or changed what, from where, and how it went. It holds no values: arguments are there as a keyed
     hash. With --args one sees whether a known call was made.
     """
-    from onetool.services.audit.record import AuditFilter
-
     with _opened(find_here(ctx)) as log, _reported():
         only = AuditFilter(**wanted, args=None if args is None else _hash_of(args, log))
         if limit is None and (follow or (stdout().isatty() and not as_json)):
@@ -132,8 +133,6 @@ def _print_all(log: "AuditTable", only: "AuditFilter", printer: "Printer") -> No
 
 def _follow(log: "AuditTable", only: "AuditFilter", key: bytes, start: int, printer: "Printer") -> None:
     """Print lines on and on. A log that can't be read for a while is reported once, and read on when it can."""
-    from onetool.database import DatabaseError
-
     fits, is_reported = only.test(), False
     while True:
         try:
@@ -170,27 +169,26 @@ class Printer:
         elif records:
             rows = [_cells(record) for record in records]
             head = [] if self._has_head else [COLUMNS]
-            widths = _widths([*head, *rows])
+            columns = zip(*head, *rows, strict=True)
+            widths = [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, columns, strict=True)]
             for row in head:
-                echo(styled(_line(row, widths), bold=True))
+                cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+                echo(styled("  ".join(cells).rstrip(), bold=True))
             for record, row in zip(records, rows, strict=True):
                 echo(_coloured(record, row, widths))
             self._has_head = True
 
     def end(self, log: "AuditTable") -> None:
-        """What is to be said of it, beside the lines."""
+        """Print what is to be said beside the lines."""
         if self.skipped:
-            click.echo(f"{counted(self.skipped, 'line')} can't be read and {_were(self.skipped)} skipped.", err=True)
+            were = "was" if self.skipped == 1 else "were"
+            click.echo(f"{counted(self.skipped, 'line')} can't be read and {were} skipped.", err=True)
         if self._as_json:
             return
         if not self._has_head:
             click.echo(f"There are no such lines in {printable(log.describe())}.", err=True)
         elif self.has_more and stdout().isatty():
             echo("… and older ones: --limit shows more of them, --since and --who the ones that are wanted.")
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def _cells(record: "AuditRecord") -> tuple[str, ...]:
@@ -202,26 +200,16 @@ def _cells(record: "AuditRecord") -> tuple[str, ...]:
     return tuple(map(printable, cells))
 
 
-def _widths(rows: Iterable[Iterable[str]]) -> list[int]:
-    return [max(least, *map(len, cells)) for least, cells in zip(NARROWEST, zip(*rows, strict=True), strict=True)]
-
-
-def _line(row: Iterable[str], widths: Iterable[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(_painted(record, row, widths)).rstrip()
-
-
-def _painted(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    cells: list[str] = []
     for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
         padded = cell if place == MS else cell.ljust(width)
         if place == WHAT:
             padded = styled(padded, fg="cyan")
         elif place == OUTCOME:
             padded = styled(padded, fg="red" if record.failed else "green" if record.outcome == "ok" else None)
-        yield padded
+        cells.append(padded)
+    return "  ".join(cells).rstrip()
 
 
 def _hash_of(args: str, log: "AuditTable") -> str:
@@ -242,14 +230,7 @@ def _hash_of(args: str, log: "AuditTable") -> str:
 @contextmanager
 def _opened(found: "Found") -> "Generator[AuditTable]":
     """Open the log of a config: in the database that it names, else in `state.db`."""
-    from onetool.config.find import state_home
-    from onetool.config.load import has_database, load_config
-    from onetool.services.audit import AuditTable
-
     if found.config is None or not has_database(found.config):
-        from onetool.app.database import STATE_FILE
-        from onetool.database.sqlite import SqliteDatabase
-
         state = SqliteDatabase(state_home(found.config, os.environ) / STATE_FILE)
         try:
             yield AuditTable(state)
@@ -257,8 +238,6 @@ def _opened(found: "Found") -> "Generator[AuditTable]":
             state.close()
         return
     import logging
-
-    from onetool.app.audit import audit_table
 
     database_log = logging.getLogger("onetool.database")
     level = database_log.level
@@ -272,8 +251,6 @@ def _opened(found: "Found") -> "Generator[AuditTable]":
 
 @contextmanager
 def _reported() -> Generator[None]:
-    from onetool.database import DatabaseError
-
     try:
         yield
     except DatabaseError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from onetool.config import load_secrets
-from onetool.config.include import check_kept, read_files
+from onetool.config.include import HostBoundSecret, check_kept, read_files
 from onetool.config.node import Findings
 from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS, key_name
 from onetool.core.text import or_rather
@@ -19,8 +19,6 @@ from onetool.services.secrets import KEYRING_SERVICE, Secret, Secrets, load_keyr
 
 
 def _hosts(_ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]) -> tuple[str, ...]:
-    from onetool.config.include import HostBoundSecret
-
     for _, message, hint in HostBoundSecret(value=Secret(""), hosts=hosts).problems() if hosts else ():
         raise click.BadParameter(f"{message}; {hint}" if hint else message)
     return hosts

@@ -8,9 +8,9 @@ import msgspec
 from onetool.app.database_state import is_reached, read_state
 from onetool.app.findings import tool_requirements
 from onetool.core.errors import ConfigError, Mistake
+from onetool.database import DatabaseError
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import echo, print_json, print_mistakes, print_table, wants_json
-from onetool.sdk.requirements import Report
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -26,7 +26,11 @@ def check(ctx: click.Context, as_json: bool) -> None:
     import logging
 
     logging.getLogger("onetool").setLevel(logging.CRITICAL)  # it would say the same again, line by line
-    app, mistakes, report = _inspect(ctx)
+    try:
+        app: App | None = open_app(ctx)
+        mistakes, report = app.findings(), tool_requirements(app.catalog)
+    except ConfigError as error:
+        app, mistakes, report = None, error.mistakes, {}
     replicas: tuple[ReplicaRow, ...] = ()
     if app is not None and is_reached(app.config, mistakes):
         from onetool.cluster.report import inspect_replicas
@@ -38,20 +42,19 @@ def check(ctx: click.Context, as_json: bool) -> None:
     else:
         state = _database_state(app, mistakes)
         print_mistakes(_summary(app, state), mistakes)
-        _print_dependencies(report)
+        rows = [
+            (tool, found["name"], found["status"], found["version"], found["install"])
+            for tool, needs in report.items()
+            for found in needs
+        ]
+        if rows:
+            echo()
+            print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)
         if replicas:
             from onetool.interfaces.cli.db import print_replicas
 
             print_replicas(msgspec.to_builtins(replicas))
     ctx.exit(1 if any(mistake.severity == "error" for mistake in mistakes) else 0)
-
-
-def _inspect(ctx: click.Context) -> "tuple[App | None, tuple[Mistake, ...], Report]":
-    try:
-        app = open_app(ctx)
-    except ConfigError as error:
-        return None, error.mistakes, {}
-    return app, app.findings(), tool_requirements(app.catalog)
 
 
 def _summary(app: "App | None", state: "DatabaseState | None") -> str:
@@ -66,20 +69,7 @@ def _database_state(app: "App | None", mistakes: tuple[Mistake, ...]) -> "Databa
     """None where there is no database, or none that is reached: then a mistake says so."""
     if app is None or not is_reached(app.config, mistakes):
         return None
-    from onetool.database import DatabaseError
-
     try:
         return read_state(app.config)
     except DatabaseError:  # since a moment
         return None
-
-
-def _print_dependencies(report: Report) -> None:
-    rows = [
-        (tool, found["name"], found["status"], found["version"], found["install"])
-        for tool, needs in report.items()
-        for found in needs
-    ]
-    if rows:
-        echo()
-        print_table("What tools need", ("tool", "needs", "status", "version", "install"), rows)

@@ -13,6 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from onetool.app.access import token_store
+from onetool.app.database import open_database, open_state_file, state_file
+from onetool.app.database_copy import Place, copy_state, count_stores, has_state, open_export, open_place
+from onetool.app.database_state import database_state, explain, file_state
+from onetool.app.documents import documents_in, seal_anew
+from onetool.config import load_config
+from onetool.database import DatabaseError
+from onetool.database.migrations import migrate as run_migrations
+from onetool.database.migrations import require_tables
+from onetool.database.sqlite_errors import RESTORE_FIX
 from onetool.interfaces.cli.options import data_options, find_here, noted
 from onetool.interfaces.cli.output import (
     counted,
@@ -23,9 +33,9 @@ from onetool.interfaces.cli.output import (
     show_progress,
     wants_json,
 )
+from onetool.services.access_tokens import LOSS_FIX
 
 if TYPE_CHECKING:
-    from onetool.app.database_copy import Place
     from onetool.config import Config
     from onetool.database import Database
     from onetool.database.moving import Moved
@@ -72,16 +82,12 @@ def init(ctx: click.Context, as_json: bool) -> None:
 
     After `cluster.key` was added, it also encrypts with it what this machine has kept in the database before.
     """
-    from onetool.app.database_state import database_state
-    from onetool.app.documents import seal_anew
-    from onetool.database.migrations import migrate
-
     config = _config(ctx)
     if config.database is None:
         _print_file(config, as_json, makes=True)
         return
     with _reached(config) as database:
-        done = migrate(database)
+        done = run_migrations(database)
         state = database_state(database)
         sealed = seal_anew(database, config)
     cluster = config.cluster
@@ -107,14 +113,12 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 
     A state.db is brought up to date by whatever uses it first.
     """
-    from onetool.database.migrations import migrate
-
     config = _config(ctx)
     if config.database is None:
         _print_file(config, as_json)
         return
     with _reached(config) as database:
-        done = migrate(database)
+        done = run_migrations(database)
     if wants_json(as_json):
         print_json({"done": done})
     else:
@@ -126,11 +130,9 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
 
 def _make_required_log(config: "Config") -> None:
     """Make the tables before an import where the audit log is required: its first line comes before all else."""
-    from onetool.database.migrations import migrate
-
     if config.database is not None and config.audit.mode == "required":
         with _reached(config) as database:
-            migrate(database)
+            run_migrations(database)
 
 
 @db.command("import")
@@ -145,10 +147,6 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
     The source stays as it is. It can be done again: what is in the database already stays. Stop servers that use the
     source before. Exit code 1 if something could not be copied.
     """
-    from onetool.app.database import state_file
-    from onetool.app.database_copy import copy_state, has_state, open_place
-    from onetool.database.migrations import migrate
-
     config = _config(ctx)
     place = Path(os.path.realpath(source or config.home))
     own = [os.path.realpath(config.home), os.path.realpath(state_file(config))]
@@ -161,7 +159,7 @@ def import_command(ctx: click.Context, source: Path | None, force: bool, as_json
         raise click.ClickException(f"{source} has neither state.db nor bundles: name a home or an export.")
     with _reached(config) as database, open_place(place, None if source else state_file(config)) as copied:
         if config.database is not None:
-            migrate(database)
+            run_migrations(database)
         found = list(copy_state(copied, _place(config, database), config, _tell, force=force))
         if any(moved.moved or moved.same for _, moved in found):
             database.settle_loss()
@@ -183,9 +181,7 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
     or copy it with `onetool db import FOLDER`. It holds keys and sessions, so its file .onetool-state closes it to
     tools wherever it lies.
     """
-    from onetool.app.database_copy import copy_state, open_export
     from onetool.cluster.report import alive_replicas
-    from onetool.database.migrations import require_tables
 
     config = _config(ctx)
     target = Path(os.path.realpath(folder))
@@ -209,8 +205,6 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
 
 
 def _place(config: "Config", database: "Database") -> "Place":
-    from onetool.app.database_copy import Place
-
     return Place(database, config.home if config.database is None else None)
 
 
@@ -242,11 +236,6 @@ def _print_moved(found: "Iterable[tuple[str, Moved]]", as_json: bool, title: str
 
 
 def _state(database: "Database", config: "Config") -> dict[str, Any]:
-    from onetool.app.access import token_store
-    from onetool.app.database_copy import count_stores
-    from onetool.app.database_state import database_state, file_state
-    from onetool.app.documents import documents_in
-
     tokens = token_store(config, documents_in(database, "tokens", config, "never"))
     if config.database is None:
         state = {**msgspec.to_builtins(file_state(database)), "lost_tokens": tokens.loss}
@@ -262,9 +251,6 @@ def _state(database: "Database", config: "Config") -> dict[str, Any]:
 
 
 def _print_state(shown: dict[str, Any]) -> None:
-    from onetool.database.sqlite_errors import RESTORE_FIX
-    from onetool.services.access_tokens import LOSS_FIX
-
     if "file" in shown:
         lines = [("file", shown["file"]), ("size", f"{shown['bytes']:,} bytes"), ("schema", str(shown["schema"]))]
         if not shown["exists"]:
@@ -288,8 +274,6 @@ def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None
     """Say that `state.db` has all tables: opening it makes them. With `makes`, the file is there afterwards, and a loss
     is settled.
     """
-    from onetool.app.database_state import file_state
-
     with _reached(config) as database:
         if makes:
             database.write(lambda work: None)
@@ -304,18 +288,17 @@ def _print_file(config: "Config", as_json: bool, *, makes: bool = False) -> None
 
 
 def print_replicas(replicas: "Iterable[dict[str, Any]]") -> None:
-    """Those that are alive."""
-    rows = [(one["id"], one["address"], one["version"], one["since"], _remark(one)) for one in replicas]
+    """Print the replicas that are alive."""
+    rows: list[tuple[Any, ...]] = []
+    for one in replicas:
+        remark = "ends" if one["is_draining"] else ""
+        if one["same_address"]:
+            remark = f"has the address of {one['same_address']}"
+        if one["has_other_key"]:
+            remark = "has another cluster.key"
+        rows.append((one["id"], one["address"], one["version"], one["since"], remark))
     if rows:
         print_table(counted(len(rows), "replica"), ("id", "address", "version", "since", ""), rows)
-
-
-def _remark(replica: dict[str, Any]) -> str:
-    if replica["has_other_key"]:
-        return "has another cluster.key"
-    if replica["same_address"]:
-        return f"has the address of {replica['same_address']}"
-    return "ends" if replica["is_draining"] else ""
 
 
 # The database
@@ -334,10 +317,6 @@ def _reached(config: "Config") -> "Generator[Database]":
     """Open the database of the config, without making any tables, or `state.db`. Problems are told in words."""
     import logging
 
-    from onetool.app.database import open_database, open_state_file
-    from onetool.app.database_state import explain
-    from onetool.database import DatabaseError
-
     logging.getLogger("onetool.database").setLevel(logging.CRITICAL)  # it would say the same again
     database = open_state_file(config) if config.database is None else open_database(config)
     try:
@@ -349,8 +328,6 @@ def _reached(config: "Config") -> "Generator[Database]":
 
 
 def _config(ctx: click.Context) -> "Config":
-    from onetool.config import load_config
-
     found = find_here(ctx)
     config = load_config(found)
     if config.database is None and found.untrusted is not None:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onetool.interfaces.cli.options import config_option, data_options
+from onetool.config import load_config
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.core.text import or_rather
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import parse_url
+from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
 if TYPE_CHECKING:
@@ -44,9 +49,6 @@ def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
 @click.pass_context
 def list_hosts(ctx: click.Context, as_json: bool) -> None:
     """List the allowed hosts."""
-    from onetool.config import load_config
-    from onetool.interfaces.cli.options import find_here
-
     found = [{"host": one.host, "allowPrivate": one.allow_private} for one in load_config(find_here(ctx)).allowed_hosts]
     if wants_json(as_json):
         print_json(found)
@@ -64,7 +66,6 @@ def list_hosts(ctx: click.Context, as_json: bool) -> None:
 def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Remove hosts from the config. Tools can't call them any more."""
     from onetool.config.edit import drop_host
-    from onetool.core.text import or_rather
 
     target = config_for_hosts(ctx)
     there = {one.host.lower(): one.host for one in target.config.allowed_hosts}
@@ -81,10 +82,8 @@ def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 
 def read_host(text: str) -> tuple[str, bool]:
-    """A host as it was given, or that of a URL; and whether it is a name or an address of this network."""
+    """Return a host as it was given, or that of a URL; and whether it is a name or an address of this network."""
     from onetool.http.allowed_hosts import is_private, read_entry
-    from onetool.http.errors import RequestRefusedError
-    from onetool.http.url import parse_url
 
     try:
         if "://" in text:
@@ -97,8 +96,7 @@ def read_host(text: str) -> tuple[str, bool]:
 
 
 def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
-    """The config in force; where there is none, the person's own, which the bundles of this place lie beside."""
-    from onetool.config.find import FOLDER, NAME, user_home
+    """Return the config in force; where there is none, the person's own, which the bundles of this place lie beside."""
     from onetool.config.server_import import ConfigTarget
 
     return ConfigTarget(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))

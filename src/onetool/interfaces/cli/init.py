@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
+from onetool.config.find import find
+from onetool.config.starter import starter_config
+from onetool.core.os_files import write_new
+from onetool.core.state_folders import IGNORE, IGNORED
 from onetool.interfaces.cli.options import config_option, refuse_link_out
+from onetool.interfaces.cli.trust import offer_trust, renew_trust
 
 # Here again: `onetool init` need not load them.
 CLIENTS = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini")
@@ -70,12 +75,6 @@ def init(
 
 
 def _write_starter(folder: Path, force: bool) -> None:
-    from onetool.config.find import find
-    from onetool.config.starter import starter_config
-    from onetool.core.os_files import write_new
-    from onetool.core.state_folders import IGNORE, IGNORED
-    from onetool.interfaces.cli.trust import offer_trust, renew_trust
-
     file = folder / ".onetool" / "onetool.yaml"
     refuse_link_out(file, folder)
     if file.exists() and not force:

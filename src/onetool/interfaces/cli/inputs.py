@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from onetool.core.errors import OneToolError
 from onetool.core.os_files import MAX_INPUT_BYTES, NO_WAIT, PLAIN
 from onetool.interfaces.cli.output import printable
 
@@ -33,7 +34,6 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    """The bytes of a file, or of standard input."""
     refusal = click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
     return _read(
         name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
@@ -45,7 +45,7 @@ def read_text(name: str) -> str:
 
 
 def read_input(name: str, most: int, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
-    """The text of any file, or of standard input: at most so many bytes, in UTF-8."""
+    """Return the text of any file, or of standard input: at most so many bytes, in UTF-8."""
     return _decoded(_read(name, most, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
 
 
@@ -102,7 +102,6 @@ def fetch_url(app: "App", address: str) -> bytes:
     import asyncio
 
     from onetool.app.bundle_import import fetch_document
-    from onetool.core.errors import OneToolError
 
     try:
         return asyncio.run(fetch_document(app, address))
@@ -116,13 +115,12 @@ def shown_name(name: str) -> str:
 
 # Standard input
 
-
-PATIENCE = 5.0  # seconds, with nobody there
+INPUT_TIMEOUT = 5.0  # seconds, with nobody there
 QUIET = 1.5  # seconds, before a person is told
 
 
 def is_piped() -> bool:
-    """Whether it is a pipe, a socket or a file. A terminal is for typing, and /dev/null has nothing."""
+    """Return whether it is a pipe, a socket or a file. A terminal is for typing, and /dev/null has nothing."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):  # there is none
@@ -131,9 +129,9 @@ def is_piped() -> bool:
 
 
 def has_input() -> bool:
-    """Whether standard input has data or has ended."""
+    """Return whether standard input has data or has ended."""
     if not sys.stderr.isatty():
-        return _ready(PATIENCE)
+        return _ready(INPUT_TIMEOUT)
     if not _ready(QUIET):
         click.echo("Reading standard input, until it ends …", err=True)
     return True
@@ -146,7 +144,7 @@ def print_prompt(what: str) -> None:
 
 
 def read(most: int) -> bytes:
-    """All bytes of standard input, but at most one more than `most`."""
+    """Return all bytes of standard input, but at most one more than `most`."""
     return sys.stdin.buffer.read(most + 1)
 
 

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from onetool.app import App
+from onetool.app.audit import noted_command
+from onetool.config import find, load_config
+from onetool.config.file_checks import is_inside
+from onetool.core.errors import OneToolError
 from onetool.core.principal import is_pattern
+from onetool.core.text import did_you_mean, or_rather
 from onetool.interfaces.cli.output import claim_stdout, printable
 
 if TYPE_CHECKING:
-    from onetool.app import App
     from onetool.config import Config, Found
     from onetool.config.model import ServerSettings
 
@@ -25,14 +30,12 @@ class OneOf(click.Choice[str]):
     """A choice that suggests the nearest value."""
 
     def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
-        from onetool.core.text import did_you_mean
-
         rather = did_you_mean(str(value), map(str, self.choices))
         return " ".join(filter(None, (super().get_invalid_choice_message(value, ctx), rather and rather.capitalize())))
 
 
 def data_options(command: F) -> F:
-    """What every command that prints data takes."""
+    """Add the options of every command that prints data."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")(command)
     return config_option(command)
 
@@ -61,13 +64,13 @@ def allow_option(command: F) -> F:
 
 
 def menu_option(command: F) -> F:
-    """What MCP clients are shown."""
+    """Add the option for what MCP clients are shown."""
     help = "What clients see: run (one tool that runs code), search, or direct. The default is the config's."
     return click.option("--menu", type=click.Choice(MENUS), help=help)(command)
 
 
 def watch_option(command: F) -> F:
-    """For servers: to read files again when they change."""
+    """Add the option of servers to read files again when they change."""
     return click.option("--watch", is_flag=True, help="Reload everything when files change, not only settings.")(
         command
     )
@@ -91,15 +94,13 @@ def open_app(
     makes_tables: bool = False,
     servers: "Mapping[str, ServerSettings] | None" = None,
 ) -> "App":
-    """The app for the config that was asked for. Warns about names in the allow-list that match nothing.
+    """Open the app for the config that was asked for. Warn about names in the allow-list that match nothing.
 
     `packs` are those whose tools have to be known; None is all. Servers that were never connected are connected for
     that. Without `imports` no pack is run: for commands that call no tool. Only a server `makes_tables`. `servers` are
     added to those of the config.
     """
     import logging
-
-    from onetool.app import App
 
     trust_log = logging.getLogger("onetool.trust")
     found = find_here(ctx)
@@ -122,17 +123,13 @@ def warn_unmatched(option: str, app: "App", names: Iterable[str]) -> None:
     """Warn about each name that no tool has, and each pattern that none fits, with the nearest one."""
     registry = app.catalog.registry
     for name in registry.unmatched(names):
-        from onetool.core.text import or_rather
-
         known = [f"{pack}.*" for pack in registry.packs()] if is_pattern(name) else registry.names()
         message = f"warning: {option} names no tool: {printable(name)}{or_rather(name, known)}"
         click.echo(message, err=True)
 
 
 def find_here(ctx: click.Context) -> "Found":
-    """The config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
-    from onetool.config import find
-
+    """Return the config in force. Reports an untrusted folder once; at a terminal the user is asked to trust it."""
     root = ctx.find_root()
     found = find(root.obj)
     if found.untrusted is None or TOLD in root.meta:
@@ -160,9 +157,6 @@ def noted(
             if params.get(unless):
                 return command(ctx, **params)
             import logging
-
-            from onetool.app.audit import noted_command
-            from onetool.config import load_config
 
             what = " ".join([*ctx.command_path.split()[1:], params.get("name", "")]).strip()
             config = load_config(find_here(ctx))
@@ -198,9 +192,6 @@ def complete_tools(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 def _known_tools(ctx: click.Context) -> list[str]:
     """Packs are parsed, not imported."""
-    from onetool.app import App
-    from onetool.core.errors import OneToolError
-
     try:
         with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             return [spec.name for spec in app.tools()]
@@ -236,7 +227,5 @@ def split_names(_ctx: click.Context, _param: click.Parameter, values: tuple[str,
 
 def refuse_link_out(file: Path, folder: Path) -> None:
     """Raise ClickException if a symbolic link leads this file out of the project's folder."""
-    from onetool.config.file_checks import is_inside
-
     if not is_inside(file, folder):
         raise click.ClickException(f"{file} leads out of {folder} through a symbolic link; remove the link.")

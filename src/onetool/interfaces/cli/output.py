@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, is_too_short
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ def echo(text: str = "") -> None:
 
 
 def is_plain() -> bool:
-    """Whether colours are off: by NO_COLOR (https://no-color.org), or in a simple terminal."""
+    """Return whether colours are off: by NO_COLOR (https://no-color.org), or in a simple terminal."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
@@ -127,7 +128,7 @@ def printable(value: Any) -> str:
 
 
 def is_interactive() -> bool:
-    """Whether somebody is there to be asked."""
+    """Return whether somebody is there to be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -143,8 +144,6 @@ def confirm(question: str, yes: bool, to_do: str, done: str) -> None:
 
 def warn_if_short(name: str, value: str) -> None:
     """Warn when a secret is stored that is too short to be masked reliably."""
-    from onetool.services.secrets import UNMISTAKABLE, is_too_short
-
     if is_too_short(value):
         click.echo(
             f"Warning: {name} has fewer than {UNMISTAKABLE} characters, so it can't be masked reliably.", err=True
@@ -153,8 +152,6 @@ def warn_if_short(name: str, value: str) -> None:
 
 def tell_running_servers(file: "Path", *, is_code: bool = False) -> None:
     """Say on standard error when a running server uses a change of this file. `is_code`: it starts a program."""
-    from onetool.services.secrets import RELOAD_NOTE
-
     way = "SIGHUP or ot.reload()"
     when = f"reads it by itself; {RELOAD_NOTE} ({way})"
     if is_code:
@@ -169,21 +166,17 @@ def print_mistakes(summary: str, mistakes: Sequence[Mistake]) -> None:
         return
     for mistake in mistakes:
         colour = "red" if mistake.severity == "error" else "yellow"
+        file = mistake.file or ""
+        shown = os.path.relpath(file) if os.path.isabs(file) else file
+        place = file if shown.startswith("..") else shown
+        place += f":{mistake.line}" if file and mistake.line else ""
         echo()
         # The place on a line of its own: it can be copied, and many terminals open it on a click.
-        echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {_shown_place(mistake)}")
+        echo(click.style(mistake.severity, fg=colour, bold=True) + f"  {place}")
         for line in (f"{mistake.key}: {mistake.message}" if mistake.key else mistake.message, mistake.hint):
             if line:
                 echo(f"  {printable(line)}")
     echo(f"\n{counted(len(mistakes), 'thing')} to look at.")
-
-
-def _shown_place(mistake: Mistake) -> str:
-    if mistake.file is None:
-        return ""
-    shown = os.path.relpath(mistake.file) if os.path.isabs(mistake.file) else mistake.file
-    shown = mistake.file if shown.startswith("..") else shown
-    return f"{shown}:{mistake.line}" if mistake.line else shown
 
 
 # Progress

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from onetool.config.file_checks import is_inside
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import print_json, print_mistakes, wants_json
 from onetool.sources.packs import BUILTIN
+from onetool.sources.packs.importing import check_packs
 
 if TYPE_CHECKING:
-    from onetool.config.trust import Untrusted
+    pass
 
 
 @click.group(no_args_is_help=True)
@@ -59,25 +61,17 @@ def new(name: str, folder: Path | None) -> None:
     click.echo(f"  onetool packs check {pack}\n  pip install pytest && python -m pytest {test}")
 
 
-def _refuse_untrusted(path: Path, untrusted: "Untrusted | None") -> None:
-    """Checking a pack runs it: not one of a folder that waits to be trusted."""
-    from onetool.config.file_checks import is_inside
-
-    if untrusted is not None and is_inside(path, untrusted.folder.parent):
-        way = ", or set ONETOOL_TRUST=1" if untrusted.mistake is None else ""
-        raise click.ClickException(f"a pack is run to be checked, and {untrusted.short}{way}")
-
-
 @packs.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @data_options
 @click.pass_context
 def check(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Check a pack for errors and unclear tools. Reports what would fail, and what a model could not understand."""
-    from onetool.sources.packs.importing import check_packs
-
     app = open_app(ctx)
-    _refuse_untrusted(path, app.untrusted)
+    untrusted = app.untrusted  # checking a pack runs it: not one of a folder that waits to be trusted
+    if untrusted is not None and is_inside(path, untrusted.folder.parent):
+        way = ", or set ONETOOL_TRUST=1" if untrusted.mistake is None else ""
+        raise click.ClickException(f"a pack is run to be checked, and {untrusted.short}{way}")
     found = check_packs(path, app.catalog.registry)
     if wants_json(as_json):
         print_json([msgspec.to_builtins(mistake) for mistake in found])
@@ -87,7 +81,6 @@ def check(ctx: click.Context, path: Path, as_json: bool) -> None:
 
 
 # The pack that `onetool packs new` writes, and its test.
-
 
 PACK = '''"""{title}: say here what the tools of this pack are good for."""
 

@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onetool.app.access import open_page_links
+from onetool.config import load_config
+from onetool.core.os_files import replace_file
+from onetool.core.state_folders import PAGE_FILE, make_home
 from onetool.interfaces.cli.options import config_option, find_here, noted
 from onetool.interfaces.cli.output import echo, printable
 
@@ -31,9 +35,6 @@ def page(ctx: click.Context, port: int | None, opens: bool) -> None:
     The link works once, within ten minutes, and starts a session with the role admin in that browser. The session ends
     with the server, after 12 hours, or when you sign out.
     """
-    from onetool.app.access import open_page_links
-    from onetool.config import load_config
-
     config = load_config(find_here(ctx))
     with open_page_links(config) as links:
         servers = {url: id for url, id in links.servers().items() if port is None or url.endswith(f":{port}")}
@@ -52,8 +53,6 @@ def page(ctx: click.Context, port: int | None, opens: bool) -> None:
 
 def new_link(config: "Config", url: str) -> str | None:
     """Make a link to the page of the server at this URL; None if none runs there that accepts links."""
-    from onetool.app.access import open_page_links
-
     with open_page_links(config) as links:
         server = links.servers().get(url)
         return None if server is None else _link(url, links.make(server))
@@ -69,9 +68,6 @@ def open_in_browser(config: "Config", link: str) -> bool:
     Other users could read the link among the arguments of the browser's process. So it gets a file that redirects.
     """
     import webbrowser
-
-    from onetool.core.os_files import replace_file
-    from onetool.core.state_folders import PAGE_FILE, make_home
 
     file, is_open = config.home / PAGE_FILE, False
     with suppress(OSError):

@@ -28,7 +28,7 @@ from onetool.core.threads import Threads
 from onetool.interfaces.cli.output import printable
 
 LOOK = 0.05  # seconds between two looks whether a question is still worth an answer
-PATIENCE = 1.0  # seconds for a question to be taken back
+WITHDRAW_TIMEOUT = 1.0  # seconds for a question to be taken back
 STDIN, TERMINAL = 0, "/dev/tty"
 
 
@@ -39,7 +39,7 @@ def let_tools_ask() -> None:
 
 
 def can_be_asked() -> bool:
-    """Whether the user sees questions and can type an answer: see `at_terminal`."""
+    """Return whether the user sees questions and can type an answer: see `at_terminal`."""
     keyboard = _keyboard()
     if keyboard not in (None, STDIN):
         os.close(keyboard)
@@ -47,13 +47,13 @@ def can_be_asked() -> bool:
 
 
 def at_terminal() -> "Person":
-    """The person at the terminal that this runs in, also where standard input is something else."""
+    """Return the person at the terminal that this runs in, also where standard input is something else."""
     keyboard = _keyboard()
     return Person(STDIN if keyboard is None else keyboard)
 
 
 def _keyboard() -> int | None:
-    """The stream that the user types into; None if the user would not see a question."""
+    """Return the stream that the user types into; None if the user would not see a question."""
     if not sys.stderr.isatty():
         return None
     if sys.stdin.isatty():
@@ -75,7 +75,7 @@ class Person:
         return what in ("elicitation", "roots")
 
     def lacks(self, error: CannotAsk) -> None:
-        """Its message is what is shown."""
+        """Show nothing more: the message of the error is shown."""
 
     def log(self, level: Level, data: Any, logger: str | None) -> None:
         click.echo(f"{level}: {printable(str(data))}", err=True)
@@ -100,7 +100,7 @@ async def _wait_for_reader(form: "_Form", answer: "asyncio.Future[Any]") -> None
     form.withdrawn.set()
     if form.is_shown and not answer.done():
         with suppress(asyncio.CancelledError):
-            await asyncio.wait([answer], timeout=PATIENCE)
+            await asyncio.wait([answer], timeout=WITHDRAW_TIMEOUT)
     if not answer.cancel() and not answer.cancelled():
         answer.exception()  # marks it as retrieved
 
@@ -118,7 +118,11 @@ class _Form:
         self.is_shown = True
         if self.withdrawn.is_set():  # before its turn came
             raise Declined("cancel")
-        _forget_typed(self._keyboard)
+        with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
+            import termios
+
+            with suppress(termios.error):  # what was typed before the question was shown does not answer it
+                termios.tcflush(self._keyboard, termios.TCIFLUSH)
         click.echo(printable(self._question.message), err=True)
         required = self._question.schema.get("required", ())
         filled: dict[str, Any] = {}
@@ -129,7 +133,7 @@ class _Form:
         return filled
 
     def _answer(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
-        """One field, asked until it is right. Nothing, where something is needed, is a no."""
+        """Ask for one field until it is right. Nothing, where something is needed, is a no."""
         from onetool.core.schema import CompiledSchema  # brings the validator with it; most tools never ask
 
         told = printable(str(field.get("title") or field.get("description") or name))
@@ -148,7 +152,7 @@ class _Form:
             click.echo(f"  {printable('; '.join(map(str, problems)))}", err=True)
 
     def _line(self) -> str:
-        """A line that the user types. `input` is not used: the interpreter could not exit while it waits."""
+        """Read a line that the user types. `input` is not used: the interpreter could not exit while it waits."""
         typed = b""
         while not typed.endswith(b"\n"):
             while not _is_typed(self._keyboard):
@@ -164,20 +168,11 @@ class _Form:
 
 
 def _is_typed(keyboard: int) -> bool:
-    """Whether there is something to read, now or in a moment."""
+    """Return whether there is something to read, now or in a moment."""
     try:
         return bool(select.select([keyboard], [], [], LOOK)[0])
     except (OSError, ValueError):  # not every system can tell
         return True
-
-
-def _forget_typed(keyboard: int) -> None:
-    """Discard what was typed before the question was shown."""
-    with suppress(ImportError, OSError, ValueError):  # not every system has terminals of this kind
-        import termios
-
-        with suppress(termios.error):
-            termios.tcflush(keyboard, termios.TCIFLUSH)
 
 
 def _choices(field: Mapping[str, Any]) -> str:
@@ -190,7 +185,7 @@ def _choices(field: Mapping[str, Any]) -> str:
 
 
 def _read(text: str, kind: Any) -> Any:
-    """As the type that is wanted; as it is, where it is none of that type."""
+    """Read a text as the type that is wanted; as it is, where it is none of that type."""
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if kind == "array":
@@ -203,8 +198,7 @@ def _read(text: str, kind: Any) -> Any:
 
 # Lines that are typed, with history and completion
 
-
-MOST_HISTORY = 1000  # lines
+MAX_HISTORY = 1000  # lines
 
 
 class LineEditor:
@@ -217,12 +211,16 @@ class LineEditor:
         self._indent = indent
         self._new: list[str] = []  # lines to keep
         self.is_live = sys.stdin.isatty()
-        self._readline = _load_readline() if self.is_live else None
-        if self._readline is not None:
-            self._set_up(self._readline, delimiters)
+        self._readline: ModuleType | None = None
+        with suppress(ImportError):
+            if self.is_live:
+                import readline
+
+                self._readline = readline
+                self._set_up(readline, delimiters)
 
     def read(self, prompt: str, begun: str = "") -> str:
-        """A line, which begins with what is `begun`, as if it had been typed. EOFError where there is none.
+        """Read a line, which begins with what is `begun`, as if it had been typed. EOFError where there is none.
 
         A prompt is for people; and `input` would write it to standard output, which is for results.
         """
@@ -250,7 +248,7 @@ class LineEditor:
             return
         try:
             make_home(self._history.parent)
-            lines = [*self._read_history(), *self._new][-MOST_HISTORY:]
+            lines = [*self._read_history(), *self._new][-MAX_HISTORY:]
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with open(private(self._history, flags), "w", encoding="utf-8", errors="replace") as stream:
                 stream.writelines(f"{line}\n" for line in lines)
@@ -262,7 +260,7 @@ class LineEditor:
             text = self._history.read_text(encoding="utf-8", errors="replace")
         except OSError:  # there is none yet, or it can't be read: then there is no history
             return []
-        return [line for line in text.split("\n") if line][-MOST_HISTORY:]
+        return [line for line in text.split("\n") if line][-MAX_HISTORY:]
 
     def _set_up(self, readline: ModuleType, delimiters: str) -> None:
         found: list[str] = []
@@ -294,11 +292,3 @@ class LineEditor:
             yield
         finally:
             readline.set_startup_hook(None)
-
-
-def _load_readline() -> ModuleType | None:
-    try:
-        import readline
-    except ImportError:
-        return None
-    return readline

@@ -9,8 +9,7 @@ import asyncio
 import signal
 import sys
 from codeop import CommandCompiler
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from onetool.interfaces.cli.output import (
     to_json,
 )
 from onetool.interfaces.cli.person import LineEditor, let_tools_ask
+from onetool.script.names import completions
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.script.run_result import RunResult
 
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 
 @click.command()
@@ -77,14 +77,15 @@ def run(
     if interactive:
         if code is not None or file is not None:
             raise click.UsageError("An interactive session takes no code: type it there.")
-
         app = open_app(ctx, allowed)
         repl(app, app.catalog.registry.allowing(allowed))
         return
     text = _code(code, file)
     app = open_app(ctx, allowed)
     let_tools_ask()
-    result = asyncio.run(_run_code(app, text, app.catalog.registry.allowing(allowed)))
+    progress = show_progress if sys.stderr.isatty() else None
+    permitted = app.catalog.registry.allowing(allowed)
+    result = asyncio.run(app.run(text, permitted, source="cli", live=print_live, progress=progress))
     for warning in result.meta.get("warnings", ()):
         click.echo(printable(f"Warning: {warning}"), err=True)
     if envelope:
@@ -100,13 +101,8 @@ def run(
     ctx.exit(0 if result.ok else 1)
 
 
-async def _run_code(app: "App", code: str, allowed: Collection[str] | None) -> "RunResult":
-    progress = show_progress if sys.stderr.isatty() else None
-    return await app.run(code, allowed, source="cli", live=print_live, progress=progress)
-
-
 def print_live(text: str) -> None:
-    """What the code prints, as it prints it. On standard error: standard output is for the result."""
+    """Print what the code prints, as it prints it. On standard error: standard output is for the result."""
     click.echo(printable(text) if sys.stderr.isatty() else text, err=True, nl=False)
 
 
@@ -120,7 +116,7 @@ def print_value(app: "App", result: "RunResult", full: bool) -> str:
 
 
 def print_data(value: Any, as_json: bool) -> str:
-    """The value for a program: JSON. A text is printed bare, and None not at all, unless JSON was asked for."""
+    """Print the value for a program: JSON. A text is printed bare, and None not at all, unless JSON was asked for."""
     if value is None and not as_json:
         return ""
     text = value if isinstance(value, str) and not as_json else to_json(value)
@@ -150,16 +146,15 @@ def _code(code: str | None, file: str | None) -> str:
     if code is not None and file is not None:
         raise click.UsageError("Give CODE or --file, not both.")
     if file is not None:
-        return read_input(file, MOST_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
+        return read_input(file, MAX_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
     if code == STDIN or (code is None and not sys.stdin.isatty()):
-        return read_input(STDIN, MOST_BYTES, click.UsageError)
+        return read_input(STDIN, MAX_BYTES, click.UsageError)
     if code is None:
         raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
     return code
 
 
 # `onetool run -i`: line by line, with history and completion.
-
 
 WELCOME = "Code over your tools, in the sandbox. Tab completes, Ctrl-C stops what runs, exit or Ctrl-D leaves."
 LEAVING = ("exit", "quit", "exit()", "quit()")
@@ -169,8 +164,6 @@ DELIMITERS = " \t\n()[]{},=+-*/%:;<>!&|^~@\"'"
 
 
 def repl(app: "App", allowed: Collection[str] | None) -> None:
-    from onetool.script.names import completions
-
     snapshot = app.catalog.registry.snapshot()
     session = app.runtime.engine.session(snapshot, allowed, source="cli")
     names = app.runtime.engine.names(snapshot)
@@ -181,8 +174,11 @@ def repl(app: "App", allowed: Collection[str] | None) -> None:
         click.echo(WELCOME, err=True)
     try:
         with asyncio.Runner() as runner:
-            while (text := _read_statement(editor)) is not None and not _leaves(text, session):
-                if text.strip():
+            while (text := _read_statement(editor)) is not None:
+                word = text.strip()
+                if word in LEAVING and word.removesuffix("()") not in session.known:  # a name of the person's own
+                    break
+                if word:
                     _run_statement(app, runner, session, text)
     finally:
         session.close()
@@ -191,8 +187,11 @@ def repl(app: "App", allowed: Collection[str] | None) -> None:
 
 def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", text: str) -> None:
     had_names = bool(session.known)
-    with _interrupts_ignored():
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that Ctrl-C does not end the workers that start now
+    try:
         session.open()
+    finally:
+        signal.signal(signal.SIGINT, heard)
     try:
         result = runner.run(session.run(text, print_live))
     except KeyboardInterrupt:
@@ -206,24 +205,8 @@ def _run_statement(app: "App", runner: asyncio.Runner, session: "CodeSession", t
         print_value(app, result, full=True)
 
 
-def _leaves(text: str, session: "CodeSession") -> bool:
-    """Whether it is a word for leaving, and no name of the person's own."""
-    word = text.strip()
-    return word in LEAVING and word.removesuffix("()") not in session.known
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Start workers with SIGINT ignored, so that Ctrl-C does not end them."""
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, heard)
-
-
 def _read_statement(editor: LineEditor) -> str | None:
-    """One statement, over as many lines as it takes; None at the end."""
+    """Read one statement, over as many lines as it takes; None at the end."""
     lines: list[str] = []
     brings_own = False  # what is typed, or pasted, has its indentation with it
     while True:
@@ -248,7 +231,7 @@ def _read_statement(editor: LineEditor) -> str | None:
 
 
 def _indent_after(lines: list[str]) -> str:
-    """How the next line of a block begins: as the last one, deeper behind a colon, less deep where a block ends."""
+    """Return how the next line begins: as the last one, deeper behind a colon, less deep where a block ends."""
     if not lines:
         return ""
     last = lines[-1]
@@ -260,7 +243,7 @@ def _indent_after(lines: list[str]) -> str:
 
 
 def _is_complete(text: str) -> bool:
-    """Whether the statement is complete; syntax errors are left to the sandbox."""
+    """Return whether the statement is complete; syntax errors are left to the sandbox."""
     first, *rest = text.split("\n")
     if text.startswith("```"):
         return len(rest) > 0 and rest[-1].startswith("```")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.system import IS_WINDOWS
 from onetool.interfaces.cli.options import (
     allow_option,
@@ -21,6 +22,9 @@ from onetool.interfaces.cli.options import (
     watch_option,
 )
 from onetool.interfaces.cli.output import echo, printable, stdout
+from onetool.interfaces.mcp.service import Service
+from onetool.interfaces.watchdog import Watchdog
+from onetool.services.logs import make_log_non_blocking
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -170,7 +174,6 @@ def _servers_of(words: list[str] | None, name: str | None) -> "dict[str, PlacedS
     """Return the server behind `--`, if there is one."""
     if words is None:
         return {}
-    from onetool.core.errors import ConfigError
     from onetool.sources.mcp_servers.command_line import server_of
 
     try:
@@ -190,7 +193,6 @@ def _printer(config: "Config", url: str, servers: "dict[str, PlacedServer]", ope
     )
 
     def print_all(greeting: str) -> None:
-        from onetool.core.errors import OneToolError
         from onetool.interfaces.cli.page import LINK_NOTE, new_link, open_in_browser
 
         is_shown, link = stdout().isatty(), None
@@ -254,10 +256,7 @@ def mcp(
     source = _claim_stdin()
     app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
     app.follow_settings()
-    from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
-    from onetool.interfaces.watchdog import Watchdog
-    from onetool.services.logs import make_log_non_blocking
 
     def warm() -> None:
         app.runtime.warm()

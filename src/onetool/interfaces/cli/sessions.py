@@ -6,12 +6,25 @@ be known.
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from onetool.app.database import STATE_FILE, AppDatabase
+from onetool.ask.errors import SessionError
+from onetool.ask.messages import Assistant, User, UserCall, unmark
+from onetool.ask.sessions import SessionStore
+from onetool.ask.sessions.markdown import markdown, utc_time
+from onetool.ask.sessions.records import LAST, NO_ANSWER, UNDER_WAY, check_id
+from onetool.config import load_config
+from onetool.config.find import find, find_config, state_home
+from onetool.core.call import ToolCall
+from onetool.core.errors import OneToolError, cut
+from onetool.core.redaction import mask_arguments
+from onetool.database.sqlite import SqliteDatabase
+from onetool.interfaces.cli.ask.wording import call_line, readable
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import (
     confirm,
@@ -28,11 +41,11 @@ from onetool.interfaces.cli.output import (
 if TYPE_CHECKING:
     from onetool.ask.errors import AskError
     from onetool.ask.messages import SessionMessage
-    from onetool.ask.sessions import SessionInfo, SessionStore, Transcript
+    from onetool.ask.sessions import SessionInfo, Transcript
     from onetool.database import Database
 
 DAY = 24 * 3600
-MOST_RESULT = 300  # characters of a tool's result that are shown
+MAX_RESULT = 300  # characters of a tool's result that are shown
 USUAL = 20  # in a list, for a person
 COLUMNS = ("session", "last used", "questions", "model", "begins with")
 GAP = 3  # columns of the terminal between two of a table
@@ -43,8 +56,6 @@ NO_SESSIONS = 'There are no sessions yet. Begin one: onetool ask "What time is i
 
 def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Ids, for the shell's completion; the newest first."""
-    from onetool.core.errors import OneToolError
-
     try:
         ids = ["last", *(one.id for one in _sessions(ctx.find_root().params.get("config")).list())]
     except OneToolError:
@@ -53,10 +64,7 @@ def complete_session(ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def check_session(id: str, new: bool = False) -> str:
-    """The id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
-    from onetool.ask.errors import SessionError
-    from onetool.ask.sessions.records import LAST, check_id
-
+    """Return the id; a usage error for what can't be one. `new`: it has to be free, which `last` never is."""
     try:
         return id if id == LAST and not new else check_id(id)
     except SessionError as error:
@@ -116,8 +124,6 @@ def list_sessions(ctx: click.Context, limit: int | None, as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, id: str, as_json: bool) -> None:
     """Show the messages and tool calls of a session."""
-    from onetool.ask.sessions.records import NO_ANSWER
-
     transcript = _read(ctx, id)
     if wants_json(as_json):
         print_json(_shown(transcript))
@@ -139,8 +145,6 @@ def show(ctx: click.Context, id: str, as_json: bool) -> None:
 @click.pass_context
 def export(ctx: click.Context, id: str, output: str | None, force: bool) -> None:
     """Write a session as Markdown."""
-    from onetool.ask.sessions.markdown import markdown
-
     text = markdown(_read(ctx, id))
     if output is None or output == "-":
         echo(printable(text) if stdout().isatty() else text.removesuffix("\n"))
@@ -171,7 +175,8 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
         raise click.UsageError(f"{which}{', not several' if ways else ''}.")
     find_here(ctx)
     sessions = _sessions(ctx.find_root().obj)
-    chosen = list(dict.fromkeys(ids)) or [one.id for one in sessions.list() if everything or _is_older(one, days or 0)]
+    oldest = time() - (days or 0) * DAY
+    chosen = list(dict.fromkeys(ids)) or [one.id for one in sessions.list() if everything or one.modified < oldest]
     if not chosen:
         click.echo("There are none to delete.", err=True)
         return
@@ -182,8 +187,6 @@ def delete(ctx: click.Context, ids: tuple[str, ...], days: int | None, everythin
 
 def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
     """Delete the sessions; report each failure. Returns whether all are deleted."""
-    from onetool.ask.errors import SessionError
-
     gone = 0
     for id in ids:
         try:
@@ -197,16 +200,10 @@ def _deleted(sessions: "SessionStore", ids: list[str]) -> bool:
     return gone == len(ids)
 
 
-def _is_older(one: "SessionInfo", days: int) -> bool:
-    return one.modified < time() - days * DAY
-
-
 # Finding sessions
 
 
 def _sessions(config: str | None) -> "SessionStore":
-    from onetool.ask.sessions import SessionStore
-
     database = _open_database(config)
     if context := click.get_current_context(silent=True):
         context.find_root().call_on_close(database.close)
@@ -215,30 +212,17 @@ def _sessions(config: str | None) -> "SessionStore":
 
 def _open_database(explicit: str | None) -> "Database":
     """Open the database of all state. A config that can't name one is not read. Raises ConfigError."""
-    from onetool.app.database import STATE_FILE, AppDatabase
-    from onetool.config.find import find, find_config, state_home
-
     found = find(explicit)
-    if found.config is None or not _may_have_database(found.config):
-        from onetool.database.sqlite import SqliteDatabase
-
+    has_database = found.config is not None
+    with suppress(OSError):  # reading it tells why
+        text = found.config.read_bytes() if found.config else b""
+        has_database = any(word in text for word in DATABASE_WORDS)
+    if not has_database:
         return SqliteDatabase(state_home(find_config(explicit), os.environ) / STATE_FILE, makes_folder=True)
-    from onetool.config import load_config
-
     return AppDatabase(load_config(found)).state()
 
 
-def _may_have_database(config: Path) -> bool:
-    try:
-        text = config.read_bytes()
-    except OSError:
-        return True  # reading it tells why
-    return any(word in text for word in DATABASE_WORDS)
-
-
 def _read(ctx: click.Context, id: str) -> "Transcript":
-    from onetool.ask.errors import SessionError
-
     find_here(ctx)
     try:
         return _sessions(ctx.find_root().obj).read(id)
@@ -258,16 +242,13 @@ def _words(error: "AskError") -> str:
 
 
 def print_sessions(found: Sequence["SessionInfo"], most: int = USUAL) -> None:
-    """The first of them, as a table."""
+    """Print the first of them, as a table."""
     print_table(counted(len(found), "session"), COLUMNS, _rows(found[:most]))
 
 
 def _rows(found: Sequence["SessionInfo"]) -> list[tuple[Any, ...]]:
     """Titles are cut so that each has one line, beside what the others take."""
     from shutil import get_terminal_size
-
-    from onetool.ask.sessions.records import NO_ANSWER
-    from onetool.core.errors import cut
 
     facts = [(one.id, _moment(one.modified), one.turns, one.model if one.answered else NO_ANSWER) for one in found]
     widths = [max(len(str(cell)) for cell in column) for column in zip(COLUMNS[:-1], *facts, strict=True)]
@@ -293,11 +274,6 @@ def _shown(transcript: "Transcript") -> dict[str, Any]:
 
 
 def _print(message: "SessionMessage", at: float, model: str) -> None:
-    from onetool.ask.messages import Assistant, User, UserCall, unmark
-    from onetool.ask.sessions.records import UNDER_WAY
-    from onetool.core.errors import cut
-    from onetool.interfaces.cli.ask.wording import readable
-
     if isinstance(message, User):
         echo(styled(f"\nYou, {_moment(at)}", bold=True))
         for file in message.files:
@@ -313,16 +289,12 @@ def _print(message: "SessionMessage", at: float, model: str) -> None:
     else:
         if isinstance(message, UserCall):
             echo(styled(f"\nYou, {_moment(at)}", bold=True))
-        short = cut(" ".join(unmark(message.content)[0].split()), MOST_RESULT)
+        short = cut(" ".join(unmark(message.content)[0].split()), MAX_RESULT)
         is_bad = not message.ok and message.content != UNDER_WAY
         echo(styled(printable(f"  {message.name}: {short}"), fg="red" if is_bad else None, dim=not is_bad))
 
 
 def _calls(message: Any) -> Iterator[str]:
-    from onetool.core.call import ToolCall
-    from onetool.core.redaction import mask_arguments
-    from onetool.interfaces.cli.ask.wording import call_line
-
     for call in message.calls:
         try:
             shown = call_line(ToolCall(call.id, call.name, mask_arguments(call.args)))
@@ -332,14 +304,10 @@ def _calls(message: Any) -> Iterator[str]:
 
 
 def _moment(seconds: float) -> str:
-    from onetool.ask.sessions.markdown import utc_time
-
     when = utc_time(seconds)
     return when.astimezone().strftime("%Y-%m-%d %H:%M") if when else "?"
 
 
 def _iso(seconds: float) -> str | None:
-    from onetool.ask.sessions.markdown import utc_time
-
     when = utc_time(seconds)
     return when.isoformat(timespec="seconds").replace("+00:00", "Z") if when else None

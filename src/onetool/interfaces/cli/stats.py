@@ -8,15 +8,17 @@ import click
 
 from onetool.interfaces.cli.options import complete_tool, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
+from onetool.services.stats.formatting import duration, percent, saved, short, whole
+from onetool.services.stats.report import report
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.services.stats import UsageStats
     from onetool.services.stats.summary import Summary
 
 PERIODS = ("day", "week", "month", "all")  # a test holds them against those of the stats
-MOST_TOOLS = 30
-MOST_ERRORS = 5
+MAX_TOOLS = 30
+MAX_ERRORS = 5
 WORDS = ("tool", "code", "caller")  # heads of columns that are not of numbers
 GAP = 3  # between two columns
 NEEDED = 4  # columns that are shown, however narrow the terminal
@@ -56,7 +58,10 @@ def stats(
         if page:
             echo(f"Report: {printable(page)}")
     if page and show:
-        _open(page)
+        import webbrowser
+
+        if not webbrowser.open(page.as_uri()):
+            raise click.ClickException(f"No browser could be opened. The report is in {page}")
 
 
 def _summary(app: "App", period: str, tool: str | None, caller: str | None) -> "Summary":
@@ -67,52 +72,33 @@ def _summary(app: "App", period: str, tool: str | None, caller: str | None) -> "
     tool = None if tool is None else app.catalog.real_name(tool)
     summary = app.runtime.stats.summary(period, tool, caller)
     if tool is not None and not summary["total_calls"]:
-        _check_known(app, app.runtime.stats, tool)
+        known = [*app.catalog.registry.names(), *(row["tool"] for row in app.runtime.stats.summary()["tools"])]
+        if tool not in known:
+            from onetool.interfaces.cli.tools import unknown_tool
+
+            raise unknown_tool(tool, known, app.catalog.why_missing(tool))
     return summary
 
 
-def _check_known(app: "App", recorded: "UsageStats", tool: str) -> None:
-    """Error for a tool that neither exists nor was ever called."""
-    known = [*app.catalog.registry.names(), *(row["tool"] for row in recorded.summary()["tools"])]
-    if tool not in known:
-        from onetool.interfaces.cli.tools import unknown_tool
-
-        raise unknown_tool(tool, known, app.catalog.why_missing(tool))
-
-
 def _written(summary: "Summary", file: Path | None) -> Path:
-    """The page, in the file that was asked for or in one of its own."""
-    from onetool.services.stats.report import report
-
+    """Write the page to the file that was asked for, or to one of its own."""
     page = report(summary)
     try:
-        path = _new_file() if file is None else file.absolute()
+        if file is None:  # a temporary file that is not deleted, because the browser reads it later
+            import os
+            import tempfile
+
+            number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")
+            os.close(number)
+            file = Path(name)
+        path = file.absolute()
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"Cannot write to '{error.filename or file}': {error.strerror or error}") from None
     return path
 
 
-def _new_file() -> Path:
-    """A temporary file that is not deleted, because the browser reads it later."""
-    import os
-    import tempfile
-
-    number, name = tempfile.mkstemp(prefix="onetool-stats-", suffix=".html")
-    os.close(number)
-    return Path(name)
-
-
-def _open(page: Path) -> None:
-    import webbrowser
-
-    if not webbrowser.open(page.as_uri()):
-        raise click.ClickException(f"No browser could be opened. The report is in {page}")
-
-
 def _print_summary(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import PERIOD_TITLES as NAMED
-
     title = NAMED[summary["period"]] + (f": {summary['tool']}" if summary["tool"] else "")
     if summary["caller"] is not None:
         title += f" ({summary['caller'] or 'the command line'})"
@@ -122,13 +108,13 @@ def _print_summary(summary: "Summary") -> None:
         return
     print_table(title, ("", ""), _in_short(summary))
     _print_tools(summary)
-    _print_callers(summary)
+    if callers := summary["callers"]:
+        rows = [(row["name"], whole(row["calls"])) for row in callers[:MAX_TOOLS]]
+        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
     _print_errors(summary)
 
 
 def _in_short(summary: "Summary") -> list[tuple[str, str]]:
-    from onetool.services.stats.formatting import duration, percent, saved, whole
-
     runs = f" ({whole(summary['calls_in_runs'])} in {counted(summary['runs'], 'run')})" if summary["runs"] else ""
     latency = ", ".join(f"{name} {duration(value)}" for name, value in summary["latency"].items())
     return [
@@ -142,8 +128,6 @@ def _in_short(summary: "Summary") -> list[tuple[str, str]]:
 
 
 def _print_tools(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import duration, percent, short, whole
-
     tools = summary["tools"]
     heads = ("tool", "calls", "failed", "success", "last called (UTC)", "median", "p95", "tokens in", "tokens out")
     rows = [
@@ -158,34 +142,22 @@ def _print_tools(summary: "Summary") -> None:
             short(row["tokens_in"]),
             short(row["tokens_out"]),
         )
-        for row in tools[:MOST_TOOLS]
+        for row in tools[:MAX_TOOLS]
     ]
     _print_aligned(counted(len(tools), "tool"), heads, rows)
-    if len(tools) > MOST_TOOLS:
-        echo(f"… and {len(tools) - MOST_TOOLS:,} more: --json and --html have all of them.\n")
-
-
-def _print_callers(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import whole
-
-    if callers := summary["callers"]:
-        rows = [(row["name"], whole(row["calls"])) for row in callers[:MOST_TOOLS]]
-        _print_aligned(counted(len(callers), "caller"), ("caller", "calls"), rows)
+    if len(tools) > MAX_TOOLS:
+        echo(f"… and {len(tools) - MAX_TOOLS:,} more: --json and --html have all of them.\n")
 
 
 def _print_errors(summary: "Summary") -> None:
-    from onetool.services.stats.formatting import whole
-
     errors = summary["errors"]
     if not errors:
         return
     rows = [
         (row["tool"], whole(row["count"]), _minute(row["last"]), row["reason"] or row["code"])
-        for row in errors[:MOST_ERRORS]
+        for row in errors[:MAX_ERRORS]
     ]
-    title = (
-        "Errors" if len(errors) <= MOST_ERRORS else f"Errors: {MOST_ERRORS} of {len(errors):,} kinds (--json has all)"
-    )
+    title = "Errors" if len(errors) <= MAX_ERRORS else f"Errors: {MAX_ERRORS} of {len(errors):,} kinds (--json has all)"
     _print_aligned(title, ("tool", "number", "last (UTC)", "code"), rows)
 
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onetool.core.principal import ROLES, Rate, Role
+from onetool.app.access import accepts_any, as_stored, local_role, needs_credential, open_token_store, shown_time
+from onetool.app.audit import anonymous_clients
+from onetool.config import find, load_config
+from onetool.config.load import token_places
+from onetool.config.model import TokenConfig
+from onetool.core.errors import OneToolError
+from onetool.core.principal import ROLES, Role
+from onetool.core.text import or_rather, read_span, utc_text
+from onetool.database import DatabaseError
+from onetool.database.connection import DatabaseAwayError
 from onetool.interfaces.cli.options import (
     complete_tools,
     config_option,
@@ -24,10 +33,10 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
+from onetool.services.access_tokens import LOSS_FIX, new_token, token_hash
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
@@ -53,10 +62,6 @@ def tokens() -> None:
 
 def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of tokens, for the shell's completion."""
-    from onetool.app.access import open_token_store
-    from onetool.config import find, load_config
-    from onetool.core.errors import OneToolError
-
     try:
         config = load_config(find(ctx.find_root().params.get("config")))
         with open_token_store(config) as store:
@@ -109,11 +114,7 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    from onetool.app.access import as_stored, needs_credential, open_token_store
-    from onetool.config.model import TokenConfig
-    from onetool.services.access_tokens import new_token, token_hash
-
-    text = new_token()
+    text, later = new_token(), read_span(expires or "")
     wanted = _checked(
         TokenConfig(
             name=name,
@@ -121,7 +122,7 @@ def add(
             tools=tuple(dict.fromkeys(patterns)) if patterns else None,
             role=role,
             rate=rate,
-            expires=_until(expires),
+            expires=utc_text(time.time() + later) if later else expires,
             whole=not no_whole,
         )
     )
@@ -149,7 +150,8 @@ def add(
     where = None if only_print else _place(ctx, store)
     _tell(token, config, where)
     if patterns:
-        warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
+        packs = {pattern.partition(".")[0] for pattern in patterns}
+        warn_unmatched("--tools", open_app(ctx, packs=packs, imports=False), patterns)
 
 
 def _checked(token: "TokenConfig") -> "TokenConfig":
@@ -161,20 +163,8 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
     return token
 
 
-def _until(expires: str | None) -> str | None:
-    """A time from now on as a date and time; others as they are."""
-    from onetool.core.text import read_span, utc_text
-
-    later = read_span(expires or "")
-    return expires if not later else utc_text(time.time() + later)
-
-
-def _packs(patterns: list[str]) -> set[str]:
-    return {pattern.partition(".")[0] for pattern in patterns}
-
-
 def _require_free_name(name: str, config: "Config", store: "TokenStore", only_print: bool) -> str | None:
-    """What is stored belongs to a name: two tokens of one name would be one person.
+    """Require a free name. What is stored belongs to a name: two tokens of one name would be one person.
 
     Returns the line of the config that the new one replaces, if it is to be printed only.
     """
@@ -189,9 +179,7 @@ def _require_free_name(name: str, config: "Config", store: "TokenStore", only_pr
 
 
 def _require_unused_name(name: str, store: "TokenStore") -> None:
-    """Who gets a name gets what is stored for it, which may be somebody else's."""
-    from onetool.app.access import shown_time
-
+    """Require a name that was not revoked: whoever gets a name gets what is stored for it."""
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked:
         raise click.ClickException(
@@ -202,14 +190,14 @@ def _require_unused_name(name: str, store: "TokenStore") -> None:
 
 
 def _line(token: "TokenConfig") -> str:
-    """The entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
+    """Return the entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
     parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
 def _place(ctx: click.Context, store: "TokenStore") -> str:
-    """Where the token was stored. In a project that is not trusted, that is not the project."""
+    """Return where the token was stored. In a project that is not trusted, that is not the project."""
     place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
@@ -217,10 +205,6 @@ def _place(ctx: click.Context, store: "TokenStore") -> str:
 
 def _tell_first(config: "Config") -> None:
     """Say what the first token means for clients that send none, and which those are, on standard error."""
-    from onetool.app.access import local_role
-    from onetool.app.audit import anonymous_clients
-    from onetool.database import DatabaseError
-
     lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
     names: list[str] = []
     with suppress(DatabaseError):
@@ -274,17 +258,19 @@ def _url(config: "Config") -> str:
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the tokens that were stored, and those of the config."""
-    from onetool.app.access import as_stored, open_token_store
-    from onetool.services.access_tokens import LOSS_FIX
-
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    _require_reached(store)
+    if store.view().problem == str(DatabaseAwayError()):  # its own words are about changes, and this only reads
+        raise click.ClickException("the database can't be reached: `onetool db` says why")
     stored, gone = store.list(), store.revoked()
     rows = [_row(token, "stored") for token in stored]
     rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
     listed = {token.hash for token in (*stored, *config.http.tokens)}
-    rows += [_revoked_row(one.name, one.at) for hash, one in gone.items() if hash not in listed]
+    rows += [
+        {"name": one.name, "where": "stored", "state": "revoked", "revoked": utc_text(one.at)}
+        for hash, one in gone.items()
+        if hash not in listed
+    ]
     if loss := store.loss:
         click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
     if wants_json(as_json):
@@ -296,36 +282,21 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
         print_table("Tokens", COLUMNS, map(_cells, rows))
 
 
-def _require_reached(store: "TokenStore") -> None:
-    """Raises ClickException if the database is away. Its own words are about changes, and this only reads."""
-    from onetool.database.connection import DatabaseAwayError
-
-    if store.view().problem == str(DatabaseAwayError()):
-        raise click.ClickException("the database can't be reached: `onetool db` says why")
-
-
 def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """What may be shown of a token: nothing of its hash."""
-    from onetool.core.text import utc_text
-
+    """Return what may be shown of a token: nothing of its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
+    rate = token.rate
     return {
         "name": token.name,
         "role": token.role,
         "tools": token.tools,
-        "rate": token.rate and _shown_rate(token.rate),
+        "rate": rate and f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}",
         "expires": None if token.expires is None else utc_text(token.expires),
         "created": None if token.created is None else utc_text(token.created),
         "whole": token.whole,
         "where": where,
         "state": "revoked" if is_revoked else "expired" if is_over else "valid",
     }
-
-
-def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.core.text import utc_text
-
-    return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -335,10 +306,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     state = "" if row["state"] == "valid" else row["state"]
     state = ", ".join(filter(None, [state, "" if row.get("whole", True) else "no whole results"]))
     return [row["name"], row.get("role") or "", shown, row.get("rate") or "", expires, row["where"], state]
-
-
-def _shown_rate(rate: Rate) -> str:
-    return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
 
 
 # `onetool tokens revoke`
@@ -351,15 +318,17 @@ def _shown_rate(rate: Rate) -> str:
 @noted(waits=False)
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
-    from onetool.app.access import open_token_store
-
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     of_config = [(one, place) for one, place in _configured(config) if one.name == name]
     stored = store.named(name)
     if stored is None and not of_config:
-        _tell_missing(name, config, store)
-        return
+        if any(one.name == name for one in store.revoked().values()):
+            click.echo(printable(f"{name} was revoked before."), err=True)
+            return
+        known = [one.name for one in (*store.list(), *config.http.tokens)]
+        rather = or_rather(name, known) or "; see: onetool tokens list"
+        raise click.ClickException(printable(f"no token is called {name}{rather}"))
     if stored is not None:
         store.revoke(name)
     for one, _ in of_config:
@@ -367,27 +336,8 @@ def revoke(ctx: click.Context, name: str) -> None:
     click.echo(f"{name} is revoked, also for servers that run.", err=True)
     for _, place in of_config:
         click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
-    _tell_if_closed(config, store)
-
-
-def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
-    from onetool.core.text import or_rather
-
-    if any(one.name == name for one in store.revoked().values()):
-        click.echo(printable(f"{name} was revoked before."), err=True)
-        return
-    known = [one.name for one in (*store.list(), *config.http.tokens)]
-    rather = or_rather(name, known) or "; see: onetool tokens list"
-    raise click.ClickException(printable(f"no token is called {name}{rather}"))
-
-
-def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
-    """Who had the last token must not get in without one, so that nobody does."""
-    from onetool.app.access import accepts_any
-
-    if accepts_any(config.http, store):
-        return
-    click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
+    if not accepts_any(config.http, store):  # who had the last token must not get in without one
+        click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
 
 
 # What the config says
@@ -396,22 +346,16 @@ def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
 def _config(ctx: click.Context) -> "Config":
     import logging
 
-    from onetool.config import load_config
-
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
 
 
 def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
-    """The tokens of the config, each with its file and line."""
+    """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []
-    from onetool.config.load import token_places
-
-    places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
+    places: list[str] = []
+    for file, line in token_places(config.path):
+        near = os.path.relpath(file)
+        places.append(f"{file if near.startswith('..') else near}:{line}")
     return list(zip(config.http.tokens, places, strict=False))
-
-
-def _near(file: str) -> str:
-    shown = os.path.relpath(file)
-    return file if shown.startswith("..") else shown

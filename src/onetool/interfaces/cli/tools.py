@@ -38,13 +38,12 @@ from onetool.interfaces.cli.output import (
     show_progress,
     wants_json,
 )
+from onetool.sources.packs import BuiltinFunctions
 
 if TYPE_CHECKING:
-    from json import JSONDecodeError
-
     from onetool.app import App
 
-MOST_BYTES = 4 * 1024 * 1024  # of --args
+MAX_BYTES = 4 * 1024 * 1024  # of --args
 
 
 @click.group(no_args_is_help=True)
@@ -61,11 +60,13 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     app = open_app(ctx, allowed, packs=None)
     specs = app.tools(app.catalog.registry.allowing(allowed))
     if allowed is None:  # an allow-list has the registry's order
-        specs = _yours_first(specs)
+        built_in = frozenset(BuiltinFunctions())
+        specs = sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
-    print_table(counted(len(specs), "tool"), ("tool", "what it does"), ((spec.name, _in_short(spec)) for spec in specs))
+    rows = [(spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}") for spec in specs]
+    print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
 
 
 @tools.command()
@@ -175,18 +176,6 @@ def unknown_tool(name: str, known: Any, why: object = None) -> click.ClickExcept
     return click.ClickException(f"Tool not found: {name:.{MAX_NAME}}{near}")
 
 
-def _yours_first(specs: list[ToolSpec]) -> list[ToolSpec]:
-    """Those that come with OneTool last; else in the same order."""
-    from onetool.sources.packs import BuiltinFunctions
-
-    built_in = frozenset(BuiltinFunctions())
-    return sorted(specs, key=lambda spec: spec.name in built_in or (spec.pack == "ot" and spec.defined_in is None))
-
-
-def _in_short(spec: ToolSpec) -> str:
-    return f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}"
-
-
 def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
@@ -197,7 +186,7 @@ def first_line(text: str) -> str:
 def invoke_tool(
     app: "App", name: str, args: dict[str, Any], timeout: float | None, allowed: Collection[str] | None
 ) -> tuple[dict[str, Any], ToolResult]:
-    """The call as JSON types, and its result. Secret arguments are masked in what is shown of the call."""
+    """Call a tool; return the call as JSON types, and its result. Secret arguments are masked in what is shown."""
     import asyncio
 
     from onetool.core.lenient import recorded_call
@@ -218,7 +207,7 @@ def invoke_tool(
 
 
 def print_outcome(app: "App", result: ToolResult) -> None:
-    """For a person: the value as `run` shows it, all of it, or what went wrong."""
+    """Print the value for a person as `run` shows it, all of it, or what went wrong."""
     from onetool.interfaces.cli.run import print_error, print_value
     from onetool.script.run_result import RunResult
 
@@ -242,7 +231,7 @@ def split_pairs(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def read_pairs(given: Mapping[str, str], spec: ToolSpec | None) -> dict[str, Any]:
-    """The arguments: a text where the tool's schema says string, else JSON. Without a tool they are as they are."""
+    """Read the arguments: a text where the tool's schema says string, else JSON. Without a tool they stay."""
     if spec is None:  # the call says that there is none
         return dict(given)
     return {key: _argument(key, value, spec) for key, value in given.items()}
@@ -276,7 +265,12 @@ def read_args(text: str) -> dict[str, Any]:
     try:
         args = strict_decoder().decode(source)
     except JSONDecodeError as error:
-        raise click.BadParameter(_where_it_breaks(where, source, error), param_hint="--args") from None
+        lines = source.splitlines()
+        line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""  # it may break behind the last one
+        start = max(0, error.colno - 31)
+        pointer = f"\n  {line[start : start + 60]}\n  {' ' * (error.colno - 1 - start)}^" if line else ""
+        message = f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.{pointer}"
+        raise click.BadParameter(message, param_hint="--args") from None
     except StrictJsonError as error:
         raise click.BadParameter(f"{where} {error}.", param_hint="--args") from None
     except RecursionError:
@@ -296,12 +290,4 @@ def _source(text: str) -> tuple[str, str]:
         return "it", text
     name = text if text == STDIN else str(Path(text[1:]))
     wrong = partial(click.BadParameter, param_hint="--args")
-    return shown_name(name), read_input(name, MOST_BYTES, wrong, wrong)
-
-
-def _where_it_breaks(where: str, source: str, error: "JSONDecodeError") -> str:
-    lines = source.splitlines()
-    line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""  # it may break behind the last one
-    start = max(0, error.colno - 31)
-    pointer = f"\n  {line[start : start + 60]}\n  {' ' * (error.colno - 1 - start)}^" if line else ""
-    return f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.{pointer}"
+    return shown_name(name), read_input(name, MAX_BYTES, wrong, wrong)

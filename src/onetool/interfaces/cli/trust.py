@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.config.file_checks import owner_and_mode, require_ownership
+from onetool.config.find import FOLDER, NAME, own_folder, project_here, trust_store, user_home
+from onetool.config.reach import LINE, reach_of, readable
+from onetool.config.reach_servers import WARN
+from onetool.config.trust import new_programs, programs_of, trust_folder, trust_renewed
 from onetool.core import text as lookalike
+from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, styled, wants_json
 
 if TYPE_CHECKING:
@@ -30,24 +36,19 @@ def trust(path: Path | None, yes: bool, lists: bool, revoke: bool, owner: bool, 
     would run, connect to and read, and which secrets it names. If it reaches further later, you are asked again. Your
     answers are kept in ~/.onetool/trust.json.
     """
-    from onetool.config.find import trust_store
-
     store = trust_store()
     if lists:
         _print_trusted(store, as_json)
     elif owner:
         _accept_owner(path, store, revoke, yes)
     elif revoke:
-        _revoke(path, store)
+        _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
+        click.echo("Servers that run keep what they have loaded: restart them.", err=True)
     else:
         _trust(_folder(path), store, yes)
 
 
 def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
-    from onetool.config.file_checks import require_ownership
-    from onetool.config.find import NAME, own_folder, user_home
-    from onetool.config.reach import reach_of
-
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
         raise click.ClickException(visible(f"{folder} is your own, and needs no trust."))
     config = folder / NAME if (folder / NAME).is_file() else None
@@ -65,9 +66,6 @@ def _trust(folder: Path, store: "TrustStore", yes: bool) -> None:
 
 def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool = False) -> "Reach":
     """Print what a folder reaches, on standard error if `err`."""
-    from onetool.config.find import NAME, own_folder
-    from onetool.config.reach import reach_of
-
     reach = reach_of(folder, config)
     lines = list(describe_reach(reach, store.folder(folder)))
     if config is None and (own_folder() / NAME).is_file():
@@ -80,8 +78,6 @@ def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool 
 def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: bool) -> None:
     """Accept a path's owner and mode, like git's safe.directory."""
     from datetime import UTC, datetime
-
-    from onetool.config.file_checks import owner_and_mode
 
     if path is None:
         raise click.UsageError("say whose: onetool trust --owner PATH.")
@@ -101,11 +97,6 @@ def _accept_owner(path: Path | None, store: "TrustStore", revoke: bool, yes: boo
     how["at"] = datetime.now(UTC).isoformat(timespec="seconds")
     _change(store, lambda content: content["owners"].__setitem__(real, how))
     click.echo(visible(f"Files in {real} count. Whether it is trusted is another question: onetool trust."), err=True)
-
-
-def _revoke(path: Path | None, store: "TrustStore") -> None:
-    _forget("folders", os.path.realpath(_folder(path, must_exist=False)), store)
-    click.echo("Servers that run keep what they have loaded: restart them.", err=True)
 
 
 def _forget(part: str, real: str, store: "TrustStore") -> None:
@@ -131,9 +122,7 @@ def _print_trusted(store: "TrustStore", as_json: bool) -> None:
 
 
 def _folder(path: Path | None, must_exist: bool = True) -> Path:
-    """The `.onetool` of a project: named, or by its project, or the one that is found from here."""
-    from onetool.config.find import FOLDER, project_here
-
+    """Return the `.onetool` of a project: named, or by its project, or the one that is found from here."""
     if path is None:
         found = project_here()
         if found is None:
@@ -155,7 +144,6 @@ def _change(store: "TrustStore", change: Any) -> None:
 
 # The prompt for an untrusted folder
 
-
 HEADS = {
     "runs": "It would run",
     "dials": "It would dial",
@@ -166,9 +154,6 @@ HEADS = {
 
 def offer_trust(untrusted: "Untrusted") -> bool:
     """Report an untrusted folder and, at a terminal, show it and ask to trust it; whether it is trusted now."""
-    from onetool.config.find import trust_store
-    from onetool.core.errors import ConfigError
-
     click.echo(f"onetool: {visible(untrusted)}", err=True)
     if untrusted.mistake is not None or not is_interactive():
         return False
@@ -184,9 +169,6 @@ def offer_trust(untrusted: "Untrusted") -> bool:
 
 
 def store_trust(folder: Path, reach: "Reach") -> None:
-    from onetool.config.find import trust_store
-    from onetool.config.trust import trust_folder
-
     try:
         trust_folder(folder, reach, trust_store())
     except OSError as error:
@@ -196,18 +178,12 @@ def store_trust(folder: Path, reach: "Reach") -> None:
 @contextmanager
 def renew_trust(file: Path, names: tuple[str, ...] = ()) -> Iterator[None]:
     """Around what a person changes: see `onetool.config.trust.trust_renewed`."""
-    from onetool.config.find import own_folder, trust_store
-    from onetool.config.trust import trust_renewed
-
     with trust_renewed(file.absolute(), trust_store(), own_folder(), names):
         yield
 
 
 def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[str]:
-    """What a folder reaches, line by line; with what was trusted before, what is new is marked."""
-    from onetool.config.reach import LINE, readable
-    from onetool.config.trust import new_programs, programs_of
-
+    """Yield what a folder reaches, line by line; with what was trusted before, what is new is marked."""
     before = None if pin is None else pin.get("reaches") or {}
     for part, head in HEADS.items():
         lines: dict[str, str] = getattr(reach, part)
@@ -232,8 +208,6 @@ def describe_reach(reach: "Reach", pin: Mapping[str, Any] | None) -> Iterator[st
 
 def shown_detail(text: str) -> str:
     """Return a detail of a line as it is printed: in red if it decides which code runs."""
-    from onetool.config.reach_servers import WARN
-
     return styled(shown_line(text), fg="red", bold=True) if text.startswith(WARN) else shown_line(text)
 
 

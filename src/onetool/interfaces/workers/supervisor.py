@@ -36,18 +36,18 @@ from onetool.interfaces.http.listen import BoundAddress
 from onetool.interfaces.workers import LAST, STOPPING, Reloaded, Serving, WorkerOrder, decode_report
 
 PROGRAM = ("-P", "-m", "onetool.interfaces.workers.worker")
-LONGEST_LINE = 1024**2
+MAX_LINE = 1024**2
 LAST_S = 5.0  # between the end of its channel and the end of the process
 
 log = logging.getLogger("onetool.serve")
 
 QUICK_S = 10.0  # a worker that dies earlier than that has died quickly
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-MOST_DEATHS = 6  # quick ones in a row, where nobody serves
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
+MAX_DEATHS = 6  # quick ones in a row, where nobody serves
 IN_TURN_S = 15.0  # for all of them together to stop one after the other; then the rest stops at once
 STOP_S = 30.0  # until one that was told to stop is killed
 RELOAD_S = 60.0
-LONGEST_PATH = 100  # bytes of the path of a socket: systems take 103 at least
+MAX_PATH = 100  # bytes of the path of a socket: systems take 103 at least
 
 
 class ServingProcess:
@@ -85,41 +85,33 @@ class ServingProcess:
                 os.kill(self.pid, number)
 
     def tell_stopping(self, is_last: bool) -> None:
-        """All workers are about to stop, and this one after all others."""
+        """Tell the worker that all are about to stop, and this one after all others."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(LAST if is_last else STOPPING)
 
     async def _live(self) -> int:
         try:
-            reader, writer = await asyncio.open_connection(sock=self._channel, limit=LONGEST_LINE)
+            reader, writer = await asyncio.open_connection(sock=self._channel, limit=MAX_LINE)
             self._writer = writer
             try:
                 with suppress(ConnectionError):
                     writer.write(msgspec.json.encode(self.order) + b"\n")
                     while line := await reader.readline():
-                        self._take(line)
+                        report = decode_report(line)
+                        if not isinstance(report, Serving):
+                            self.reloads.put_nowait(report)
+                        elif not self.serving.done():
+                            self.serving.set_result(report.greeting)
             finally:
                 writer.close()
-            return await self._exit_code()
+            until = monotonic() + LAST_S  # the channel has ended, so the process has, or is about to
+            while self._process.poll() is None:
+                if monotonic() > until:
+                    self.signal(signal.SIGKILL)
+                await asyncio.sleep(0.01)
+            return self._process.returncode
         finally:
             self.serving.cancel()
-
-    def _take(self, line: bytes) -> None:
-        report = decode_report(line)
-        if isinstance(report, Serving):
-            if not self.serving.done():
-                self.serving.set_result(report.greeting)
-        else:
-            self.reloads.put_nowait(report)
-
-    async def _exit_code(self) -> int:
-        """The channel has ended, so the process has, or is about to."""
-        until = monotonic() + LAST_S
-        while self._process.poll() is None:
-            if monotonic() > until:
-                self.signal(signal.SIGKILL)
-            await asyncio.sleep(0.01)
-        return self._process.returncode
 
 
 class WorkersFailedError(OneToolError):
@@ -233,10 +225,10 @@ class Supervisor:
         """Seconds until it is replaced. Raises WorkersFailedError if that has no point."""
         number, is_quick = worker.order.number, monotonic() - worker.began < QUICK_S
         deaths = self._deaths[number] = self._deaths.get(number, 0) + 1 if is_quick else 0
-        if deaths >= MOST_DEATHS and not any(one.is_serving for one in self._workers.values()):
+        if deaths >= MAX_DEATHS and not any(one.is_serving for one in self._workers.values()):
             why = f"worker {number} {_ended_how(code)}, {deaths} times in a row, and no other one serves"
             raise WorkersFailedError(f"{why}; its log says why", code if code > 0 else 1)
-        pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), LONGEST_PAUSE_S)
+        pause = 0.0 if deaths <= 1 else min(FIRST_PAUSE_S * 2 ** (deaths - 2), MAX_PAUSE_S)
         again = f"in {pause:g} s" if pause else "now"
         log.error("Worker %d (process %d) %s; it is replaced %s", number, worker.pid, _ended_how(code), again)
         return pause
@@ -268,7 +260,7 @@ class Supervisor:
             self._reload_wanted.set()
 
     async def _stop_all(self) -> None:
-        """One after the other: those who are left take the calls. After a while the rest of them at once."""
+        """Stop workers one after the other: those that are left take the calls. After a while stop the rest at once."""
         workers = [worker for worker in self._workers.values() if not worker.ended.done()]
         untold = workers.copy()
         for worker in workers:
@@ -353,14 +345,14 @@ def _ended_how(code: int) -> str:
 
 
 def _private_folder() -> Path:
-    """A new folder that only this user can enter, with a path that is short enough for sockets.
+    """Return a new folder that only this user can enter, with a path that is short enough for sockets.
 
     XDG_RUNTIME_DIR comes last: it is removed when the user logs out, and a server may stay.
     """
     for place in (None, "/tmp", os.environ.get("XDG_RUNTIME_DIR")):  # noqa: S108 - mkdtemp makes a folder of our own
         with suppress(OSError):
             folder = tempfile.mkdtemp(prefix="onetool-", dir=place or None)
-            if len(os.fsencode(folder)) + len("/100-01234567.sock") <= LONGEST_PATH:
+            if len(os.fsencode(folder)) + len("/100-01234567.sock") <= MAX_PATH:
                 return Path(folder)
             os.rmdir(folder)
     raise WorkersFailedError("there is no folder for the sockets of the workers: set TMPDIR to a short path")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Thread, Timer
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -39,7 +39,7 @@ class SupervisorChannel:
         return decode_order(self._reader.readline())
 
     def tell(self, report: Report) -> None:
-        """From any thread."""
+        """Send a report. Any thread may call this."""
         with self._lock:
             try:
                 self._socket.sendall(msgspec.json.encode(report) + b"\n")
@@ -55,14 +55,9 @@ class SupervisorChannel:
             self.all_stop, self.is_last = True, line == LAST
         self.is_open = False
         os.kill(os.getpid(), signal.SIGTERM)
-        Thread(target=self._end_late, name="onetool-end", daemon=True).start()
-
-    @staticmethod
-    def _end_late() -> None:
-        from time import sleep
-
-        sleep(LAST_S)
-        os._exit(1)
+        end = Timer(LAST_S, os._exit, (1,))
+        end.daemon = True
+        end.start()
 
 
 class ReloadReports:
@@ -76,7 +71,7 @@ class ReloadReports:
 
     @contextmanager
     def asked(self) -> Generator[None]:
-        """A reload that the supervisor's signal has asked for."""
+        """Run a reload that the supervisor's signal has asked for."""
         self._is_asked = True
         try:
             yield

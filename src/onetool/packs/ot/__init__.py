@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onetool.sdk import LogSpan
 
 
-LONGEST_CALL = 600.0  # seconds: what is called has a limit of its own
+MAX_CALL_SECONDS = 600.0  # seconds: what is called has a limit of its own
 
 
 def _span(name: str, **fields: Any) -> "LogSpan":
@@ -167,7 +167,7 @@ class DiscoveryTools:
             one = self._found(name)
             return signature_of(one.spec, one.word)
 
-    @tool(timeout=LONGEST_CALL)
+    @tool(timeout=MAX_CALL_SECONDS)
     async def call(self, name: str, args: Mapping[str, Any] | None = None) -> Any:
         """Call any tool by its name, also one whose name is not valid in Python.
 
@@ -183,13 +183,12 @@ class DiscoveryTools:
 
 # State, reports, reload
 
-
 RESULT_SECONDS = 20.0  # a search takes five at the most, and may have to wait as long for another one
 HEALTH_SECONDS = 120.0  # servers may take a while to start
 STATS_SECONDS = 60.0  # a million calls take some seconds to sum up
 RELOAD_SECONDS = 60.0  # packs may be slow to import
 SHOWN = 300  # characters of what was asked for, in an error …
-MOST_WORDS = 1_000  # … and of what is wrong with it
+MAX_WORDS = 1_000  # … and of what is wrong with it
 PERIODS = ("day", "week", "month", "all")
 
 
@@ -303,7 +302,7 @@ class StateTools:
             try:
                 return {**shown, "html_report": self._view.write_report(output, told)}
             except ToolFailure as failure:
-                return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MOST_WORDS)}"
+                return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MAX_WORDS)}"
 
     @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(self, topic: str, message: str) -> str:
@@ -337,7 +336,7 @@ __all__ = ["ot_tools"]
 
 
 def ot_tools(view: View) -> list[ToolSpec]:
-    """The tools of the pack, for an app that can be seen so."""
+    """Return the tools of the pack, for an app with this view."""
     return [
         tool_from_function(getattr(owner, name), pack)
         for owner in (DiscoveryTools(view), StateTools(view))

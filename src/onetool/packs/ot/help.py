@@ -21,7 +21,7 @@ from onetool.core.signature import (
     type_name,
     type_with_fields,
 )
-from onetool.core.spec import Requirement, ToolSpec
+from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
@@ -29,7 +29,7 @@ PREFIX, WORDS = 3.0, 2.0
 WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
 CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
 SHORT, SHORT_ALIKE = 4, 0.7  # of a name so short one slip is a third of it: `gti` is meant for `git`
-LONGEST_COMPARED = 100  # characters of a query that are compared with names
+MAX_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
 
@@ -49,7 +49,7 @@ def tools_for(query: str, words: Mapping[str, str], found: Iterable[tuple[ToolSp
 
 
 def _begun(said: str, word: str) -> float:
-    """Whether the name, or the own name, begins with what was said: the more of it is there, the better."""
+    """Score a name, or an own name, that begins with what was said: the more of it is there, the better."""
     whole, own = comparable(word), comparable(word.rpartition(".")[2])
     return PREFIX + len(said) / len(whole) if said and (whole.startswith(said) or own.startswith(said)) else 0.0
 
@@ -74,15 +74,15 @@ def named(texts: Mapping[str, str]) -> list[Named]:
 
 
 def others_for(query: str, others: Iterable[Named]) -> list[tuple[str, float]]:
-    """The same for packs, aliases and snippets."""
-    if not (said := comparable(query)[:LONGEST_COMPARED]):
+    """Return names of packs, aliases or snippets and their scores, best first."""
+    if not (said := comparable(query)[:MAX_COMPARED]):
         return []
     words = said.split()
     return _sorted({one.name: score for one in others if (score := _score(said, words, one))})
 
 
 def comparable(name: str) -> str:
-    """As names are compared: small letters, and spaces for signs."""
+    """Return a name as names are compared: small letters, and spaces for signs."""
     return " ".join(_SIGNS.sub(" ", name.casefold()).split())
 
 
@@ -110,7 +110,6 @@ def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
 
 
 # ot.help() without a query
-
 
 OVERVIEW = """\
 # OneTool
@@ -142,12 +141,11 @@ Tips:
 
 # ot.help(query)
 
-
-MOST_TOOLS, MOST_OTHERS = 5, 3  # of each kind that matches
-MOST_TOKENS = 350  # of the matches in short; names may count for more than we guess
-MOST_PAGES = 3  # of each kind, in full
+MAX_TOOLS, MAX_OTHERS = 5, 3  # of each kind that matches
+MAX_TOKENS = 350  # of the matches in short; names may count for more than we guess
+MAX_PAGES = 3  # of each kind, in full
 SEARCHED = 50  # tools that are asked of the search
-LONGEST_QUERY = 1_000  # characters of a query: no name is longer, and no question
+MAX_QUERY = 1_000  # characters of a query: no name is longer, and no question
 SHOWN = 80  # of them, in an answer
 
 
@@ -158,33 +156,31 @@ class Help:
         self._last: _Catalogue | None = None
 
     def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
-        query = query.strip()[:LONGEST_QUERY]
+        query = query.strip()[:MAX_QUERY]
         if not query:
             return OVERVIEW
-        there = self._there(catalogue, allowed)
+        tools, there = self._listing.of(catalogue, allowed), self._last
+        if there is None or there.tools is not tools:  # made once for each catalogue: another config has another one
+            there = self._last = _Catalogue(self._view, tools, catalogue, allowed)
         if exact := there.called(query):
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
         if info == "list":
             return [name for names in found.values() for name in names]
         if not any(found.values()):
-            return _no_match(query)
-        return _in_full(there, found) if info == "full" else _in_short(query, there, found)
-
-    def _there(self, catalogue: Snapshot, allowed: Collection[str] | None) -> "_Catalogue":
-        """Made once for each catalogue: another config is another catalogue, too."""
-        tools, last = self._listing.of(catalogue, allowed), self._last
-        if last is None or last.tools is not tools:
-            last = self._last = _Catalogue(self._view, tools, catalogue, allowed)
-        return last  # not what stands there now: another thread may be about another catalogue
+            return f"No matches found for {query[:SHOWN]!r}. Browse what there is with ot.tools() or ot.packs()."
+        if info == "min":
+            return _in_short(query, there, found)
+        pages = [page for names in found.values() for name in names[:MAX_PAGES] for page in there.called(name)]
+        return "\n\n".join(dict.fromkeys(pages))
 
     def _matches(self, query: str, there: "_Catalogue", allowed: Collection[str] | None) -> dict[str, list[str]]:
-        """What may be meant, by its kind."""
+        """Return what may be meant, by its kind."""
         said = query.removeprefix("$")
         found = self._view.search(said, SEARCHED, allowed)
         tools = [] if query.startswith("$") else tools_for(said, there.words, found)
         return {
-            "Tools": [there.by_name[name].word for name, _ in tools[:MOST_TOOLS]],
+            "Tools": [there.by_name[name].word for name, _ in tools[:MAX_TOOLS]],
             "Packs": _best(said, there.named_packs),
             "Snippets": [f"${name}" for name in _best(said, there.named_snippets)],
             "Aliases": _best(said, there.named_aliases),
@@ -227,14 +223,17 @@ class _Catalogue:
             found += [_page_of_tool(self.by_name[name], has_documents)] if name in self.by_name else []
             found += [_page_of_pack(self.packs[name], has_documents)] if name in self.packs else []
             if (target := self.aliases.get(name)) is not None:
-                found.append(_page_of_alias(name, target, self.by_name.get(target)))
+                head, tool = f"# {name}\n\nAn alias: {name} -> {target}\n\n", self.by_name.get(target)
+                usage = tool and f"Usage: {name}(…) is {signature(tool.spec, target)}"
+                page = f'{usage}\n\nAll about it: ot.help("{target}")'
+                found.append(head + (page if usage else f"There is no tool {target}, so it can't be used."))
         snippet = name.removeprefix("$")
         if snippet in self.snippets:
-            found.append(_page_of_snippet(snippet, self.view.snippet(snippet)))
+            found.append(f"# ${snippet}\n\n{self.view.snippet(snippet).rstrip()}")
         return found
 
     def line(self, kind: str, name: str) -> str:
-        """One match in short."""
+        """Return one match in short."""
         if kind == "Packs":
             count = len(self.packs[name].tools)
             return f"- {name}: {count} tool{'' if count == 1 else 's'}, {self.packs[name].source}"
@@ -246,11 +245,11 @@ class _Catalogue:
 
 
 def _best(query: str, others: Iterable[Named]) -> list[str]:
-    return [name for name, _ in others_for(query, others)[:MOST_OTHERS]]
+    return [name for name, _ in others_for(query, others)[:MAX_OTHERS]]
 
 
 def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str:
-    groups, room = list[str](), MOST_TOKENS
+    groups, room = list[str](), MAX_TOKENS
     for kind, names in found.items():
         lines = list[str]()
         for name in names:
@@ -267,18 +266,7 @@ def _in_short(query: str, there: _Catalogue, found: dict[str, list[str]]) -> str
     return "\n\n".join([f"Nothing is called exactly {shown!r}. What comes closest:", *groups, more])
 
 
-def _in_full(there: _Catalogue, found: dict[str, list[str]]) -> str:
-    texts: list[Any] = [page for names in found.values() for name in names[:MOST_PAGES] for page in there.called(name)]
-    return "\n\n".join(dict.fromkeys(texts))
-
-
-def _no_match(query: str) -> str:
-    shown = query[:SHOWN]
-    return f"No matches found for {shown!r}. Browse what there is with ot.tools() or ot.packs()."
-
-
 # Pages: the full help of a tool, a pack, an alias or a snippet
-
 
 DOCUMENTATION = "https://onetool.beycom.online/reference/tools/{slug}/"
 SLUGS = {
@@ -298,7 +286,7 @@ def documentation(pack: str) -> str:
 
 
 def _documented(pack: str, own: str | None, has_documents: bool) -> str:
-    """Where a pack is documented: its own address, else that of the documents, else nothing."""
+    """Return where a pack is documented: its own address, else that of the documents, else nothing."""
     url = own or (documentation(pack) if has_documents else None)
     return f"Documentation: {url}" if url else ""
 
@@ -306,52 +294,44 @@ def _documented(pack: str, own: str | None, has_documents: bool) -> str:
 def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
     spec = tool.spec
     lines = list(_arguments(spec))
+    description = spec.description.strip()
+    if spec.source.startswith("proxy:"):  # indented, so that untrusted text can't imitate our headings
+        description = "\n".join(f"  {line}".rstrip() for line in description.splitlines())
+    requires: list[str] = []
+    for need in spec.requires:
+        facts = ["command" if need.kind == "cli" else "library"]
+        facts += [f"at least {need.minimum}"] if need.minimum else []
+        facts += [f"to install it: {need.install}"] if need.install else []
+        requires.append(f"- {need.name} ({'; '.join(facts)})")
     parts = [
         f"# {tool.word}",
-        _indented(spec.description) if spec.source.startswith("proxy:") else spec.description.strip(),
+        description,
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
         f"Returns: {_on_a_line(returned_type(spec) or 'not told')}",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
-        "\n".join(["Requires:", *map(_requirement, spec.requires)]) if spec.requires else "",
+        "\n".join(["Requires:", *requires]) if requires else "",
         f"Source: {spec.source}",
         _documented(tool.pack, spec.docs_url, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _requirement(need: Requirement) -> str:
-    facts = ["command" if need.kind == "cli" else "library"]
-    facts += [f"at least {need.minimum}"] if need.minimum else []
-    facts += [f"to install it: {need.install}"] if need.install else []
-    return f"- {need.name} ({'; '.join(facts)})"
-
-
 def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
     own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
+    none = "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
     parts = [
         f"# {pack.name}",
         (pack.instructions or "").strip(),
-        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else _no_tools(pack),
+        "\n".join(["Tools:", *_listed(pack)]) if pack.tools else none,
         f"Source: {pack.source}",
         _documented(pack.name, own, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _page_of_alias(name: str, target: str, tool: ListedTool | None) -> str:
-    head = f"# {name}\n\nAn alias: {name} -> {target}"
-    if tool is None:
-        return f"{head}\n\nThere is no tool {target}, so it can't be used."
-    return f'{head}\n\nUsage: {name}(…) is {signature(tool.spec, target)}\n\nAll about it: ot.help("{target}")'
-
-
-def _page_of_snippet(name: str, definition: str) -> str:
-    return f"# ${name}\n\n{definition.rstrip()}"
-
-
 def _listed(pack: PackView) -> Iterator[str]:
-    """With what they do while there is room, then by their names, then by their number."""
+    """Yield the tools with what they do while there is room, then by their names, then by their number."""
     said = list(_as_many(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
     yield from said
     rest = [tool.word for tool in pack.tools[len(said) :]]
@@ -362,7 +342,7 @@ def _listed(pack: PackView) -> Iterator[str]:
 
 
 def _as_many(room: int, texts: Iterable[str]) -> Iterator[str]:
-    """As so many tokens hold."""
+    """Yield as many texts as so many tokens hold."""
     for text in texts:
         room -= count_tokens(text) + 1
         if room < 0:
@@ -374,17 +354,8 @@ def _in_line(tool: ListedTool) -> str:
     return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
 
 
-def _indented(text: str) -> str:
-    """Untrusted text, indented so that it can't imitate our headings."""
-    return "\n".join(f"  {line}".rstrip() for line in text.strip().splitlines())
-
-
 def _on_a_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _no_tools(pack: PackView) -> str:
-    return "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
 
 
 def _arguments(spec: ToolSpec) -> Iterator[str]:

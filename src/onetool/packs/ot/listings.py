@@ -55,19 +55,19 @@ class View(Protocol):
     def search(self, query: str, limit: int, allowed: Collection[str] | None) -> list[tuple[ToolSpec, float]]: ...
 
     def snippet(self, name: str) -> str:
-        """A snippet's definition and an example, as text."""
+        """Return a snippet's definition and an example, as text."""
         ...
 
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]: ...
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        """The names of MCP servers in code, also of those whose tools are not known yet."""
+        """Return the names of MCP servers in code, also of those whose tools are not known yet."""
         ...
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]: ...
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> Page:
-        """Some lines of a stored result of the running call's caller."""
+        """Return some lines of a stored result of the running call's caller."""
         ...
 
     def publish(self, topic: str, message: str) -> str: ...
@@ -77,11 +77,11 @@ class View(Protocol):
         ...
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        """The stats, with only those names that are allowed. Raises ToolFailure if they can't be read."""
+        """Return the stats, with only those names that are allowed. Raises ToolFailure if they can't be read."""
         ...
 
     def write_report(self, path: str, stats: "Summary") -> str:
-        """A page of them, in a file below an allowed folder; gives its path. ToolFailure says why not."""
+        """Write a page of them to a file below an allowed folder, and return its path. ToolFailure says why not."""
         ...
 
 
@@ -89,7 +89,7 @@ class View(Protocol):
 
 
 def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
-    """The catalogue that the running call belongs to, and the allow-list that it is under."""
+    """Return the catalogue that the running call belongs to, and the allow-list that it is under."""
     context = current_call.get()
     if context is None or context.environment is None:
         return Snapshot({}), None
@@ -98,13 +98,12 @@ def current_catalogue() -> tuple[Snapshot, Collection[str] | None]:
 
 # Plain data of what there is
 
-
-LONGEST_PATTERN = 1_000  # characters of a pattern: no name is longer
+MAX_PATTERN = 1_000  # characters of a pattern: no name is longer
 
 
 def normalized(pattern: str) -> str:
-    """The pattern as it is compared."""
-    return pattern.strip()[:LONGEST_PATTERN].casefold()
+    """Return the pattern as it is compared."""
+    return pattern.strip()[:MAX_PATTERN].casefold()
 
 
 def contains(pattern: str, *texts: str) -> bool:
@@ -112,7 +111,6 @@ def contains(pattern: str, *texts: str) -> bool:
 
 
 # ot.tools
-
 
 SpellingsOf = Callable[[Snapshot], Mapping[str, str]]
 """What code writes for each tool of a catalogue, by the tool's own name."""
@@ -147,13 +145,19 @@ class Listing:
     def tools(
         self, catalogue: Snapshot, allowed: Collection[str] | None = None, pattern: str = "", info: Info = "min"
     ) -> list[Any]:
-        """The tools whose name contains the pattern, in the order of the catalogue."""
+        """Return the tools whose name contains the pattern, in the order of the catalogue."""
         wanted = normalized(pattern)
-        form: Callable[[ListedTool], Any] = {"list": _word, "min": in_short, "full": in_full}[info]
-        return [form(one) for one in self.of(catalogue, allowed) if _matches(one, wanted)]
+        found = [
+            one
+            for one in self.of(catalogue, allowed)
+            if any(wanted in name for name in (one.dotted if "." in wanted else one.names))
+        ]
+        if info == "list":
+            return [one.word for one in found]
+        return [in_short(one) if info == "min" else in_full(one) for one in found]
 
     def of(self, catalogue: Snapshot, allowed: Collection[str] | None = None) -> list[ListedTool]:
-        """All that may be seen, in the order of the catalogue."""
+        """Return all tools that may be seen, in the order of the catalogue."""
         every, _ = self._all(catalogue)
         if allowed is None:
             return every
@@ -161,7 +165,7 @@ class Listing:
         return [one for one in every if one.spec.name in permitted]
 
     def find(self, name: str, catalogue: Snapshot, allowed: Collection[str] | None = None) -> ListedTool | None:
-        """The tool that code calls so, or that is called so."""
+        """Return the tool that code calls so, or that is called so."""
         if catalogue.has(name):  # then the others need not be listed
             spec = catalogue.get(name)
             shown = spec is not None and spec.enabled and not spec.hidden
@@ -193,22 +197,12 @@ def _listed_tool(word: str, spec: ToolSpec) -> ListedTool:
     )
 
 
-def _matches(one: ListedTool, wanted: str) -> bool:
-    if not wanted:
-        return True
-    return any(wanted in name for name in (one.dotted if "." in wanted else one.names))
-
-
-def _word(one: ListedTool) -> str:
-    return one.word
-
-
 def in_short(one: ListedTool) -> dict[str, str]:
     return {"name": one.word, "description": one.gist}
 
 
 def gist(description: str, most: int = SHORT) -> str:
-    """The first paragraph of a description tells what a tool is good for."""
+    """Return the first paragraph of a description, which tells what a tool is good for."""
     first = description.strip().partition("\n\n")[0]
     return cut(" ".join(first.split()), most)
 
@@ -231,7 +225,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
 
 
 def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
-    """What is said of each argument, in the order of the signature, and the fields of those that are objects."""
+    """Yield what is said of each argument, in the order of the signature, and the fields of those that are objects."""
     for name in order:
         part = schema["properties"][name]
         words = part.get("description") if isinstance(part, Mapping) else None
@@ -241,7 +235,7 @@ def arguments(schema: Mapping[str, Any], order: Iterable[str]) -> Iterator[str]:
 
 
 def example(tool: ListedTool) -> str:
-    """The author's, or a call with what must be given."""
+    """Return the author's example, or a call with what must be given."""
     if tool.spec.examples:
         return tool.spec.examples[0]
     schema = tool.spec.input_schema
@@ -285,13 +279,22 @@ class PackView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def packs_of(tools: Iterable[ListedTool], servers: Iterable[str], instructions: dict[str, str]) -> dict[str, PackView]:
-    """The packs by their names, in the order of the tools; then servers whose tools are not known yet."""
+    """Return the packs by their names, in the order of the tools; then servers whose tools are not known yet."""
     members: dict[str, list[ListedTool]] = {}
     for tool in tools:
         members.setdefault(tool.pack, []).append(tool)
     for name in servers:
         members.setdefault(name, [])
-    return {name: _pack_view(name, tools, instructions) for name, tools in members.items()}
+    packs: dict[str, PackView] = {}
+    for name, listed in members.items():
+        own = listed[0].spec.pack if listed else name
+        packs[name] = PackView(
+            name=name,
+            source="proxy" if not listed or listed[0].spec.source.startswith("proxy:") else "local",
+            tools=tuple(listed),
+            instructions=instructions.get(own) or instructions.get(name),
+        )
+    return packs
 
 
 def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[Any]:
@@ -301,19 +304,7 @@ def listed_packs(packs: Iterable[PackView], pattern: str, info: Info) -> list[An
     return [pack.in_short() if info == "min" else pack.in_full() for pack in found]
 
 
-def _pack_view(name: str, tools: list[ListedTool], instructions: dict[str, str]) -> PackView:
-    remote = not tools or tools[0].spec.source.startswith("proxy:")
-    own = next((tool.spec.pack for tool in tools), name)
-    return PackView(
-        name=name,
-        source="proxy" if remote else "local",
-        tools=tuple(tools),
-        instructions=instructions.get(own) or instructions.get(name),
-    )
-
-
 # ot.aliases, ot.snippets
-
 
 SHOWN_TARGET = 100  # characters of a pattern
 
@@ -328,7 +319,7 @@ def aliases(every: Mapping[str, str], pattern: str, info: Info) -> list[Any]:
 
 
 def snippets(view: View, pattern: str, info: Info) -> list[str] | str:
-    """In full they are text, made for reading: a definition is code, and shows what it becomes."""
+    """List the snippets. In full they are text, made for reading: a definition is code, and shows what it becomes."""
     wanted = normalized(pattern).removeprefix("$")
     every = view.snippets(*current_catalogue())
     found = {name: one for name, one in every.items() if contains(wanted, name, one.description)}

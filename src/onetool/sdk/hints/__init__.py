@@ -56,21 +56,15 @@ from onetool.sdk.hints.values import (
 _HOOK = "__get_pydantic_core_schema__"
 
 
-def _is_model(cls: type) -> bool:
-    return hasattr(cls, _HOOK) or hasattr(cls, "__pydantic_validator__")
-
-
-def _is_foreign_rule(fact: Any) -> bool:
-    """Something in Annotated that only pydantic can carry out, such as a validator."""
-    return hasattr(fact, _HOOK)
-
-
 def _model_form(hints: HintForms, hint: Any) -> JsonForm:
     from pydantic import TypeAdapter, ValidationError
 
     try:
         adapter: Any = TypeAdapter(hint)
-        schema = _model_schema(adapter, hint, hints.is_output)
+        # `core.plain` dumps a model by its fields' own names, unless the model says otherwise.
+        by_alias = not hints.is_output or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
+        mode = "serialization" if hints.is_output else "validation"
+        schema = adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
     except Exception as error:  # noqa: BLE001 - pydantic has a dozen; each means that it can't be described
         raise UnsupportedHintError(hint, f"pydantic says: {str(error).splitlines()[0]}") from None
 
@@ -79,33 +73,17 @@ def _model_form(hints: HintForms, hint: Any) -> JsonForm:
             # As JSON, not as Python data: a strict model takes a date from text in the one, and not in the other.
             return adapter.validate_json(msgspec.json.encode(value))
         except ValidationError as error:
-            raise _model_mismatch(error) from None
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            words = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            words = words.replace("Input should be", "expected", 1)
+            raise HintMismatchError("", message=words, path=tuple(first["loc"])) from None
 
     return JsonForm(adopt(hints.definitions, identifier(hint_text(hint)), schema), convert)
 
 
-def _model_schema(adapter: Any, hint: Any, is_output: bool) -> Schema:
-    """`core.plain` dumps a model by its fields' own names, unless the model says otherwise."""
-    by_alias = not is_output or bool(getattr(hint, "model_config", {}).get("serialize_by_alias"))
-    mode = "serialization" if is_output else "validation"
-    return adapter.json_schema(ref_template=REF + "{model}", mode=mode, by_alias=by_alias)
-
-
-def _model_mismatch(error: Any) -> HintMismatchError:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    words: str = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return HintMismatchError("", message=words.replace("Input should be", "expected", 1), path=tuple(first["loc"]))
-
-
 # Annotated
 
-
 Test = Callable[[Any, Any], bool]
-
-
-def _is_multiple(value: Any, step: Any) -> bool:
-    times = value / step
-    return abs(times - round(times)) < 1e-9  # 0.3 is a multiple of 0.1, whatever binary fractions say
 
 
 _BOUNDS: dict[str, tuple[str, Test, str]] = {
@@ -113,7 +91,12 @@ _BOUNDS: dict[str, tuple[str, Test, str]] = {
     "gt": ("exclusiveMinimum", operator.gt, "more than {}"),
     "le": ("maximum", operator.le, "at most {}"),
     "lt": ("exclusiveMaximum", operator.lt, "less than {}"),
-    "multiple_of": ("multipleOf", _is_multiple, "a multiple of {}"),
+    # 0.3 is a multiple of 0.1, whatever binary fractions say.
+    "multiple_of": (
+        "multipleOf",
+        lambda value, step: abs(value / step - round(value / step)) < 1e-9,
+        "a multiple of {}",
+    ),
 }
 _LENGTHS: dict[str, tuple[str, Test, str]] = {
     "min_length": ("min", lambda value, limit: len(value) >= limit, "a length of at least {}"),
@@ -130,9 +113,12 @@ _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 def _annotated_form(hints: HintForms, hint: Any) -> JsonForm:
     inner, *metadata = get_args(hint)
-    if not hints.is_output and any(map(_is_foreign_rule, metadata)):
+    if not hints.is_output and any(hasattr(fact, _HOOK) for fact in metadata):  # only pydantic can carry these out
         return _model_form(hints, hint)
-    form, facts = hints.form(inner), list(_flat(metadata))
+    form, facts = hints.form(inner), list[Any]()
+    for fact in metadata:
+        own = getattr(fact, "metadata", None)  # pydantic's Field holds its constraints in a list
+        facts += [fact, *(own if isinstance(own, list) else ())]
     rules = [rule for fact in facts for rule in _rules(fact)]
     schema, said = form.schema, True
     for name, limit in rules:
@@ -140,15 +126,6 @@ def _annotated_form(hints: HintForms, hint: Any) -> JsonForm:
         said = said and whole
     schema = {**schema, **_description_of(facts)}
     return JsonForm(schema, _checked(form.convert, rules) if rules else form.convert, as_is=form.as_is and said)
-
-
-def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
-    """Pydantic's Field holds its constraints in a list of their own."""
-    for fact in metadata:
-        yield fact
-        inner = getattr(fact, "metadata", None)
-        if isinstance(inner, list):
-            yield from inner
 
 
 def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
@@ -166,7 +143,7 @@ def _rules(fact: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _description_of(facts: Iterable[Any]) -> Schema:
-    """What is said for the reader: a description above all. The last one wins, as it stands nearest to its use."""
+    """Return what is said for the reader: a description above all. The last one wins: it is nearest to its use."""
     words: Schema = {}
     for fact in facts:
         if isinstance(fact, str):
@@ -184,54 +161,45 @@ def _description_of(facts: Iterable[Any]) -> Schema:
 
 
 def _with_rule(schema: Schema, name: str, limit: Any) -> tuple[Schema, bool]:
-    """The schema with the rule, and whether it says all of it: for every type that the value can have."""
+    """Return the schema with the rule, and whether it says all of it: for every type that the value can have."""
     if "anyOf" in schema:
         parts = [_with_rule(part, name, limit) for part in schema["anyOf"]]
         return {**schema, "anyOf": [part for part, _ in parts]}, all(whole for _, whole in parts)
     if schema.get("type") == "null":
         return schema, True
-    keyword = _keyword(schema, name)
-    if keyword is None or (name in _BOUNDS and not (isinstance(limit, int | float) and isfinite(limit))):
-        return schema, False
-    return {**schema, keyword: limit}, True
-
-
-def _keyword(schema: Schema, name: str) -> str | None:
-    kind = schema.get("type")
+    kind, keyword = schema.get("type"), None
     if name in _BOUNDS:
-        return _BOUNDS[name][0] if kind in ("integer", "number") else None
-    if "contentEncoding" in schema:
-        return None  # its text is longer than the bytes that the rule is about
-    if name in _LENGTHS and kind in _COUNTED:
-        return _LENGTHS[name][0] + _COUNTED[kind]
-    return "pattern" if name == "pattern" and kind == "string" else None
+        if kind in ("integer", "number") and isinstance(limit, int | float) and isfinite(limit):
+            keyword = _BOUNDS[name][0]
+    elif "contentEncoding" not in schema:  # its text is longer than the bytes that the rule is about
+        if name in _LENGTHS and kind in _COUNTED:
+            keyword = _LENGTHS[name][0] + _COUNTED[kind]
+        elif name == "pattern" and kind == "string":
+            keyword = "pattern"
+    return (schema, False) if keyword is None else ({**schema, keyword: limit}, True)
 
 
 def _checked(convert: Convert, rules: list[tuple[str, Any]]) -> Convert:
-    """The schema may not have said it all: of dates and decimals, of a set's size once its items are one each."""
+    """Add checks that a schema may not express: of dates and decimals, of a set's size once its items are unique."""
     tests = [(*_TESTS[name][1:], limit) for name, limit in rules if name in _TESTS]
 
     def convert_checked(value: Any) -> Any:
         converted = convert(value)
         for test, words, limit in tests:
-            if not _passes(test, converted, limit):
+            try:
+                passes = converted is None or test(converted, limit)
+            except (TypeError, AttributeError):
+                # As in JSON Schema: a rule says nothing of values of another kind. But two times, one with a zone and
+                # one without, are of one kind and can't be compared: that would let everything through.
+                passes = type(converted) is not type(limit)
+            if not passes:
                 raise HintMismatchError(words.format(getattr(limit, "__name__", limit)), value)
         return converted
 
     return convert_checked
 
 
-def _passes(test: Test, value: Any, limit: Any) -> bool:
-    try:
-        return value is None or test(value, limit)
-    except (TypeError, AttributeError):
-        # As in JSON Schema: a rule says nothing of values of another kind. But two times, one with a zone and one
-        # without, are of one kind and can't be compared: that would let everything through.
-        return type(value) is not type(limit)
-
-
 # The reader
-
 
 _KINDS: dict[Any, Callable[["HintReader", Any], JsonForm]] = {
     Annotated: _annotated_form,
@@ -261,7 +229,7 @@ class HintReader:
         self._named: dict[Any, _Named] = {}
 
     def form(self, hint: Any) -> JsonForm:
-        """What a hint means to a caller. Raises UnsupportedHintError, a TypeError, if it means nothing in JSON."""
+        """Read what a hint means to a caller. Raises UnsupportedHintError, a TypeError, if it means nothing in JSON."""
         origin = get_origin(hint)
         if origin is None:
             origin = hint
@@ -277,7 +245,7 @@ class HintReader:
         return self._special(origin, hint)
 
     def named(self, hint: Any, name: str, read: Callable[[], JsonForm], inline: bool = False) -> JsonForm:
-        """A form with a name: written once, and it may contain itself. `inline` ones are named only if they do."""
+        """Return a form with a name: written once, it may contain itself. `inline` ones are named only then."""
         known = self._named.get(hint)
         if known is None:
             known = self._named[hint] = _Named(free_name(self.definitions, name))
@@ -291,7 +259,8 @@ class HintReader:
         return known.reference()
 
     def _class(self, cls: type, hint: Any) -> JsonForm:
-        if _is_model(cls) and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
+        is_model = hasattr(cls, _HOOK) or hasattr(cls, "__pydantic_validator__")
+        if is_model and not (self.is_output and is_record(cls)):  # pydantic's dataclasses leave like any other
             return _model_form(self, hint)
         if is_record(cls):
             return record_form(self, hint)
@@ -303,13 +272,17 @@ class HintReader:
         return known
 
     def _special(self, origin: Any, hint: Any) -> JsonForm:
-        """What typing has beside classes: new types, aliases, variables."""
+        """Read what typing has beside classes: new types, aliases, variables."""
         if hasattr(origin, "__supertype__"):
             return self.form(origin.__supertype__)
         if type(origin).__name__ == "TypeAliasType":  # typing's since 3.12, typing_extensions' before
-            return self.named(hint, origin.__name__, lambda: self.form(_aliased(origin, hint)), inline=True)
+            value, args = alias_value(origin), get_args(hint)
+            aliased = value[args] if args else value
+            return self.named(hint, origin.__name__, lambda: self.form(aliased), inline=True)
         if isinstance(origin, TypeVar):
-            return self.form(origin.__bound__ or _either(origin.__constraints__))
+            # There is no other way to write a union of a tuple.
+            either = Union[origin.__constraints__] if origin.__constraints__ else Any  # noqa: UP007
+            return self.form(origin.__bound__ or either)
         if isinstance(origin, str | ForwardRef):
             return self._text(hint if isinstance(hint, str) else hint.__forward_arg__)
         if getattr(origin, "_name", None) == "LiteralString":
@@ -317,20 +290,11 @@ class HintReader:
         raise UnsupportedHintError(hint, _USE_DATA)
 
     def _text(self, text: str) -> JsonForm:
-        """A name is still text here if it was not known, or if what it names contains itself."""
+        """Read a hint that is still text: its name was not known, or what it names contains itself."""
         hint = evaluated(text, self._names)
         if isinstance(hint, str):
             raise UnsupportedHintError(text, "nothing of that name is known when the function is read")
         return self.named(text, identifier(text), lambda: self.form(hint), inline=True)
-
-
-def _either(constraints: tuple[Any, ...]) -> Any:
-    return Union[constraints] if constraints else Any  # noqa: UP007 - there is no other way to write it for a tuple
-
-
-def _aliased(alias: Any, hint: Any) -> Any:
-    value, args = alias_value(alias), get_args(hint)
-    return value[args] if args else value
 
 
 class _Named:

@@ -55,18 +55,18 @@ class HintMismatchError(Exception):
         self.path = path
 
     def under(self, step: str | int) -> Self:
-        """The same mismatch with the container's key before its path."""
+        """Return the same mismatch with the container's key before its path."""
         self.path = (step, *self.path)
         return self
 
 
 def hint_text(hint: Any) -> str:
-    """A hint as its author wrote it, more or less."""
+    """Return a hint as its author wrote it, more or less."""
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 
 def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
-    """A constructor of Python's own as a conversion. `expected` says more than its messages do."""
+    """Turn a constructor of Python's own into a conversion. `expected` says more than its messages do."""
 
     def convert(value: Any) -> Any:
         try:
@@ -79,7 +79,6 @@ def constructor_form(build: Callable[..., Any], expected: str) -> Convert:
 
 # `$defs`: what has a name is written once, at the top of the schema, and referred to.
 
-
 REF = "#/$defs/"
 
 
@@ -88,12 +87,12 @@ def reference(name: str) -> Schema:
 
 
 def identifier(text: str) -> str:
-    """A name that can stand in a reference as it is: `Page[int]` becomes `Page_int_`."""
+    """Return a name that can stand in a reference as it is: `Page[int]` becomes `Page_int_`."""
     return "".join(char if char.isalnum() else "_" for char in text)
 
 
 def free_name(definitions: dict[str, Schema], name: str, definition: Schema | None = None) -> str:
-    """The name; with a number, if another definition has it already."""
+    """Return the name; with a number, if another definition has it already."""
     free, number = name, 1
     while free in definitions and (definition is None or definitions[free] != definition):
         number += 1
@@ -116,7 +115,7 @@ def adopt(definitions: dict[str, Schema], name: str, schema: Schema) -> Schema:
 
 
 def inlined(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """A whole schema. One that is only a reference becomes what it refers to: readers look for `type` at the top."""
+    """Return a whole schema. A mere reference becomes what it refers to: readers look for `type` at the top."""
     name = schema.get("$ref", "").removeprefix(REF)
     if name and not _refers(definitions, REF + name):
         schema = definitions[name]
@@ -142,7 +141,7 @@ def _replaced(part: Any, changed: dict[str, str]) -> Any:
 
 
 def evaluated(hint: Any, names: dict[str, Any]) -> Any:
-    """The hint that a text stands for, also inside of another hint. Text that names nothing stays as it is."""
+    """Return the hint that a text stands for, also inside of another hint. Text that names nothing stays as it is."""
     try:
         return get_type_hints(SimpleNamespace(__annotations__={"it": hint}), names, include_extras=True)["it"]
     except Exception:  # noqa: BLE001 - text is evaluated, so it may raise anything
@@ -150,6 +149,6 @@ def evaluated(hint: Any, names: dict[str, Any]) -> Any:
 
 
 def alias_value(alias: Any) -> Any:
-    """What a `type` alias stands for. Before Python 3.12 one that contains itself is written as text."""
+    """Return what a `type` alias stands for. Before Python 3.12 one that contains itself is written as text."""
     value = alias.__value__
     return evaluated(value, vars(sys.modules[alias.__module__])) if isinstance(value, str) else value

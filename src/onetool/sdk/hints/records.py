@@ -44,7 +44,7 @@ def property_schema(form: JsonForm, description: str | None, default: Any = NO_D
 
 
 def as_data(value: Any) -> Any:
-    """A value as JSON; nothing, if it is an object that only Python knows."""
+    """Return a value as JSON; nothing, if it is an object that only Python knows."""
     if isinstance(value, float) and not isfinite(value):
         return NO_DEFAULT
     try:
@@ -54,7 +54,6 @@ def as_data(value: Any) -> Any:
 
 
 # Fields of classes
-
 
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final")
 
@@ -80,44 +79,32 @@ def is_record(cls: type) -> bool:
 
 def fields_of(cls: Any, is_output: bool = False) -> Iterator[RecordField]:
     if hasattr(cls, "__struct_fields__"):
-        return _struct_fields(cls)
+        config = cls.__struct_config__
+        if config.tag is not None:
+            yield RecordField(config.tag_field, None, Literal[config.tag])
+        for field in msgspec.structs.fields(cls):
+            default = NO_DEFAULT if field.default is msgspec.NODEFAULT else field.default
+            yield RecordField(field.encode_name, field.name, field.type, field.required, default)
+        return
     types = get_type_hints(cls, include_extras=True)
     if hasattr(cls, "__dataclass_fields__"):
-        return _dataclass_fields(cls, types, is_output)
-    return _typed_dict_fields(cls, types) if is_typed_dict(cls) else _tuple_fields(cls, types)
+        from dataclasses import MISSING, fields
 
-
-def _struct_fields(cls: Any) -> Iterator[RecordField]:
-    config = cls.__struct_config__
-    if config.tag is not None:
-        yield RecordField(config.tag_field, None, Literal[config.tag])
-    for field in msgspec.structs.fields(cls):
-        default = NO_DEFAULT if field.default is msgspec.NODEFAULT else field.default
-        yield RecordField(field.encode_name, field.name, field.type, field.required, default)
-
-
-def _dataclass_fields(cls: Any, types: dict[str, Any], is_output: bool) -> Iterator[RecordField]:
-    from dataclasses import MISSING, fields
-
-    for field in fields(cls):
-        if field.init or is_output:
-            default = NO_DEFAULT if field.default is MISSING else field.default
-            required = default is NO_DEFAULT and field.default_factory is MISSING and field.init
-            yield RecordField(field.name, field.name, _unqualified(types[field.name]), required, default)
-
-
-def _typed_dict_fields(cls: Any, types: dict[str, Any]) -> Iterator[RecordField]:
-    for key, hint in types.items():
-        # Asked of the hint first: hints that were written as text were not understood when the class was made.
-        word = _word(hint)
-        required = word != "NotRequired" and (word == "Required" or key in cls.__required_keys__)
-        yield RecordField(key, key, _unqualified(hint), required)
-
-
-def _tuple_fields(cls: Any, types: dict[str, Any]) -> Iterator[RecordField]:
-    for key in cls._fields:
-        default = cls._field_defaults.get(key, NO_DEFAULT)
-        yield RecordField(key, key, types.get(key, Any), default is NO_DEFAULT, default)
+        for field in fields(cls):
+            if field.init or is_output:
+                default = NO_DEFAULT if field.default is MISSING else field.default
+                required = default is NO_DEFAULT and field.default_factory is MISSING and field.init
+                yield RecordField(field.name, field.name, _unqualified(types[field.name]), required, default)
+    elif is_typed_dict(cls):
+        for key, hint in types.items():
+            # Asked of the hint first: hints that were written as text were not understood when the class was made.
+            word = _word(hint)
+            required = word != "NotRequired" and (word == "Required" or key in cls.__required_keys__)
+            yield RecordField(key, key, _unqualified(hint), required)
+    else:
+        for key in cls._fields:
+            default = cls._field_defaults.get(key, NO_DEFAULT)
+            yield RecordField(key, key, types.get(key, Any), default is NO_DEFAULT, default)
 
 
 def is_typed_dict(cls: type) -> bool:
@@ -174,7 +161,8 @@ def _read_record(hints: HintForms, hint: Any, cls: type) -> JsonForm:
 
 
 def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm], closed: bool) -> JsonForm:
-    docs = read_text(_docstring(cls))
+    text = cls.__dict__.get("__doc__") or ""
+    docs = read_text("" if text.startswith(f"{cls.__name__}(") else text)  # a signature that Python put there
     required = [field.key for field in fields if field.required]
     properties = {
         field.key: property_schema(parts[field.key].form, docs.parameters.get(field.name or ""), field.default)
@@ -201,7 +189,7 @@ def _as_object(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]
 
 
 def _as_array(cls: type, fields: list[RecordField], parts: dict[str, FieldForm]) -> JsonForm:
-    """In JSON as in Python a tuple: its fields by their places. Their names are there for the reader."""
+    """Describe a record as a tuple, as in Python: its fields by their places. Their names are there for the reader."""
     least, most = sum(field.required for field in fields), len(fields)
     places = [{"title": field.key, **property_schema(parts[field.key].form, None, field.default)} for field in fields]
     schema: Schema = {"type": "array", "prefixItems": places, "items": False, "minItems": least, "maxItems": most}
@@ -241,16 +229,10 @@ def _constructor(cls: type) -> Callable[[dict[str, Any]], Any]:
 
 
 def _bind_type_variables(hint: Any, variables: dict[Any, Any]) -> Any:
-    """A field's hint with the type variables of its class filled in."""
+    """Return a field's hint with the type variables of its class filled in."""
     if isinstance(hint, TypeVar):
         return variables.get(hint, hint)
     free = getattr(hint, "__parameters__", ())
     if not free or not variables or isinstance(hint, type):
         return hint
     return hint[tuple(variables.get(variable, variable) for variable in free)]
-
-
-def _docstring(cls: type) -> str:
-    """What the author wrote; dataclasses and named tuples without a docstring get their signature as one."""
-    text = cls.__dict__.get("__doc__") or ""
-    return "" if text.startswith(f"{cls.__name__}(") else text

@@ -29,7 +29,7 @@ from onetool.sdk.hints.form import (
 BuildContainer = Callable[[Any], Any]
 
 FEW = 1_000  # items that may have what hashes they like
-MOST_ALIKE = 100  # different ones with the same hash
+MAX_ALIKE = 100  # different ones with the same hash
 
 ARRAYS: dict[Any, BuildContainer] = {
     list: list,
@@ -81,15 +81,17 @@ def tuple_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
-    """An object with any keys. What is not text in Python is text here: JSON has no other keys."""
+    """Describe an object with any keys. What is not text in Python is text here: JSON has no other keys."""
     origin, args = get_origin(hint) or hint, get_args(hint)
     key_hint, item_hint = (*args, int) if len(args) == 1 else args or (str, Any)  # a Counter counts with int
     keys, items = hints.form(key_hint), hints.form(item_hint)
     if keys.schema.get("type") in ("array", "object", "null", "boolean") or "$ref" in keys.schema:
         raise UnsupportedHintError(hint, "an object's keys are text: use str, int, an Enum, a date … as keys")
     schema: Schema = {"type": "object"}
-    if names := _property_names(keys.schema):
-        schema["propertyNames"] = names
+    if keys.schema.get("type") == "integer" and "enum" not in keys.schema:
+        schema["propertyNames"] = {"pattern": r"^-?\d+$"}
+    elif keys.schema.get("type") == "string" and len(keys.schema) > 1:
+        schema["propertyNames"] = keys.schema
     if items.schema:
         schema["additionalProperties"] = items.schema
     build = MAPPINGS[origin]
@@ -100,7 +102,13 @@ def mapping_form(hints: HintForms, hint: Any) -> JsonForm:
         names = [_mapping_key(keys, key) for key in value]
         if not keys.as_is:
             _check_hashes(names)
-        return build(dict(zip(names, (_item(items, key, item) for key, item in value.items()), strict=True)))
+        converted: dict[Any, Any] = {}
+        for name, (key, item) in zip(names, value.items(), strict=True):
+            try:
+                converted[name] = items.convert(item)
+            except HintMismatchError as wrong:
+                raise wrong.under(key) from None
+        return build(converted)
 
     return JsonForm(schema, convert, as_is=build is dict and keys.as_is and items.as_is)
 
@@ -144,19 +152,12 @@ def _check_hashes(items: list[Any]) -> None:
         alike = by_hash.setdefault(hash(item), [])
         if item not in alike:
             alike.append(item)
-            if len(alike) > MOST_ALIKE:
-                raise HintMismatchError(f"at most {MOST_ALIKE} numbers with the same hash", items)
-
-
-def _item(form: JsonForm, key: str, value: Any) -> Any:
-    try:
-        return form.convert(value)
-    except HintMismatchError as wrong:
-        raise wrong.under(key) from None
+            if len(alike) > MAX_ALIKE:
+                raise HintMismatchError(f"at most {MAX_ALIKE} numbers with the same hash", items)
 
 
 def _mapping_key(form: JsonForm, key: str) -> Any:
-    """A key as text, or as the number that the text is."""
+    """Return a key as text, or as the number that the text is."""
     try:
         return form.convert(key)
     except HintMismatchError as wrong:
@@ -164,13 +165,6 @@ def _mapping_key(form: JsonForm, key: str) -> Any:
             return form.convert(msgspec.json.decode(key))
         except (HintMismatchError, msgspec.DecodeError, AttributeError):
             raise HintMismatchError(f"keys that are {wrong.expected}", key) from None
-
-
-def _property_names(schema: Schema) -> Schema | None:
-    kind = schema.get("type")
-    if kind == "integer" and "enum" not in schema:
-        return {"pattern": r"^-?\d+$"}
-    return schema if kind == "string" and len(schema) > 1 else None
 
 
 # Scalars
@@ -195,7 +189,7 @@ def _integer(value: Any) -> int:
 
 
 def _decimal(value: Any) -> Decimal:
-    """From text or a number. 0.1 means the decimal 0.1, not the binary fraction next to it."""
+    """Read a decimal from text or a number. 0.1 means the decimal 0.1, not the binary fraction next to it."""
     if type(value) is bool or not isinstance(value, str | int | float):
         raise ValueError
     number = Decimal(str(value))
@@ -206,10 +200,6 @@ def _decimal(value: Any) -> Decimal:
 
 def _bytes_from_base64(value: str) -> bytes:
     return a2b_base64(value, strict_mode=True)
-
-
-def _duration(value: str) -> timedelta:
-    return msgspec.convert(value, timedelta)
 
 
 def _text_form(build: Callable[[str], Any], expected: str, **keywords: str) -> JsonForm:
@@ -244,7 +234,9 @@ SCALARS: dict[Any, JsonForm] = {
     date: _text_form(date.fromisoformat, "a date like 2026-01-31", format="date"),
     time: _text_form(time.fromisoformat, "a time like 12:30:00", format="time"),
     timedelta: _text_form(
-        _duration, "a duration in days, hours, minutes and seconds like P1DT2H30M", format="duration"
+        lambda value: msgspec.convert(value, timedelta),
+        "a duration in days, hours, minutes and seconds like P1DT2H30M",
+        format="duration",
     ),
     UUID: _text_form(UUID, "a UUID", format="uuid"),
     bytes: _text_form(_bytes_from_base64, "bytes in base64", contentEncoding="base64"),
@@ -262,7 +254,7 @@ OUTGOING: dict[Any, JsonForm] = {**SCALARS, Decimal: JsonForm(_DECIMAL_TEXT, SCA
 
 
 def scalar_class(cls: type) -> JsonForm | None:
-    """A class of the author's that is a path, text or number: made of one."""
+    """Describe a class of the author's that is a path, text or number: made of one."""
     if issubclass(cls, PurePath):
         return _text_form(cls, "a path")
     base = next((base for base in (str, int, float) if issubclass(cls, base)), None)
@@ -282,9 +274,8 @@ def scalar_class(cls: type) -> JsonForm | None:
 
 # Literal and Enum
 
-
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-_MOST_LISTED = 12  # members that a message names
+_MAX_LISTED = 12  # members that a message names
 
 
 def literal_form(hints: HintForms, hint: Any) -> JsonForm:
@@ -292,7 +283,7 @@ def literal_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def enum_form(cls: type[Enum]) -> JsonForm:
-    """By value, as members look when they leave a tool."""
+    """Describe an enum by its values, as members look when they leave a tool."""
     if issubclass(cls, Flag):
         build = constructor_form(cls, "a sum of its flags")
         return JsonForm(INTEGER.schema, lambda value: build(INTEGER.convert(value)))
@@ -317,7 +308,9 @@ def _choice(hint: Any, pairs: Iterable[tuple[Any, Any]]) -> JsonForm:
         try:
             return members[_choice_key(value)]
         except (KeyError, TypeError):
-            raise HintMismatchError(_one_of(values), value) from None
+            shown = ", ".join(msgspec.json.encode(one).decode() for one in values[:_MAX_LISTED])
+            more = f" and {len(values) - _MAX_LISTED} more" if len(values) > _MAX_LISTED else ""
+            raise HintMismatchError(f"one of {shown}{more}", value) from None
 
     # 1.0 passes for 1, so that numbers are looked up; other values are themselves.
     as_is = types.keys() <= {str, bool, NoneType} and all(
@@ -331,17 +324,7 @@ def _choice_key(value: Any) -> tuple[bool, Any]:
     return type(value) is bool, value
 
 
-def _choice_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _one_of(values: list[Any]) -> str:
-    more = len(values) - _MOST_LISTED
-    return f"one of {', '.join(map(_choice_json, values[:_MOST_LISTED]))}" + (f" and {more} more" if more > 0 else "")
-
-
 # Unions
-
 
 _ABSENT = (UnsetType, UNSET)  # msgspec's word for a field that is not there: no value stands for it
 
@@ -357,7 +340,7 @@ def union_form(hints: HintForms, hint: Any) -> JsonForm:
 
 
 def or_null(form: JsonForm) -> JsonForm:
-    """The same, and null: what a default of None says of a hint that does not."""
+    """Return the same, and null: what a default of None says of a hint that does not."""
     if not form.schema or form.schema == NULL.schema or NULL.schema in form.schema.get("anyOf", ()):
         return form
     return JsonForm(_any_of([form, NULL]), _first_of([form, NULL]), as_is=form.as_is)
@@ -372,14 +355,11 @@ def _any_of(forms: list[JsonForm]) -> Schema:
     if {} in schemas:
         return {}
     if len(schemas) == 2 and NULL.schema in schemas:
-        return _nullable(*schemas)
+        # What is said of a value that may be null stands above both, where readers look for it.
+        words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
+        plain = [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas]
+        return {"anyOf": plain, **words}
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-
-
-def _nullable(*schemas: Schema) -> Schema:
-    """What is said of a value that may be null stands above both, where readers look for it."""
-    words = {word: schema[word] for schema in schemas for word in _DESCRIBING if word in schema}
-    return {"anyOf": [{key: schema[key] for key in schema if key not in _DESCRIBING} for schema in schemas], **words}
 
 
 def _first_of(forms: list[JsonForm]) -> Convert:
@@ -401,7 +381,7 @@ def _first_of(forms: list[JsonForm]) -> Convert:
 
 
 def _nearest_mismatch(refusals: list[HintMismatchError], value: Any) -> HintMismatchError:
-    """What was wrong inside of the alternative that fitted best; if none fitted at all, everything that would have."""
+    """Return what was wrong in the alternative that fitted best; if none did, everything that would have fitted."""
     deepest = max(refusals, key=lambda wrong: len(wrong.path))
     expected = dict.fromkeys(wrong.expected for wrong in refusals if wrong.expected)
     if deepest.path or len(refusals) == 1 or not expected:

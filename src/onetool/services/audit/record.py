@@ -214,7 +214,6 @@ _encode = msgspec.json.Encoder().encode
 
 # Reading
 
-
 _decode = msgspec.json.Decoder(AuditRecord).decode
 
 _LATEST = 253402300799.0  # the end of the year 9999

@@ -89,7 +89,7 @@ class Root:
         self._spellings = [names_of(slashed(self.path)), names_of(slashed(self._real))]
 
     def relative_parts(self, absolute: bytes) -> Parts | None:
-        """What is left of an absolute path below this root; None when it does not begin with it."""
+        """Return what is left of an absolute path below this root; None when it does not begin with it."""
         parts = split(absolute)
         for spelling in self._spellings:
             if same_case(parts[: len(spelling)]) == same_case(spelling):
@@ -130,16 +130,20 @@ class Root:
 
     @contextmanager
     def _top(self, parts: Parts) -> Iterator[OpenFolder]:
-        """The root itself, open, for a path that may be opened as far as its text tells."""
+        """Yield the root itself, open, for a path that may be opened as far as its text tells."""
         self._private.refuse_text(self.text(parts))
         with path_errors("root_missing", about=self.path):
             top = OpenFolder.at(self.path, ENTER)
         with top, path_errors():
-            self._refuse_outside(top)
+            # A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened.
+            if self._within is not None:
+                here = path_of(top) or os.path.realpath(self.path)
+                if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
+                    raise PathRefusedError("root_outside", self.path)
             yield top
 
     def reach(self, parts: Parts) -> int:
-        """How many of the names, short of the last, may be folders that are there: of thousands not each is tried."""
+        """Return how many of the names, short of the last, may be existing folders. Not each of thousands is tried."""
         if b".." in parts:  # which leads back to where something is
             return len(parts) - 1
         for end in range(1, len(parts)):
@@ -151,14 +155,6 @@ class Root:
 
     def text(self, parts: Parts) -> str:
         return os.path.join(self.path, os.fsdecode(b"/".join(parts)))
-
-    def _refuse_outside(self, top: OpenFolder) -> None:
-        """A folder that is a link may lead elsewhere tomorrow, so it is looked at whenever it is opened."""
-        if self._within is None:
-            return
-        here = path_of(top) or os.path.realpath(self.path)
-        if not any(is_below(here, os.path.realpath(folder)) for folder in self._within):
-            raise PathRefusedError("root_outside", self.path)
 
     def _refuse_hidden(self, folder: str, root: str) -> None:
         """Refuse a folder whose name begins with a dot, and what is in one, from the root on."""
@@ -172,7 +168,7 @@ class Root:
         return self.open_folder(parts or [b"."])
 
     def names(self, parts: Parts, most: int) -> list[str]:
-        """The first names in a folder."""
+        """Return the first names in a folder."""
         with self.open_folder(parts, LIST) as folder, path_errors():
             return [path_shown(os.fsencode(entry.name)) for entry in sorted_entries(folder, most)]
 
@@ -201,14 +197,18 @@ class Roots:
         return [path_shown(os.fsencode(root.path)) for root in self._roots]
 
     def read_file(self, path: str, most: int) -> Content:
-        """The first `most` bytes of a regular file."""
+        """Return the first `most` bytes of a regular file."""
         file = self._open(path, Root.open)
         try:
             with path_errors():
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode):
                     raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")
-                return Content(_read_at_most(file, most), status.st_size)
+                chunks: list[bytes] = []
+                while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
+                    chunks.append(chunk)
+                    most -= len(chunk)
+                return Content(b"".join(chunks), status.st_size)
         finally:
             os.close(file)
 
@@ -241,14 +241,14 @@ class Roots:
                     make_folder(folder, parts[end - 1], self._private)
 
     def list_folder(self, path: str, depth: int, most: int) -> list[FolderEntry]:
-        """At most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
+        """Return at most `most` of what is in a folder, `depth` levels deep, each folder's names sorted."""
         entries: list[FolderEntry] = []
         with self._open(path, lambda root, parts: root.open_folder(parts, LIST)) as folder, path_errors():
             list_into(entries, folder, "", depth, most, self._private)
         return entries
 
     def locate_missing(self, path: str, most: int) -> MissingPath | None:
-        """Where a path that was not found ends to exist, as seen from the first root it could be in."""
+        """Return where a path that was not found ends to exist, as seen from the first root it could be in."""
         root, parts = next(self._candidates(path))
         start = [slashed(root.path)] if is_absolute(encoded(path)) else []
         for end in range(root.reach(parts), -1, -1):
@@ -267,18 +267,14 @@ class Roots:
             except PathRefusedError as refused:
                 _raise_unless_missing(refused)
                 missing = missing or refused
-        if missing:
-            self._refuse_on_the_way(path)
+        if missing:  # a path that leads through a closed folder must not tell what exists there
+            for root, parts in self._candidates(path):
+                self._private.refuse_text(resolved(root.text(parts)))
         raise missing or PathRefusedError("denied")
-
-    def _refuse_on_the_way(self, path: str) -> None:
-        """Refuse a path that leads through a closed folder, so that callers can't learn what exists there."""
-        for root, parts in self._candidates(path):
-            self._private.refuse_text(resolved(root.text(parts)))
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[OpenFolder, bytes]]:
-        """The folder of a file to write, open, and its name there. Where the file exists goes before where it could."""
+        """Yield the open folder of a file to write, and its name. Where the file exists goes first."""
         root, parts = self._folder_to_write(path)
         with root.folder(parts[:-1]) as folder:
             yield folder, parts[-1]
@@ -317,16 +313,7 @@ def _raise_unless_missing(refused: PathRefusedError) -> None:
         raise refused
 
 
-def _read_at_most(file: int, most: int) -> bytes:
-    chunks: list[bytes] = []
-    while most > 0 and (chunk := os.read(file, min(most, CHUNK))):
-        chunks.append(chunk)
-        most -= len(chunk)
-    return b"".join(chunks)
-
-
 # Messages
-
 
 MESSAGE_BY_REASON = {
     "bad_path": "{path} can't be a path: {detail}.",

@@ -18,7 +18,7 @@ from onetool.core.system import unlock
 from onetool.services.file_access.opening import PathRefusedError, path_errors, path_shown, reason_for
 from onetool.services.file_access.private import Private
 
-MOST_SCANNED = 1_000_000  # names looked at in one folder
+MAX_SCANNED = 1_000_000  # names looked at in one folder
 
 Kind = Literal["directory", "file", "symlink", "other"]
 
@@ -78,13 +78,13 @@ def _list_folder_into(
 
 
 def sorted_entries(folder: OpenFolder, most: int) -> "list[os.DirEntry[str]]":
-    """The first `most` by name, without holding more than those."""
+    """Return the first `most` by name, without holding more than those."""
     with folder.scan() as scan:
-        return heapq.nsmallest(most, islice(scan, MOST_SCANNED), key=lambda entry: entry.name)
+        return heapq.nsmallest(most, islice(scan, MAX_SCANNED), key=lambda entry: entry.name)
 
 
 def _described(found: "os.DirEntry[str]", prefix: str, private: Private) -> FolderEntry | None:
-    """What a folder's entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
+    """Return what an entry is; None when it has gone meanwhile. Of what is private only the name and the kind."""
     path = prefix + path_shown(os.fsencode(found.name))
     kind: Kind = "other"
     try:
@@ -111,9 +111,8 @@ def _kind(found: "os.DirEntry[str]") -> Kind:
 
 # Writing in an open folder
 
-
-PATIENCE = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
-MOST_TRIES = 20  # for a file that is replaced again and again before we have it
+LOCK_TIMEOUT = 5.0  # seconds for other writers of a file; each holds it for well under a millisecond
+MAX_TRIES = 20  # for a file that is replaced again and again before we have it
 
 WRITE = os.O_RDWR | os.O_APPEND | NO_WAIT  # never truncates
 DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -122,7 +121,10 @@ DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 def replace(folder: OpenFolder, name: bytes, data: bytes, private: Private) -> None:
     """Readers see what was there, or what is there now. What a failure leaves is what was there."""
     with path_errors(otherwise="not_writable"):
-        mode = _mode_of(folder, name, private)
+        mode = None
+        # A file that we may not write is not replaced either.
+        with suppress(FileNotFoundError), _opened(folder, name, private) as old:
+            mode = stat.S_IMODE(os.fstat(old).st_mode) & 0o777
         draft = f".onetool-{os.urandom(8).hex()}".encode()  # not made of the name, which may be as long as names can be
         file = folder.open(draft, DRAFT, 0o666)
         try:
@@ -145,9 +147,9 @@ Check = Callable[[int, os.stat_result], None]  # of an open file; raises PathRef
 def append(
     folder: OpenFolder, name: bytes, data: bytes, private: Private, on_new_line: bool, check: Check | None = None
 ) -> None:
-    """In one piece, or not at all. It is not forced to the disk: that costs more than a line in a file is worth."""
+    """Append in one piece, or not at all. Nothing is forced to the disk: that costs more than a line is worth."""
     with path_errors(otherwise="not_writable"):
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             with _opened(folder, name, private, os.O_CREAT) as file, _locked(file):
                 status = os.fstat(file)
                 if status.st_nlink == 0:
@@ -170,18 +172,9 @@ def is_there(folder: OpenFolder, name: bytes) -> bool:
         return _status(folder, name) is not None
 
 
-def _mode_of(folder: OpenFolder, name: bytes, private: Private) -> int | None:
-    """The permissions that a file keeps when it is replaced. One that we may not write is not replaced either."""
-    try:
-        with _opened(folder, name, private) as file:
-            return stat.S_IMODE(os.fstat(file).st_mode) & 0o777
-    except FileNotFoundError:
-        return None
-
-
 @contextmanager
 def _opened(folder: OpenFolder, name: bytes, private: Private, flags: int = 0) -> Iterator[int]:
-    """A regular file, open to add to. Looked at before, as opening alone may do something to a device; and after."""
+    """Yield a regular file, open to add to. It is looked at before, as opening may change a device; and after."""
     private.refuse_name(folder, name)
     status = _status(folder, name)
     if status is not None:
@@ -211,8 +204,8 @@ def _refuse_all_but_files(status: os.stat_result, private: Private) -> None:
 
 @contextmanager
 def _locked(file: int) -> Iterator[None]:
-    """One writer at a time, also among processes. One that holds on to it is not waited for without end."""
-    if not flock.wait(file, PATIENCE):
+    """Lock the file for one writer, also among processes. One that holds on to it is not waited for without end."""
+    if not flock.wait(file, LOCK_TIMEOUT):
         raise PathRefusedError("busy")
     try:
         yield

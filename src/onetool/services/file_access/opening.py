@@ -57,14 +57,13 @@ def reason_for(error: OSError, otherwise: str = "unreadable") -> str:
 
 # Paths as text
 
-
-LONGEST_PATH = 4095  # bytes; what Linux takes, held everywhere
+MAX_PATH = 4095  # bytes; what Linux takes, held everywhere
 
 Parts = list[bytes]
 
 
 def path_shown(name: bytes) -> str:
-    """A file name as text that is valid everywhere, and that can be handed back."""
+    """Return a file name as text that is valid everywhere, and that can be handed back."""
     return _ESCAPE.sub(rb"\\x5cx\1", name).decode("utf-8", "backslashreplace")
 
 
@@ -84,13 +83,13 @@ def encoded(path: str) -> bytes:
         raise PathRefusedError("bad_path", "it is empty; '.' is the first allowed folder")
     if b"\0" in raw:
         raise PathRefusedError("bad_path", "it holds a NUL character")
-    if len(raw) > LONGEST_PATH:
+    if len(raw) > MAX_PATH:
         raise PathRefusedError("name_too_long")
     return _with_slashes(raw)
 
 
 def slashed(path: str) -> bytes:
-    """A path of the system with slashes, also where it writes them the other way round."""
+    """Return a path of the system with slashes, also where it writes them the other way round."""
     return _with_slashes(os.fsencode(path))
 
 
@@ -99,12 +98,12 @@ def _with_slashes(path: bytes) -> bytes:
 
 
 def is_absolute(path: bytes) -> bool:
-    """Also with a drive before it, on Windows."""
+    """Return whether the path is absolute, also with a drive before it, on Windows."""
     return path.startswith(b"/") or (os.sep != "/" and path[1:3] == b":/")
 
 
 def same_case(parts: Parts) -> Parts:
-    """For comparing: on Windows upper and lower case are one."""
+    """Return the parts for comparing: on Windows upper and lower case are one."""
     return [os.path.normcase(part) for part in parts]
 
 
@@ -113,13 +112,13 @@ def names_of(path: bytes) -> Parts:
 
 
 def split(path: bytes) -> Parts:
-    """The names to take one after the other. At the end of `a/` stands a `.`: then `a` must be a folder."""
+    """Return the names to take one after the other. At the end of `a/` stands a `.`: then `a` must be a folder."""
     parts = names_of(path)
     return parts if parts and not path.endswith((b"/", b"/.")) else [*parts, b"."]
 
 
 def stays_inside(parts: Parts) -> bool:
-    """Whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
+    """Return whether the path stays inside, by its text alone: nothing is revealed about existing folders."""
     depth = 0
     for part in parts:
         depth += -1 if part == b".." else 1
@@ -130,9 +129,8 @@ def stays_inside(parts: Parts) -> bool:
 
 # Opening a path: in one system call if the kernel can, else step by step
 
-
-MOST_LINKS = 40  # as in Linux: more is a loop
-MOST_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
+MAX_LINKS = 40  # as in Linux: more is a loop
+MAX_FOLDERS = 100  # that the walk holds open at once; a process may be allowed no more than 256 files
 
 READ = os.O_RDONLY | NO_WAIT | PLAIN
 
@@ -158,7 +156,7 @@ def open_beneath(rest: Rest, top: int, parts: Parts, flags: int) -> int:
 
 @cache
 def openat2() -> Open | None:
-    """The system call, where this kernel has it and lets us use it."""
+    """Return the system call, where this kernel has it and lets us use it."""
     if sys.platform != "linux":
         return None
     import ctypes  # costs some milliseconds, and only calls that read files need it
@@ -183,7 +181,7 @@ def openat2() -> Open | None:
 
 
 def _works(call: Open) -> bool:
-    """An old kernel says ENOSYS, a container's filter ENOSYS or EPERM."""
+    """Try the call. An old kernel says ENOSYS, a container's filter ENOSYS or EPERM."""
     here = os.open("/", ENTER)
     try:
         os.close(call(here, b".", ENTER))
@@ -211,31 +209,23 @@ class _Walk:
         while True:
             name = to_go.pop()
             if name == b"..":
-                self._go_back()
+                if len(self._folders) == 1:
+                    raise PathRefusedError("denied")
+                os.close(self._folders.pop())
                 to_go = to_go or [b"."]
             elif (text := self._link(name)) is not None:
                 to_go += self._follow(text)[::-1]
-            elif to_go:
-                self._enter(name)
-            else:
+            elif not to_go:
                 return os.open(name, flags | NO_LINK, dir_fd=self._folders[-1])
+            elif name != b".":
+                if len(self._folders) > MAX_FOLDERS:
+                    raise PathRefusedError("name_too_long")
+                self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
 
     def close(self) -> None:
         """Close what the walk opened; the top is its giver's."""
         while len(self._folders) > 1:
             os.close(self._folders.pop())
-
-    def _enter(self, name: bytes) -> None:
-        if name == b".":
-            return
-        if len(self._folders) > MOST_FOLDERS:
-            raise PathRefusedError("name_too_long")
-        self._folders.append(os.open(name, ENTER | NO_LINK, dir_fd=self._folders[-1]))
-
-    def _go_back(self) -> None:
-        if len(self._folders) == 1:
-            raise PathRefusedError("denied")
-        os.close(self._folders.pop())
 
     def _link(self, name: bytes) -> bytes | None:
         try:
@@ -247,7 +237,7 @@ class _Walk:
 
     def _follow(self, text: bytes) -> Parts:
         self._links += 1
-        if self._links > MOST_LINKS:
+        if self._links > MAX_LINKS:
             raise PathRefusedError("link_loop")
         if not text.startswith(b"/"):
             return split(text)
@@ -260,14 +250,13 @@ class _Walk:
 
 # Where folders have no descriptors
 
-
 _OTHER = re.compile(rb'[\x00-\x1f\\:*?"<>|]|[. ]\Z')
 _DEVICE = re.compile(rb"(con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$) *(\.|\Z)", re.IGNORECASE)
 _DOTS = (b".", b"..")
 
 
 def file_below(root: str, parts: Parts) -> int:
-    """A regular file, to be read. Raises PathRefusedError and OSError."""
+    """Open a regular file to read it. Raises PathRefusedError and OSError."""
     path, status = _found(root, parts)
     if not stat.S_ISREG(status.st_mode):
         raise PathRefusedError("is_a_directory" if stat.S_ISDIR(status.st_mode) else "not_a_file")

@@ -8,6 +8,7 @@ places is short on purpose: it is a safety net below the allowed folders, not a 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -72,7 +73,7 @@ VARIABLES = ("HOME", "USERPROFILE", *MOVED, *BASES.values())
 
 
 def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The closed places as absolute paths; most of them do not exist."""
+    """Return the closed places as absolute paths; most of them do not exist."""
     return _closed(tuple((name, value) for name in VARIABLES if (value := env.get(name))))
 
 
@@ -80,36 +81,21 @@ def closed_paths(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 def _closed(variables: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Made once: every call that reads a file asks."""
     env = dict(variables)
-    paths = (*SYSTEM, *_at_home(env), *_moved(env))
+    homes = [env[name] for name in ("HOME", "USERPROFILE") if name in env]
+    with suppress(ImportError, AttributeError, KeyError):  # not on this system; a container's user without a name
+        import pwd
+
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)  # a variable alone must not open anything
+    paths = [*SYSTEM, *(os.path.join(home, kept) for home in homes for kept in KEPT_AT_HOME)]
+    for name in MOVED:
+        paths += filter(None, env.get(name, "").split(os.pathsep))
+    for start, name in BASES.items():
+        if base := env.get(name):
+            paths += [os.path.join(base, kept[len(start) :]) for kept in KEPT_AT_HOME if kept.startswith(start)]
     return tuple(dict.fromkeys(os.path.normcase(os.path.normpath(path)) for path in paths if os.path.isabs(path)))
 
 
-def _at_home(env: Mapping[str, str]) -> Iterator[str]:
-    for home in dict.fromkeys(_homes(env)):
-        yield from (os.path.join(home, kept) for kept in KEPT_AT_HOME)
-
-
-def _homes(env: Mapping[str, str]) -> Iterator[str]:
-    """As the environment has it, and as the system has it: a variable alone must not open anything."""
-    yield from (home for name in ("HOME", "USERPROFILE") if (home := env.get(name)))
-    try:
-        import pwd
-
-        yield pwd.getpwuid(os.getuid()).pw_dir
-    except (ImportError, AttributeError, KeyError):  # not on this system; a container's user without a name
-        return
-
-
-def _moved(env: Mapping[str, str]) -> Iterator[str]:
-    for name in MOVED:
-        yield from filter(None, env.get(name, "").split(os.pathsep))
-    for start, name in BASES.items():
-        if base := env.get(name):
-            yield from (os.path.join(base, kept[len(start) :]) for kept in KEPT_AT_HOME if kept.startswith(start))
-
-
 # Files that no tool may touch
-
 
 Number = tuple[int, int]  # of a device, and of a file on it
 
@@ -189,7 +175,9 @@ class Private:
         if f"{path}{os.sep}".startswith(self._beginnings):
             raise PathRefusedError(next(reason for place, reason in self._path_texts.items() if is_below(path, place)))
         if OWN_FOLDER_NAME in path.lower():
-            self._refuse_own(path)
+            for place in _and_above(path):
+                if os.path.basename(place).lower() == OWN_FOLDER_NAME and not self._is_own(place):
+                    raise PathRefusedError("private")
 
     def refuse_open(self, file: int | OpenFolder, path: str) -> None:
         """Refuse what is open, if it is one of them, or in one of them. `path` is for systems that don't tell."""
@@ -225,18 +213,13 @@ class Private:
             if is_like and (at := _status(parent)) and _number(at) == folder:
                 raise PathRefusedError(reason)
 
-    def _refuse_own(self, path: str) -> None:
-        for place in _and_above(path):
-            if os.path.basename(place).lower() == OWN_FOLDER_NAME and not self._is_own(place):
-                raise PathRefusedError("private")
-
     def _is_own(self, folder: str) -> bool:
         status = None if self._own_number is None else _status(folder)
         return status is not None and _number(status) == self._own_number
 
 
 def path_of(file: int | OpenFolder) -> str | None:
-    """Where it lies, as the system says; None where it does not."""
+    """Return where it lies, as the system says; None where it does not."""
     if isinstance(file, OpenFolder):
         if not HAS_DIR_FD:
             return file.path
@@ -245,12 +228,12 @@ def path_of(file: int | OpenFolder) -> str | None:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether it is that folder, or in it."""
+    """Return whether it is that folder, or in it."""
     return path == folder or path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
 
 
 def _and_above(path: str) -> Iterator[str]:
-    """The folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
+    """Return the folders on the way to a path, and itself: /a, /a/b, /a/b/c."""
     drive, path = os.path.splitdrive(path)
     return accumulate(filter(None, path.split(os.sep)), lambda above, name: f"{above}{os.sep}{name}", initial=drive)
 
@@ -278,7 +261,7 @@ def _number(status: os.stat_result) -> Number:
 
 
 def _ways_up(folder: OpenFolder) -> Iterable[os.stat_result]:
-    """A folder, the one it is in, and so on to the top: as they really lie, not as a path with links says."""
+    """Yield a folder, the one it is in, and so on to the top: as they really lie, not as a path with links says."""
     if not HAS_DIR_FD:  # its path has no links
         yield from map(os.stat, (folder.path, *Path(folder.path).parents))
         return

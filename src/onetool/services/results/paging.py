@@ -25,7 +25,6 @@ class BadQueryError(BadArguments, ValueError):
 
 # Lines, read piece by piece
 
-
 PIECE = 64_000  # characters
 LONG = 16 * PIECE  # a line of more characters is never searched as a whole
 
@@ -139,7 +138,6 @@ def _joined(pieces: Iterable[Piece], limit: int | None) -> Iterator[str]:
 
 # Searching lines
 
-
 SIMILAR = 70.0  # of 100: less is chance
 MAX_PATTERN_BYTES = 256 * 1024  # of a compiled pattern
 MAX_FOUND = 32 * 1024 * 1024  # characters of a found line: no page holds more
@@ -249,10 +247,9 @@ def _best_window(wanted: str, line: str, look: Callable[[], None]) -> float:
 
 # Pages
 
-
 MAX_SEARCH = 1_000  # characters
 MAX_FUZZY = 100  # characters: time per line is quadratic, 0.5 ms for these and 40 ms for a thousand
-MOST_BYTES = 32 * 1024 * 1024  # of a page, also for code
+MAX_BYTES = 32 * 1024 * 1024  # of a page, also for code
 MAX_SIMILAR = 1_000  # lines; more are not useful
 MAX_SEARCH_S = 5.0
 _AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
@@ -297,7 +294,7 @@ def page_of(
     limit: int,
     search: str | None,
     fuzzy: bool,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
     column: int = 1,
 ) -> Page:
     """Return the lines from `offset` (the first is 1), at most `limit`; with a search, of those that match.

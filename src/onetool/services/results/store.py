@@ -34,7 +34,7 @@ from onetool.services.results import (
     StoredResult,
     is_handle,
 )
-from onetool.services.results.paging import MOST_BYTES, Piece, TextLines, check_query, page_of, pieces, placed_pieces
+from onetool.services.results.paging import MAX_BYTES, Piece, TextLines, check_query, page_of, pieces, placed_pieces
 
 log = logging.getLogger("onetool.results")
 
@@ -102,7 +102,7 @@ class ResultStore:
         limit: int = 100,
         search: str | None = None,
         fuzzy: bool = False,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_BYTES,
         column: int = 1,
     ) -> Page:
         """Return some lines (see `page_of`). What comes before and after them is not read, unless it is searched.

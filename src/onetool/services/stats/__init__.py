@@ -39,9 +39,9 @@ log = logging.getLogger("onetool.stats")
 
 T = TypeVar("T")
 
-LONGEST_WAIT = 300.0  # seconds after which a client has not been thinking, but away
-_LONGEST_NAME = 300
-_LONGEST = 100  # … of clients, doors and sources
+MAX_WAIT = 300.0  # seconds after which a client has not been thinking, but away
+_MAX_NAME_LENGTH = 300
+_MAX_LABEL_LENGTH = 100  # … of clients, doors and sources
 _REASON = re.compile(r"[\w.-]{1,60}", re.ASCII)  # a word of a tool's author; whatever is longer may quote a value
 
 
@@ -81,16 +81,17 @@ class UsageStats:
     def record(self, event: CallEvent) -> None:
         """Record a finished call."""
         spec, error = event.spec, event.error
+        reason = error.reason if error is not None else None
         row = (
             self._now(),
-            _name(event.tool, _LONGEST_NAME),
+            _name(event.tool, _MAX_NAME_LENGTH),
             "" if spec is None else _name(spec.source),
             _name(event.source),
             _name(event.client),
             event.run,
             int(error is None),
             None if error is None else error.code,
-            None if error is None else _reason(error.reason),
+            reason if reason is not None and _REASON.fullmatch(reason) else None,
             event.duration_ms,
             event.bytes_in,
             event.bytes_out,
@@ -117,7 +118,7 @@ class UsageStats:
 
     def record_gap(self, client: str, seconds: float, owner: str = "") -> None:
         """Record the seconds from our answer to the client's next call. Long gaps are ignored: the client was idle."""
-        if 0 <= seconds <= LONGEST_WAIT:
+        if 0 <= seconds <= MAX_WAIT:
             self._add(GAPS, _name(client), seconds * 1000, distinct_name(owner))
 
     def flush(self, timeout: float = BUSY_SECONDS) -> None:
@@ -138,7 +139,7 @@ class UsageStats:
         return self._read(lambda reader: tool_facts(reader, selected))
 
     def summary(self, period: str = "all", tool: str | None = None, caller: str | None = None) -> "Summary":
-        """What a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
+        """Return what a period comes to: day, week, month or all. ValueError for any other; UnreadableError."""
         from onetool.services.stats.summary import PERIODS, summarize
 
         if period not in PERIODS:
@@ -147,25 +148,25 @@ class UsageStats:
         return self._read(lambda one: summarize(one, PERIODS[period], only, self._now(), inline, caller), strict=True)
 
     def usage(self, names: Collection[str], days: int, caller: str | None = None) -> "ToolUsage":
-        """The last days of one tool, whose calls are counted under these names. UnreadableError if it can't be read."""
+        """Return the last days of one tool, counted under these names. UnreadableError if it can't be read."""
         from onetool.services.stats.usage import tool_usage
 
-        counted = [_name(name, _LONGEST_NAME) for name in names]
+        counted = [_name(name, _MAX_NAME_LENGTH) for name in names]
         caller = _wanted(caller)
         return self._read(lambda reader: tool_usage(reader, counted, days, self._now(), caller), strict=True)
 
     def overview(self, wanted: "StatsFilter") -> "StatsOverview":
-        """The last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
+        """Return the last days of all tools, or of the calls that are wanted. UnreadableError if it can't be read."""
         from onetool.services.stats.usage import stats_overview
 
         wanted = msgspec.structs.replace(wanted, tool=self._filter(wanted.tool), caller=_wanted(wanted.caller))
         return self._read(lambda reader: stats_overview(reader, wanted, self._now(), self._inline), strict=True)
 
     def _filter(self, tool: str | None) -> str | None:
-        return None if tool is None else _name(tool, _LONGEST_NAME)
+        return None if tool is None else _name(tool, _MAX_NAME_LENGTH)
 
     def health(self) -> dict[str, Any] | None:
-        """What is wrong, if anything is: rows that wait because they can't be written, and those that were dropped."""
+        """Return what is wrong, if anything: rows that wait to be written, and those that were dropped."""
         writer = self._writer
         if writer.problem is None and not writer.dropped:
             return None
@@ -189,16 +190,12 @@ class UsageStats:
         self._writer.rows[table].append((self._now(), *cells))
 
 
-def _name(text: str, longest: int = _LONGEST) -> str:
+def _name(text: str, longest: int = _MAX_LABEL_LENGTH) -> str:
     if len(text) <= longest and text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
 
 
 def _wanted(caller: str | None) -> str | None:
-    """An owner as rows have it. Who asks may have it from such a row."""
+    """Return an owner as rows have it. Who asks may have it from such a row."""
     return None if caller is None else wanted_name(caller)
-
-
-def _reason(text: str | None) -> str | None:
-    return text if text is not None and _REASON.fullmatch(text) else None

@@ -17,7 +17,7 @@ def whole(number: float) -> str:
 
 
 def short(number: float) -> str:
-    """At most a handful of characters: 950, 1.2k, 35k, 1.2M."""
+    """Return a number in at most a handful of characters: 950, 1.2k, 35k, 1.2M."""
     for size, unit in _UNITS:
         if round(abs(number)) >= size:
             share = number / size
@@ -49,7 +49,7 @@ def duration(ms: float | None) -> str:
 
 
 def saved(amount: float, text: str) -> str:
-    """What was saved, in words. Less than nothing says that it has not paid off: the data have the number."""
+    """Return what was saved, in words. Less than nothing says that it has not paid off: the data have the number."""
     return text if amount >= 0 else "none yet"
 
 

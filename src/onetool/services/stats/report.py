@@ -57,7 +57,10 @@ def _charts(summary: "Summary") -> list[dict[str, Any]]:
     def chart(title: str, heads: tuple[str, str], text: Callable[[float], str], values: Callable[["Bucket"], tuple]):
         """Describe a chart: a column for each bucket, with two values of which the first includes the second."""
         pairs = [values(bucket) for bucket in series]
-        top = _round_up(max(value for value, _ in pairs))
+        highest = max(value for value, _ in pairs)
+        size = 10 ** math.floor(math.log10(highest or 1))
+        # A round number whose half is round, too.
+        top = next(size * digit for digit in (2, 4, 6, 8, 10) if size * digit >= highest)
         columns = [
             {
                 "span": span(bucket["start"], summary["period"]),
@@ -83,9 +86,3 @@ def _charts(summary: "Summary") -> list[dict[str, Any]]:
             lambda one: (one["tokens_in"] + one["tokens_out"], one["tokens_in"]),
         ),
     ]
-
-
-def _round_up(value: float) -> float:
-    """Return the next number that is round, and whose half is, too."""
-    size = 10 ** math.floor(math.log10(value or 1))
-    return next(size * digit for digit in (2, 4, 6, 8, 10) if size * digit >= value)

@@ -102,7 +102,13 @@ class StatsStore:
         """
 
         def job(work: Transaction) -> None:
-            if _is_next(work, self._id, number, self._database.clock):
+            # Each batch has a higher number than the one before.
+            sql = (
+                f"INSERT INTO stats_writers (id, batch, at) VALUES (%s, %s, {self._database.clock}) ON CONFLICT (id) "  # noqa: S608
+                "DO UPDATE SET batch = excluded.batch, at = excluded.at WHERE stats_writers.batch < excluded.batch"
+            )
+            work.execute(sql, (self._id, number))
+            if work.row_count == 1:
                 for table, some in rows.items():
                     insert_rows(work, table, some)
 
@@ -165,16 +171,6 @@ def insert_rows(work: Transaction, table: str, rows: Sequence[Row]) -> None:
         work.execute(sql, [cell for row in part for cell in row])
 
 
-def _is_next(work: Transaction, writer: str, number: int, clock: str) -> bool:
-    """Whether this batch has not been written yet. Each has a higher number than the one before."""
-    sql = (
-        f"INSERT INTO stats_writers (id, batch, at) VALUES (%s, %s, {clock}) ON CONFLICT (id) "  # noqa: S608
-        "DO UPDATE SET batch = excluded.batch, at = excluded.at WHERE stats_writers.batch < excluded.batch"
-    )
-    work.execute(sql, (writer, number))
-    return work.row_count == 1
-
-
 def _forget_part(work: Transaction, table: str, start: float, before: float) -> float:
     """Forget some of the rows from `start` on, as one replica at a time, and return where the rest begins."""
     if not work.try_lock(LockNumber.STATS_SWEEP):
@@ -204,6 +200,6 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def read_spread(text: str | None) -> Spread:
-    """What `{spread}` of a query gives."""
+    """Return what `{spread}` of a query gives."""
     found = {} if text is None else msgspec.json.decode(text, type=dict[str, float | None])
     return Spread(**{name: None if value is None else round(value, 3) for name, value in found.items()})

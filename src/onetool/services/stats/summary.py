@@ -21,7 +21,7 @@ from onetool.services.stats.store import Row, StatsReader, read_spread
 
 HOUR = 3600
 DAY = 24 * HOUR
-MOST_BUCKETS = 90  # of all that there is, the latest
+MAX_BUCKETS = 90  # of all that there is, the latest
 
 
 class Period(msgspec.Struct, frozen=True):
@@ -35,8 +35,8 @@ class Period(msgspec.Struct, frozen=True):
         return None if self.seconds is None else now - self.seconds
 
     def buckets(self, first: float, now: float) -> range:
-        """The starts of all buckets, for calls of which the first was then."""
-        earliest = max(first, now - (MOST_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
+        """Return the starts of all buckets, for calls of which the first was then."""
+        earliest = max(first, now - (MAX_BUCKETS - 1) * self.bucket) if self.seconds is None else now - self.seconds
         return range(floor(earliest / self.bucket) * self.bucket, floor(now) + 1, self.bucket)
 
 
@@ -130,7 +130,6 @@ class Summary(TypedDict):
 
 # Savings, from measured values only
 
-
 _RUNS = """
 WITH those AS (
     SELECT id, client, ok, duration_ms, tokens_in FROM {runs}
@@ -183,8 +182,7 @@ def savings(
 
 # Reading the calls
 
-
-MOST_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
+MAX_ROWS = 1000  # tools, errors and clients that are listed: names of tools come from outside, too
 
 _NUMBERS = "count(*), sum(1 - ok), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), {spread}"
 _SUM = "CAST(coalesce(sum({}), 0) AS bigint)"  # the sum of bigint is a decimal number in PostgreSQL
@@ -214,12 +212,12 @@ class CallFilter(msgspec.Struct, frozen=True):
         where = f"WHERE {selected}" if selected else "{unordered}"
         return reader.rows(
             f"SELECT {wanted} FROM {{calls}} {where} {further}",  # noqa: S608
-            {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MOST_ROWS, **more},
+            {"since": self.since, "tool": self.tool, "caller": self.caller, "most": MAX_ROWS, **more},
         )
 
 
 def tool_facts(reader: StatsReader, selected: CallFilter) -> dict[str, Any]:
-    """The facts of a tool: calls, success_rate (percent), median_ms, last_called."""
+    """Return the facts of a tool: calls, success_rate (percent), median_ms, last_called."""
     ((calls, errors, last, spread),) = selected.query(reader, "count(*), coalesce(sum(1 - ok), 0), max(at), {spread}")
     return {
         "calls": calls,
@@ -237,7 +235,7 @@ def summarize(
     inline_bytes: int,
     caller: str | None = None,
 ) -> Summary:
-    """All of a summary, of one moment: nothing is written between its parts."""
+    """Return a summary of one moment: nothing is written between its parts."""
     selected = CallFilter(period.since(now), tool, caller)
     ((calls, errors, tokens_in, tokens_out, spread, bytes_in, bytes_out, in_runs, first),) = selected.query(
         reader, f"{_NUMBERS}, {_SUM.format('bytes_in')}, {_SUM.format('bytes_out')}, count(run), min(at)"

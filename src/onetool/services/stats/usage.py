@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from onetool.services.stats.store import StatsReader, read_spread
-from onetool.services.stats.summary import DAY, HOUR, MOST_ROWS, iso, savings
+from onetool.services.stats.summary import DAY, HOUR, MAX_ROWS, iso, savings
 
-MOST_HOURLY_DAYS = 2
-MOST_LAST = 20
+MAX_HOURLY_DAYS = 2
+MAX_LAST = 20
 
 
 class UsageLatency(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,6 @@ class UsageBucket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Of all tools
-
 
 _CHOSEN = """
 FROM {calls} WHERE at >= :since
@@ -117,18 +116,20 @@ class StatsFilter(msgspec.Struct, frozen=True, kw_only=True):
     def parameters(self, now: float) -> dict[str, Any]:
         allowed = None if self.allowed is None else json.dumps(sorted(self.allowed))
         asked = {"tool": self.tool, "source": self.source, "client": self.client, "caller": self.caller}
-        return {**asked, "names": allowed, "since": now - self.days * DAY, "most": MOST_ROWS}
+        return {**asked, "names": allowed, "since": now - self.days * DAY, "most": MAX_ROWS}
 
 
 def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_bytes: int) -> StatsOverview:
     asked = wanted.parameters(now)
     ((calls, errors, spread),) = reader.rows(_TOTALS, asked)
-    latency = read_spread(spread)
+    latency, saved = read_spread(spread), None
+    if wanted.source is None and wanted.client is None and wanted.allowed is None:  # menus and runs don't tell these
+        saved = savings(reader, asked["since"], wanted.tool, inline_bytes, wanted.caller)["context_saved"]
     return StatsOverview(
         calls=calls,
         errors=errors,
         latency=UsageLatency(p50=latency.p50, p95=latency.p95, p99=latency.p99),
-        tokens_saved=_tokens_saved(reader, wanted, asked["since"], inline_bytes),
+        tokens_saved=saved,
         series=tuple(_series(reader, _SERIES, asked, wanted.days, now)),
         tools=tuple(_tool(*row) for row in reader.rows(_TOOLS, asked)),
         sources=tuple(CountedCalls(name=name, calls=count) for name, count in reader.rows(_SOURCES, asked)),
@@ -141,20 +142,12 @@ def stats_overview(reader: StatsReader, wanted: StatsFilter, now: float, inline_
     )
 
 
-def _tokens_saved(reader: StatsReader, wanted: StatsFilter, since: float, inline_bytes: int) -> int | None:
-    """None where it can't be told: menus and runs are not counted by these."""
-    if wanted.source is not None or wanted.client is not None or wanted.allowed is not None:
-        return None
-    return savings(reader, since, wanted.tool, inline_bytes, wanted.caller)["context_saved"]
-
-
 def _tool(name: str, calls: int, errors: int, spread: str | None) -> CountedTool:
     times = read_spread(spread)
     return CountedTool(name=name, calls=calls, errors=errors, p50=times.p50, p95=times.p95, p99=times.p99)
 
 
 # Of one tool
-
 
 _OF_TOOL = "FROM {calls} WHERE tool IN ({names}) AND (CAST(:caller AS text) IS NULL OR caller = :caller)"
 _TOOL_TOTALS = f"SELECT count(*), coalesce(sum(1 - ok), 0), {{spread}} {_OF_TOOL} AND at >= :since"
@@ -207,7 +200,7 @@ def tool_usage(
     reader: StatsReader, names: Collection[str], days: int, now: float, caller: str | None = None
 ) -> ToolUsage:
     """`names` are those that its calls are counted under; with `caller`, only the calls of this one."""
-    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MOST_LAST, "caller": caller}
+    asked = {"names": json.dumps(sorted(names)), "since": now - days * DAY, "most": MAX_LAST, "caller": caller}
     ((calls, errors, spread),) = reader.rows(_TOOL_TOTALS, asked)
     last = reader.rows(_TOOL_LAST_CALLED, asked)[0][0]
     latency = read_spread(spread)
@@ -237,7 +230,7 @@ def tool_usage(
 
 def _series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
     """Every bucket, also those without a call. The first one begins before the time does, and has only its calls."""
-    size = HOUR if days <= MOST_HOURLY_DAYS else DAY
+    size = HOUR if days <= MAX_HOURLY_DAYS else DAY
     found: dict[int, Sequence[Any]] = {
         number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})
     }

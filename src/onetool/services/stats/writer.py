@@ -107,14 +107,24 @@ class Writer:
 
     def _flush(self, timeout: float) -> None:
         if not self.is_off and (self._unknown is None or self._try(*self._unknown, timeout)):
-            taken = {table: _all_of(waiting) for table, waiting in self.rows.items() if waiting}
+            taken = {  # others append meanwhile
+                table: [waiting.popleft() for _ in range(len(waiting))]
+                for table, waiting in self.rows.items()
+                if waiting
+            }
             if taken:
                 self._number += 1
                 self._try(self._number, taken, timeout)
-        self._trim()
+        dropped = 0
+        for waiting in self.rows.values():  # the oldest are dropped first
+            for _ in range(len(waiting) - MAX_WAITING):
+                waiting.popleft()
+                dropped += 1
+        if dropped:
+            self._drop(dropped)
 
     def _try(self, number: int, rows: Batch, timeout: float) -> bool:
-        """Whether the next batch can be tried."""
+        """Return whether the next batch can be tried."""
         sweeps = self._now() >= self._next_sweep
         try:
             masked = {table: self._redact(some) for table, some in rows.items()}
@@ -146,22 +156,8 @@ class Writer:
         for table, some in rows.items():
             self.rows[table].extendleft(reversed(some))
 
-    def _trim(self) -> None:
-        """Drop what is too much, the oldest first."""
-        dropped = 0
-        for waiting in self.rows.values():
-            for _ in range(len(waiting) - MAX_WAITING):
-                waiting.popleft()
-                dropped += 1
-        if dropped:
-            self._drop(dropped)
-
     def _drop(self, number: int) -> None:
         self.dropped += number
         if not self._has_warned:
             self._has_warned = True
             log.warning("stats: %d rows are dropped: %s; health() counts further ones", number, self.problem)
-
-
-def _all_of(waiting: deque[Row]) -> list[Row]:
-    return [waiting.popleft() for _ in range(len(waiting))]  # others append meanwhile

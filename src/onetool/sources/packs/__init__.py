@@ -64,9 +64,8 @@ class Registry(ToolRegistry):
 
 # The source
 
-
-LONGEST_IMPORT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
-PATIENCE = 0.5  # seconds that a pack may take to import before its tools are read from its source
+IMPORT_TIMEOUT = 10.0  # seconds that we wait for a pack whose source does not tell its tools
+QUICK_IMPORT_SECONDS = 0.5  # that a pack may take to import before its tools are read from its source
 
 
 class PackSource(Source):
@@ -83,7 +82,11 @@ class PackSource(Source):
         """Import, read or parse every pack. One that fails is reported with file, line and cause; the others work."""
         packs = [Catalogue(tools=builtin_tools(pack)) for pack in BUILTIN]
         taken: dict[str, str] = dict.fromkeys((*BUILTIN, "ot"), "built in")
-        mistakes = [_no_such(path) for path in self._paths if not path.exists()]
+        mistakes = [
+            Mistake(message="no such file or folder", file=str(path), key="packs")
+            for path in self._paths
+            if not path.exists()
+        ]
         for candidate in self._candidates():
             try:
                 name, found = _load(candidate, self._fresh, self._imports)
@@ -93,7 +96,9 @@ class PackSource(Source):
                 mistakes.append(import_mistake(candidate, error))
                 continue
             if name in taken:
-                mistakes.append(_duplicate_pack(name, taken[name], candidate))
+                message = f"duplicate pack name {name!r}: the first one stays ({taken[name]}), this one is refused"
+                hint = 'rename one of them with pack = "…"'
+                mistakes.append(Mistake(message=message, file=candidate.origin, key="packs", hint=hint))
                 continue
             taken[name] = candidate.origin
             packs.append(found)
@@ -116,7 +121,7 @@ class PackSource(Source):
 
 
 def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Catalogue]:
-    """A pack's name and tools: imported, or read from its source where importing takes long; or parsed."""
+    """Return a pack's name and tools: imported, or read from its source where importing takes long; or parsed."""
     from onetool.sources.packs.reading import imports_are_there, is_heavy, parsed, read_tools
 
     if not imports:
@@ -125,19 +130,10 @@ def _load(candidate: PackCandidate, fresh: bool, imports: bool) -> tuple[str, Ca
     file = candidate.file
     if file is not None and is_heavy(file) and imports_are_there(file) and (tools := read_tools(file, started)):
         return tools[0].pack, Catalogue(tools=tools)
-    if not started.wait(PATIENCE) and file is not None and (tools := read_tools(file, started)):
+    if not started.wait(QUICK_IMPORT_SECONDS) and file is not None and (tools := read_tools(file, started)):
         return tools[0].pack, Catalogue(tools=tools)
-    module = started.module(LONGEST_IMPORT)
+    module = started.module(IMPORT_TIMEOUT)
     return pack_name(module), tools_of(module)
-
-
-def _no_such(path: Path) -> Mistake:
-    return Mistake(message="no such file or folder", file=str(path), key="packs")
-
-
-def _duplicate_pack(name: str, first: str, second: PackCandidate) -> Mistake:
-    message = f"duplicate pack name {name!r}: the first one stays ({first}), this one is refused"
-    return Mistake(message=message, file=second.origin, key="packs", hint='rename one of them with pack = "…"')
 
 
 __all__ = ["BuiltinFunctions", "PackSource", "pack_modules", "restore_modules"]

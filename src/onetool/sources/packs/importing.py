@@ -7,7 +7,9 @@ A pack may take long to import, or never end: then it goes on in the background,
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -32,7 +34,7 @@ from onetool.sdk.pack import pack_name, tools_of
 
 GROUP = "onetool.packs"
 HOME = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))  # where we are installed
-LONGEST_FILE = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 
 
 class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +47,7 @@ class PackCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
-    """A file, or a folder with an `__init__.py`, is a pack; any other folder holds packs."""
+    """Yield the packs: a file, or a folder with an `__init__.py`, is one; any other folder holds packs."""
     for path in paths:
         if path.is_dir() and not (path / "__init__.py").exists():
             yield from in_paths(_inside(path))
@@ -55,7 +57,7 @@ def in_paths(paths: Iterable[Path]) -> Iterator[PackCandidate]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """What in a folder may be a pack: modules and packages, but nothing private and no tests."""
+    """Return what in a folder may be a pack: modules and packages, but nothing private and no tests."""
     return sorted(
         path
         for path in folder.iterdir()
@@ -74,7 +76,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts_of(path: Path) -> Iterator[Part]:
-    """All that packs at this path are made of, and what lies beside them. Raises OSError where it can't be listed.
+    """Yield all that packs at this path are made of, and what lies beside them. Raises OSError where it can't be
+    listed.
 
     Links are followed where importing would: to a pack, and whatever lies in a package. Bytecode that Python keeps is
     left out: nobody has to have seen it, because it is not read (see `take_source`).
@@ -93,7 +96,8 @@ def parts_of(path: Path) -> Iterator[Part]:
         if found is not None:
             yield found
             if found.is_folder:
-                waiting += [(part / name, found.place) for name in sorted(_listed(part), reverse=True)]
+                with suppress(OSError):  # where we may not look nothing can be imported, and the rest is looked at
+                    waiting += [(part / name, found.place) for name in sorted(os.listdir(part), reverse=True)]
 
 
 def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
@@ -108,24 +112,13 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
     except OSError:  # it is missing, or may not be read
         return None
     if not S_ISDIR(status.st_mode):
-        return Part(path, place, False) if S_ISREG(status.st_mode) and not _is_kept_bytecode(path) else None
+        # `__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module of its own.
+        is_bytecode = path.parent.name == "__pycache__" and path.suffix == ".pyc" and "." in path.stem
+        return Part(path, place, False) if S_ISREG(status.st_mode) and not is_bytecode else None
     if (status.st_dev, status.st_ino) in seen:
         return None
     seen.add((status.st_dev, status.st_ino))
     return Part(path, place, True)
-
-
-def _listed(folder: Path) -> list[str]:
-    """Nothing where we may not look: then nothing in there can be imported, and the rest is looked at."""
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _is_kept_bytecode(path: Path) -> bool:
-    """`__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module of its own."""
-    return path.parent.name == "__pycache__" and path.suffix == ".pyc" and "." in path.stem
 
 
 def installed() -> Iterator[PackCandidate]:
@@ -157,20 +150,18 @@ def _entry_point_files(folder: str) -> Iterator[str]:
         return
 
 
-def _start_of(file: str) -> bytes:
-    """Its first bytes, without what `open` does besides: there may be a hundred files. Empty for what is no file."""
-    number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would keep us waiting
-    try:
-        return os.read(number, LONGEST_FILE) if S_ISREG(os.fstat(number).st_mode) else b""
-    finally:
-        os.close(number)
-
-
 def _entries(file: str) -> list[tuple[str, str]]:
+    # Not by `open`, which does more: there may be a hundred files. A pipe would keep us waiting.
     try:
-        text = _start_of(file)
+        number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:  # most distributions have none
         return []
+    try:
+        text = os.read(number, MAX_FILE_BYTES) if S_ISREG(os.fstat(number).st_mode) else b""
+    except OSError:
+        return []
+    finally:
+        os.close(number)
     if GROUP.encode() not in text:
         return []
     from configparser import ConfigParser, Error
@@ -185,7 +176,6 @@ def _entries(file: str) -> list[tuple[str, str]]:
 
 
 # Importing a module
-
 
 PREFIX = "onetool_pack_"
 
@@ -211,7 +201,7 @@ class PackImport:
         return not self._thread.is_alive()
 
     def module(self, seconds: float | None = None) -> ModuleType:
-        """The module, when it is done; raises what the import raised, or TimeoutError."""
+        """Return the module, when it is done; raises what the import raised, or TimeoutError."""
         if not self.wait(seconds):
             raise TimeoutError(f"still importing after {seconds:g} s; it may be waiting for something")
         if self._module is None:
@@ -219,7 +209,7 @@ class PackImport:
         return self._module
 
     def module_for_a_call(self) -> ModuleType:
-        """The module for a call of a tool: a failed import is a failure of that tool."""
+        """Return the module for a call of a tool: a failed import is a failure of that tool."""
         try:
             return self.module()
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything
@@ -228,23 +218,16 @@ class PackImport:
 
     def _run(self) -> None:
         try:
-            self._module = _imported(self.candidate, self._fresh)
+            file = self.candidate.file
+            name = self.candidate.module or self.candidate.name
+            module = import_module(name) if file is None else _run_file(file, self._fresh)
+            if not hasattr(module, "pack"):
+                module.pack = self.candidate.name  # pyright: ignore[reportAttributeAccessIssue]
+            self._module = module
         except KeyboardInterrupt as error:  # raised by the pack: a person's goes to the main thread
             self._error = ImportError("KeyboardInterrupt").with_traceback(error.__traceback__)
         except BaseException as error:  # noqa: BLE001 - a pack may raise anything, SystemExit included
             self._error = error
-
-
-def _imported(candidate: PackCandidate, fresh: bool) -> ModuleType:
-    if candidate.file is not None:
-        module = _run_file(candidate.file, fresh)
-    else:
-        from importlib import import_module
-
-        module = import_module(candidate.module or candidate.name)
-    if not hasattr(module, "pack"):
-        module.pack = candidate.name  # pyright: ignore[reportAttributeAccessIssue]
-    return module
 
 
 def _run_file(file: Path, fresh: bool) -> ModuleType:
@@ -268,7 +251,7 @@ def _run_file(file: Path, fresh: bool) -> ModuleType:
 
 
 def pack_modules() -> dict[str, ModuleType]:
-    """The modules of packs that come from files, and what is inside of them."""
+    """Return the modules of packs that come from files, and what is inside of them."""
     return {name: module for name, module in list(sys.modules.items()) if name.startswith(PREFIX)}
 
 
@@ -281,22 +264,17 @@ def restore_modules(modules: dict[str, ModuleType]) -> None:
 
 
 def import_mistake(candidate: PackCandidate, error: BaseException) -> Mistake:
-    """What went wrong, and in which line of the pack's own file."""
+    """Return what went wrong, and in which line of the pack's own file."""
     file = candidate.file
-    line = error.lineno if isinstance(error, SyntaxError) else (_line_in(file, error) if file else None)
-    where = str(file) if file else candidate.origin
-    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
-    return Mistake(message=message, file=where, line=line, key="packs")
-
-
-def _line_in(file: Path, error: BaseException) -> int | None:
-    """The last line of that file on the way to the error."""
-    line, trace = None, error.__traceback__
-    while trace is not None:
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = None if isinstance(error, SyntaxError) else error.__traceback__
+    while trace is not None:  # the last line of that file on the way to the error
         if trace.tb_frame.f_code.co_filename == str(file):
             line = trace.tb_lineno
         trace = trace.tb_next
-    return line
+    where = str(file) if file else candidate.origin
+    message = f"SystemExit: {error}" if isinstance(error, SystemExit) else describe_error(error)
+    return Mistake(message=message, file=where, line=line, key="packs")
 
 
 # Loading from source, without bytecode
@@ -362,39 +340,32 @@ def _check(candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
     yield from found.mistakes
     if not (found.tools or found.prompts or found.resources or found.mistakes):
         yield Mistake(message="it has no tools: no public function", file=candidate.origin, key=name)
-    yield from _clashes(name, candidate, known)
-    yield from _duplicate_tools(found.tools)
+    others = {spec.defined_in.rpartition(":")[0] for spec in known.packs().get(name, {}).values() if spec.defined_in}
+    others -= {candidate.origin, str(Path(candidate.origin).resolve())}
+    if others:  # the one that comes first would win
+        message = f"the pack name {name!r} is taken by {', '.join(sorted(others))}"
+        yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
+    first: dict[str, ToolSpec] = {}
+    for spec in found.tools:
+        if spec.name in first:  # the second would be refused
+            file, _, line = (spec.defined_in or "").rpartition(":")
+            yield Mistake(message=duplicate(first[spec.name], spec), file=file, line=int(line), key=spec.name)
+        first.setdefault(spec.name, spec)
     if not name.isidentifier():
         message = f"the pack name {name!r} can't be written in code as it is"
         yield Mistake(message=message, file=candidate.origin, key=name, hint="take a word", severity="warning")
     for spec in found.tools:
-        yield from _check_tool(spec, _function(module, spec))
+        yield from _check_tool(spec, module)
 
 
-def _clashes(name: str, candidate: PackCandidate, known: Snapshot) -> Iterator[Mistake]:
-    """The name belongs to another pack: the one that comes first would win."""
-    others = {spec.defined_in.rpartition(":")[0] for spec in known.packs().get(name, {}).values() if spec.defined_in}
-    others -= {candidate.origin, str(Path(candidate.origin).resolve())}
-    if others:
-        message = f"the pack name {name!r} is taken by {', '.join(sorted(others))}"
-        yield Mistake(message=message, file=candidate.origin, key=name, hint='choose another with pack = "…"')
-
-
-def _duplicate_tools(tools: Iterable[ToolSpec]) -> Iterator[Mistake]:
-    """Two tools of one name: the second would be refused."""
-    first: dict[str, ToolSpec] = {}
-    for spec in tools:
-        if spec.name in first:
-            file, _, line = (spec.defined_in or "").rpartition(":")
-            yield Mistake(message=duplicate(first[spec.name], spec), file=file, line=int(line), key=spec.name)
-        first.setdefault(spec.name, spec)
-
-
-def _check_tool(spec: ToolSpec, function: Callable[..., Any] | None) -> Iterator[Mistake]:
-    file, _, line = (spec.defined_in or "").rpartition(":")
-    place = {"file": file, "line": int(line), "key": spec.name, "severity": "warning"}
+def _check_tool(spec: ToolSpec, module: ModuleType) -> Iterator[Mistake]:
+    functions = (value for value in vars(module).values() if inspect.isfunction(value))
+    places = ((one, f"{one.__code__.co_filename}:{one.__code__.co_firstlineno}") for one in functions)
+    function = next((one for one, place in places if place == spec.defined_in), None)
     if function is None:
         return
+    file, _, line = (spec.defined_in or "").rpartition(":")
+    place = {"file": file, "line": int(line), "key": spec.name, "severity": "warning"}
     if not inspect.getdoc(function):
         yield Mistake(
             message="has no docstring: a model sees only its name", hint="say what it does in a line", **place
@@ -408,10 +379,3 @@ def _check_tool(spec: ToolSpec, function: Callable[..., Any] | None) -> Iterator
     returns = inspect.signature(function).return_annotation
     if spec.output_schema is None and returns not in (inspect.Signature.empty, None, "None", Any, "Any"):
         yield Mistake(message=f"what it returns ({returns}) has no form in JSON that could be checked", **place)
-
-
-def _function(module: ModuleType, spec: ToolSpec) -> Callable[..., Any] | None:
-    """The author's function behind a tool, for its own hints and docstring."""
-    functions = (value for value in vars(module).values() if inspect.isfunction(value))
-    places = ((one, f"{one.__code__.co_filename}:{one.__code__.co_firstlineno}") for one in functions)
-    return next((one for one, place in places if place == spec.defined_in), None)

@@ -7,7 +7,7 @@ nothing: it knows names, first lines of docstrings and places, but no schemas, a
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
@@ -22,7 +22,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler, ToolSpec
 from onetool.sdk.pack import tools_of
-from onetool.sources.packs.importing import LONGEST_FILE, PackCandidate, PackImport
+from onetool.sources.packs.importing import MAX_FILE_BYTES, PackCandidate, PackImport
 
 if TYPE_CHECKING:
     from onetool.core.threads import Threads
@@ -40,44 +40,36 @@ _KNOWN_DECORATORS = frozenset({"tool", "requires_cli", "requires_lib"})
 
 
 def is_heavy(file: Path) -> bool:
-    """Whether the module imports libraries that are not Python's own: those may take seconds."""
+    """Return whether the module imports libraries that are not Python's own: those may take seconds."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     except (OSError, UnicodeDecodeError):
         return False  # importing it will say what is wrong
-    return any(_imports_other(line) for line in lines if line.startswith(("import ", "from ")))
-
-
-def _imports_other(line: str) -> bool:
-    words = line.replace(",", " ").split()
-    top = words[1].partition(".")[0] if len(words) > 1 else ""
-    return bool(top) and top not in sys.stdlib_module_names and top not in LIGHT
+    for line in lines:
+        if line.startswith(("import ", "from ")):
+            _, *names = line.replace(",", " ").split()
+            top = names[0].partition(".")[0] if names else ""
+            if top and top not in sys.stdlib_module_names and top not in LIGHT:
+                return True
+    return False
 
 
 def read_tools(file: Path, started: PackImport) -> tuple[ToolSpec, ...]:
-    """The pack's tools, each importing the pack when it is first called; none where the source does not tell enough."""
-    found = _within(OUTLINE_SECONDS, lambda: tools_of(_outline(file, started.candidate.name)))
-    if found is None:
-        return ()
-    return () if found.mistakes else tuple(_lazy(spec, started) for spec in found.tools)
+    """Read the pack's tools; each imports the pack when it is first called. None if the source doesn't tell enough."""
+    found: list[Catalogue] = []
 
-
-def _within(seconds: float, read: Callable[[], Catalogue]) -> Catalogue | None:
-    """What it gives, unless that takes too long or fails: even the body of a class may run for ever."""
-    box: list[Catalogue] = []
-
-    def run() -> None:
+    def read() -> None:
         with suppress(BaseException):  # whatever it is, importing the pack will tell better
-            box.append(read())
+            found.append(tools_of(_outline(file, started.candidate.name)))
 
-    thread = Thread(target=run, name="read a pack", daemon=True)
+    thread = Thread(target=read, name="read a pack", daemon=True)
     thread.start()
-    thread.join(seconds)
-    return box[0] if box else None
+    thread.join(OUTLINE_SECONDS)  # even the body of a class may run for ever
+    return () if not found or found[0].mistakes else tuple(_lazy(spec, started) for spec in found[0].tools)
 
 
 def imports_are_there(file: Path) -> bool:
-    """Whether every library that the module imports can be found; if not, importing it now tells which and where."""
+    """Return whether every library that the module imports can be found; if not, importing it tells which."""
     from importlib.util import find_spec
 
     try:
@@ -103,7 +95,7 @@ def _outline(file: Path, name: str) -> ModuleType:
 
 
 def _needed(node: ast.stmt) -> ast.stmt | None:
-    """The part of a statement that a signature may need."""
+    """Return the part of a statement that a signature may need."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return _without_body(node)
     if isinstance(node, ast.Import):
@@ -122,7 +114,7 @@ def _needed(node: ast.stmt) -> ast.stmt | None:
 
 
 def _is_guard(node: ast.stmt) -> bool:
-    """`if TYPE_CHECKING:` and `if __name__ == …:` make no tools; nor does trying to import something."""
+    """Return whether it makes no tools: `if TYPE_CHECKING:`, `if __name__ == …:`, or trying to import something."""
     if isinstance(node, ast.If) and not node.orelse:
         names = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
         return bool(names & {"TYPE_CHECKING", "__name__"})
@@ -142,14 +134,14 @@ def _without_body(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
 
 @cache
 def _import_threads() -> "Threads":
-    """Where async tools wait for their pack: not in the loop's own threads, for which the process waits at its end."""
+    """Return the threads where async tools wait for their pack: the process would wait for those of the loop."""
     from onetool.core.threads import Threads
 
     return Threads()
 
 
 def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
-    """The same tool, whose handler is found in the real module when it is called."""
+    """Return the same tool, whose handler is found in the real module when it is called."""
 
     @cache
     def real() -> Any:
@@ -173,7 +165,6 @@ def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
 
 # Reading tools without importing the pack
 
-
 ANYTHING: Mapping[str, Any] = {"type": "object"}
 OFFERS = ("prompt", "resource")  # decorators of what is no tool
 
@@ -181,12 +172,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[str, Catalogue]:
-    """A pack's name and tools; raises OSError, SyntaxError or ValueError. `handler` is what a call of one meets."""
+    """Return a pack's name and tools. Raises OSError, SyntaxError or ValueError. `handler` is what calls meet."""
     file = candidate.file or _file_of(candidate.module or candidate.name)
     if file is None:
         raise ValueError(f"the source of {candidate.origin} is not found without importing it")
-    if not file.is_file() or file.stat().st_size > LONGEST_FILE:  # a pipe would keep us waiting
-        raise ValueError(f"{file.name} is no file, or larger than {LONGEST_FILE:,} bytes")
+    if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:  # a pipe would keep us waiting
+        raise ValueError(f"{file.name} is no file, or larger than {MAX_FILE_BYTES:,} bytes")
     body = list(_statements(ast.parse(file.read_bytes(), str(file)).body))
     constants = dict(_constants(body))
     pack = constants.get("pack")
@@ -200,7 +191,7 @@ def _not_imported(**_: Any) -> NoReturn:
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of the module itself, also inside of `if` and `try`."""
+    """Yield the statements of the module itself, also inside of `if` and `try`."""
     for node in body:
         if isinstance(node, ast.If):
             yield from _statements((*node.body, *node.orelse))
@@ -222,7 +213,7 @@ def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
 
 
 def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterator[tuple[str, Function | None]]:
-    """As they are called, in the order of the file; of a lambda the name alone."""
+    """Yield the functions as they are called, in the order of the file; of a lambda the name alone."""
     listed = constants.get("__all__")
     listed = listed if isinstance(listed, list | tuple) else None
     found: dict[str, Function | None] = {}
@@ -239,7 +230,7 @@ def _functions(body: Iterable[ast.stmt], constants: Mapping[str, Any]) -> Iterat
 
 
 def _mark(decorator: ast.expr) -> tuple[str, str | None]:
-    """A decorator's name, and the name that it gives the tool."""
+    """Return a decorator's name, and the name that it gives the tool."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
     given = next((one.value for one in getattr(decorator, "keywords", ()) if one.arg == "name"), None)
@@ -260,7 +251,7 @@ def _tool(pack: str, name: str, node: Function | None, file: Path, handler: Hand
 
 
 def _file_of(module: str) -> Path | None:
-    """The source of an installed module. `importlib.util.find_spec` would import the packages around it."""
+    """Return the source of an installed module. `importlib.util.find_spec` would import the packages around it."""
     path, name, spec = list(sys.path), "", None
     for part in module.partition(":")[0].split("."):
         name = f"{name}.{part}" if name else part

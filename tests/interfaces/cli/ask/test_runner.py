@@ -10,7 +10,7 @@ import pytest
 
 from onetool.interfaces.cli import inputs
 from onetool.interfaces.cli.ask import runner as asked
-from onetool.interfaces.cli.ask.runner import MOST_PICTURE, MOST_TEXT, read_question
+from onetool.interfaces.cli.ask.runner import MAX_PICTURE_BYTES, MAX_TEXT_BYTES, read_question
 
 IS_PIPED = inputs.is_piped
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -73,13 +73,13 @@ def test_what_is_neither_is_refused(tmp_path, data):
 
 def test_sizes_are_limited(tmp_path):
     large, small = tmp_path / "large.txt", tmp_path / "small.txt"
-    large.write_bytes(b"a" * (MOST_TEXT + 1))
+    large.write_bytes(b"a" * (MAX_TEXT_BYTES + 1))
     assert "large.txt is larger than 1 MiB of text" in refused(["q"], [str(large)])
-    small.write_bytes(b"a" * (MOST_TEXT // 2 + 1))
+    small.write_bytes(b"a" * (MAX_TEXT_BYTES // 2 + 1))
     assert "with all files, is larger than 1 MiB" in refused(["q"], [str(small), str(small)])
-    large.write_bytes(PNG + bytes(MOST_PICTURE))
+    large.write_bytes(PNG + bytes(MAX_PICTURE_BYTES))
     assert "larger than 5 MB, which is the most for a picture" in refused(["q"], [str(large)])
-    large.write_bytes(PNG.ljust(MOST_PICTURE, b"\0"))
+    large.write_bytes(PNG.ljust(MAX_PICTURE_BYTES, b"\0"))
     assert read_question(["q"], [str(large)]).files[0].kind == "image/png"
 
 
@@ -155,7 +155,7 @@ def test_wrong_usage_is_explained(piped):
 def what_comes(monkeypatch):
     """What is read of standard input, if that is this."""
     monkeypatch.setattr(inputs, "is_piped", IS_PIPED)
-    monkeypatch.setattr(inputs, "PATIENCE", 0.1)
+    monkeypatch.setattr(inputs, "INPUT_TIMEOUT", 0.1)
 
     def come(file):
         with open(file) as stream:

@@ -25,7 +25,7 @@ from onetool.interfaces.cli.output import printable
 
 WITH_TOOLS = "--with-tools"
 VALUES = ("true", "false")
-MOST_SHOWN = 60  # characters of a question
+MAX_SHOWN = 60  # characters of a question
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,21 +38,16 @@ class WithToolsCommand(click.Command):
         try:
             return super().parse_args(ctx, [*words])
         except click.NoSuchOption as error:
-            raise _dash_hint(words, error) or error from None
-
-
-def _dash_hint(words: list[str], error: click.NoSuchOption) -> click.UsageError | None:
-    """What has spaces in it is no option, but a question that looks like one."""
-    for word in words:
-        if word.startswith(error.option_name) and " " in word:
-            shown = printable(cut(word, MOST_SHOWN)).replace("\n", " ")
-            hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'
-            return click.UsageError(hint, error.ctx)
-    return None
+            for word in words:  # what has spaces in it is no option, but a question that looks like one
+                if word.startswith(error.option_name) and " " in word:
+                    shown = printable(cut(word, MAX_SHOWN)).replace("\n", " ")
+                    hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'
+                    raise click.UsageError(hint, error.ctx) from None
+            raise
 
 
 def join_switch_value(args: list[str]) -> Iterator[str]:
-    """The words with the value joined to the switch."""
+    """Yield the words with the value joined to the switch."""
     rest = iter(args)
     for word in rest:
         if word == "--":
@@ -74,7 +69,6 @@ def _with_value(following: str | None, rest: Iterator[str]) -> Iterator[str]:
 
 
 # `onetool ask`: the command and its options.
-
 
 # Said here again, for the config takes longer to load than all of --help; a test compares them.
 MENUS = ("direct", "run")
@@ -115,7 +109,7 @@ def _temperature(_ctx: click.Context, _param: click.Parameter, value: float | No
 
 
 def model_options(command: F) -> F:
-    """How questions are to be answered: see `read_options`."""
+    """Add the options that say how questions are answered: see `read_options`."""
     options = (
         click.option(WITH_TOOLS, "with_tools", type=click.BOOL, metavar="[=true|false]", help=HELP["with_tools"]),
         allow_option,
@@ -136,7 +130,7 @@ def model_options(command: F) -> F:
 
 
 def read_options(given: dict[str, Any]) -> dict[str, Any]:
-    """What these options say, as `App.ask` takes it. A usage error for what can't be meant."""
+    """Return what these options say, as `App.ask` takes it. A usage error for what can't be meant."""
     approval = _approval(given["approve"])
     from onetool.interfaces.cli.ask.runner import checked
     from onetool.interfaces.cli.sessions import check_session
@@ -181,7 +175,7 @@ def ask(ctx: click.Context, words: tuple[str, ...], names: tuple[str, ...], as_j
 
 
 def _approval(wanted: str | None) -> str:
-    """With piped input, asking has to be requested explicitly."""
+    """Return the approval mode. With piped input, asking has to be requested explicitly."""
     from onetool.interfaces.cli.person import can_be_asked
 
     if wanted == "ask" and not can_be_asked():

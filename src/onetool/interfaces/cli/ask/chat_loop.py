@@ -20,8 +20,8 @@ from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean
 from onetool.interfaces.cli.ask.runner import (
     INTERRUPTED,
-    MOST_TEXT,
-    PATIENCE,
+    MAX_TEXT_BYTES,
+    SESSION_WAIT,
     TERMINATED,
     AskInput,
     AskRunner,
@@ -29,6 +29,8 @@ from onetool.interfaces.cli.ask.runner import (
 )
 from onetool.interfaces.cli.output import echo, printable, stdout, styled
 from onetool.interfaces.cli.person import LineEditor, at_terminal, let_tools_ask
+from onetool.interfaces.cli.run import print_data
+from onetool.interfaces.cli.sessions import print_sessions
 from onetool.interfaces.cli.tools import first_line, print_outcome
 from onetool.script.call_lines import CallLine, call_line_completions, read_call_line, write_call_line
 from onetool.script.parse import ScriptError
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 
 WELCOME = "Ask something, or call a tool: +tool key=value. /help says more; Ctrl-C stops an answer, Ctrl-D ends."
 
-MOST_LISTED = 40  # tools, for a person
-MOST_FOUND = 10
+MAX_LISTED = 40  # tools, for a person
+MAX_FOUND = 10
 LIST, NEW = "list", "new"
 A_QUESTION = "a line that begins with a space is a question"
 
@@ -56,7 +58,7 @@ HELP = {
 PROMPT, FURTHER = "> ", ".. "
 QUOTES = '"""'
 CONTINUED = "\\"
-TOO_LONG = f"That is larger than {MOST_TEXT // 1024**2} MiB. A tool can read a large file in parts: name it."
+TOO_LONG = f"That is larger than {MAX_TEXT_BYTES // 1024**2} MiB. A tool can read a large file in parts: name it."
 NOT_TEXT = "That is not UTF-8."
 
 
@@ -115,7 +117,7 @@ class TurnReader:
     def _read_into(self, lines: list[str]) -> Turn:
         while True:
             lines.append(self._line(FURTHER if lines else PROMPT))
-            if sum(map(len, lines)) > MOST_TEXT:
+            if sum(map(len, lines)) > MAX_TEXT_BYTES:
                 raise _TooLongError
             if lines[0].lstrip().startswith(QUOTES):
                 if _is_closed(lines):
@@ -126,12 +128,12 @@ class TurnReader:
     def _line(self, prompt: str) -> str:
         if self.is_live:
             return self._editor.read(prompt)
-        line = sys.stdin.buffer.readline(MOST_TEXT + 1)
+        line = sys.stdin.buffer.readline(MAX_TEXT_BYTES + 1)
         if not line:
             raise EOFError
-        if len(line) > MOST_TEXT:
+        if len(line) > MAX_TEXT_BYTES:
             while line and not line.endswith(b"\n"):  # the rest of it is no turn of its own
-                line = sys.stdin.buffer.readline(MOST_TEXT)
+                line = sys.stdin.buffer.readline(MAX_TEXT_BYTES)
             raise _TooLongError
         return line.decode("utf-8-sig").rstrip("\r\n")
 
@@ -186,13 +188,15 @@ class ChatLoop:
                         break
         finally:
             self._turns.save()
-        if self._turns.is_live:
-            self._tell_how_to_go_on()
-            return 0
-        return 1 if failed else 0
+        if not self._turns.is_live:
+            return 1 if failed else 0
+        session = self._options["session"]
+        if session and self._app.sessions.has(session):
+            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)
+        return 0
 
     def _taken(self, turn: Turn, runner: asyncio.Runner) -> int:
-        """The exit code of one turn. Whatever ends it does not end the chat."""
+        """Take one turn, and return its exit code. Whatever ends it does not end the chat."""
         try:
             return self._take(turn, runner)
         except (CommandError, ScriptError) as error:
@@ -242,10 +246,17 @@ class ChatLoop:
             raise ScriptError(str(error), A_QUESTION) from None
         masked = mask_arguments(call.args, call.spec.secrets)
         self._turns.remember(turn, self._app.runtime.redact(write_call_line(call.spec.name, masked)))
-        return self._show(runner.run(self._called(call)))
+
+        async def called() -> "ToolResult":
+            names = ("session", "new_session", "with_tools", "allowed")
+            options = {name: self._options[name] for name in names}
+            with end_heeded():
+                return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=SESSION_WAIT)
+
+        return self._show(runner.run(called()))
 
     def _read_call(self, text: str) -> CallLine:
-        """Of a tool that is not known, servers are asked that nobody has seen yet."""
+        """Read a call. Of a tool that is not known, servers are asked that nobody has seen yet."""
         try:
             return self._call_of(text)
         except ScriptError:
@@ -256,15 +267,7 @@ class ChatLoop:
         tools = self._app.catalog.current_snapshot()
         return read_call_line(text, self._app.runtime.engine.names(tools), tools.allowing(self._options["allowed"]))
 
-    async def _called(self, call: CallLine) -> "ToolResult":
-        names = ("session", "new_session", "with_tools", "allowed")
-        options = {name: self._options[name] for name in names}
-        with end_heeded():
-            return await self._app.user_call(call.spec.name, call.args, self._goes_on, **options, wait=PATIENCE)
-
     def _show(self, result: "ToolResult") -> int:
-        from onetool.interfaces.cli.run import print_data
-
         for warning in result.meta.get("warnings", ()):
             click.echo(printable(f"Warning: {warning}"), err=True)
         if result.ok and not stdout().isatty():
@@ -272,11 +275,6 @@ class ChatLoop:
         else:
             print_outcome(self._app, result)
         return 0 if result.ok else 1
-
-    def _tell_how_to_go_on(self) -> None:
-        session = self._options["session"]
-        if session and self._app.sessions.has(session):
-            click.echo(styled(printable(f"Go on: onetool chat --session {session}"), dim=True), err=True)
 
 
 # Commands, and completion of all that can be typed
@@ -341,9 +339,9 @@ class ChatCommands:
         app = self._app
         app.catalog.wait_for_servers_sync(None)
         allowed = app.catalog.registry.allowing(self._options["allowed"])
-        fitting = (spec for spec, _ in app.search(" ".join(words), MOST_FOUND, allowed))
+        fitting = (spec for spec, _ in app.search(" ".join(words), MAX_FOUND, allowed))
         found = list(fitting) if words else app.tools(allowed)
-        most = MOST_LISTED if stdout().isatty() else len(found)
+        most = MAX_LISTED if stdout().isatty() else len(found)
         for spec in found[:most]:
             echo(printable(f"{_usage(spec)}  {first_line(spec.description)}"))
         if len(found) > most:
@@ -359,39 +357,30 @@ class ChatCommands:
             self._options["provider"] = words[0]
         if words:
             self._options["model"], self.last_model = words[-1], ""
-        echo(printable(self._shown_model()))
-
-    def _shown_model(self) -> str:
-        if self.last_model:
-            return self.last_model
         options, ask = self._options, self._app.config.ask
         model = options["model"] or (ask.model if options["provider"] in (None, ask.provider) else None)
         provider = options["provider"] or ask.provider
-        return f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
+        next_one = f"{model or 'the first one that there is'}{f' ({provider})' if provider else ''}"
+        echo(printable(self.last_model or next_one))
 
     def _session(self, words: Sequence[str]) -> None:
         name = " ".join(words)
         if not name:
             echo(printable(self._options["session"] or "a new one: it begins with what is said next"))
         elif name == LIST:
-            self._list_sessions()
+            found = self._app.sessions.list()
+            if not found:
+                echo("There are no sessions yet.")
+            elif stdout().isatty():
+                print_sessions(found)
+            else:
+                for one in found:
+                    echo(f"{one.id}\t{printable(one.title)}")
         elif name == NEW:
             self._options.update(session=None, new_session=False)
             echo("a new one: it begins with what is said next")
         else:
             self._choose_session(name)
-
-    def _list_sessions(self) -> None:
-        from onetool.interfaces.cli.sessions import print_sessions
-
-        found = self._app.sessions.list()
-        if not found:
-            echo("There are no sessions yet.")
-        elif stdout().isatty():
-            print_sessions(found)
-        else:
-            for one in found:
-                echo(f"{one.id}\t{printable(one.title)}")
 
     def _choose_session(self, name: str) -> None:
         store = self._app.sessions
@@ -417,7 +406,7 @@ def _usage(spec: ToolSpec) -> str:
 
 
 def print_problem(*lines: str) -> None:
-    """What went wrong, and below it what to do, on standard error."""
+    """Print what went wrong, and below it what to do, on standard error."""
     first, *hints = map(printable, lines)
     click.echo(f"{styled('Error:', fg='red')} {first}", err=True)
     for hint in hints:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 STDIN, STDIN_NAME = "-", "stdin"
-MOST_TEXT = 1024**2  # bytes, of all texts together
-MOST_PICTURE = 5_000_000  # bytes, of each
+MAX_TEXT_BYTES = 1024**2  # bytes, of all texts together
+MAX_PICTURE_BYTES = 5_000_000  # bytes, of each
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -36,7 +36,7 @@ _PICTURES = {
 
 NO_QUESTION = 'Give the question: onetool ask "What time is it?", or - to read it from standard input.'
 NOTHING_CAME = (
-    f"warning: nothing came on standard input for {inputs.PATIENCE:g} seconds; it is left out. "
+    f"warning: nothing came on standard input for {inputs.INPUT_TIMEOUT:g} seconds; it is left out. "
     "`-f -` waits for it, `< /dev/null` says that there is none."
 )
 
@@ -47,7 +47,7 @@ class AskInput(NamedTuple):
 
 
 def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
-    """The question, and the files of these names. Raises a usage error where one can't be sent."""
+    """Read the question, and the files of these names. Raises a usage error where one can't be sent."""
     if len(words) > 1:
         raise click.UsageError(f'Put the question into quotes: onetool ask "{printable(" ".join(words))}"')
     prompt = words[0] if words else None
@@ -57,7 +57,8 @@ def read_question(words: Sequence[str], names: Sequence[str]) -> AskInput:
     files = [_attached_file(name) for name in names]
     if prompt not in (None, STDIN) and STDIN not in names:
         files += _piped()
-    _check_size(text, files)
+    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MAX_TEXT_BYTES:
+        raise _too_much("What is asked, with all files,")
     return AskInput(text, tuple(files))
 
 
@@ -66,7 +67,7 @@ def _prompt_text(prompt: str | None) -> str:
         raise click.UsageError(NO_QUESTION)
     if prompt == STDIN:
         inputs.print_prompt("the question")
-    text = _decoded_text(inputs.read(MOST_TEXT), "standard input") if prompt is None or prompt == STDIN else prompt
+    text = _decoded_text(inputs.read(MAX_TEXT_BYTES), "standard input") if prompt is None or prompt == STDIN else prompt
     if not text.strip():
         raise click.UsageError(f"The question is empty. {NO_QUESTION}")
     return checked(text, "The question")
@@ -82,56 +83,49 @@ def checked(text: str, what: str) -> str:
 
 
 def _piped() -> Iterator[File]:
-    """What comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
+    """Yield what comes on standard input beside a question, like `git diff | onetool ask "Review this."`"""
     if not inputs.is_piped():
         return
     if not inputs.has_input():
         click.echo(NOTHING_CAME, err=True)
         return
-    if data := inputs.read(MOST_PICTURE):
+    if data := inputs.read(MAX_PICTURE_BYTES):
         yield _attached(STDIN_NAME, data)
 
 
 def _attached_file(name: str) -> File:
     if name == STDIN:
         inputs.print_prompt("what is to be attached")
-        return _attached(STDIN_NAME, inputs.read(MOST_PICTURE))
+        return _attached(STDIN_NAME, inputs.read(MAX_PICTURE_BYTES))
+    refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
     try:
-        data = _file_content(name)
+        with inputs.open_regular_file(name, refusal) as stream:
+            data = stream.read(MAX_PICTURE_BYTES + 1)
     except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
         why = getattr(error, "strerror", None) or error
         raise click.BadParameter(printable(f"can't read {name}: {why}."), param_hint="--file") from None
     return _attached(name, data)
 
 
-def _file_content(name: str) -> bytes:
-    """The bytes of a regular file; anything else may block."""
-    refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
-    with inputs.open_regular_file(name, refusal) as stream:
-        return stream.read(MOST_PICTURE + 1)
-
-
 def _attached(name: str, data: bytes) -> File:
     shown = name.encode(errors="replace").decode()
-    kind = _kind_of_picture(data)
+    # By its first bytes: a name can say anything.
+    kind = next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "image/webp"
     if kind is None:
         return File(name=shown, text=_decoded_text(data, name))
-    if len(data) > MOST_PICTURE:
-        raise _usage_error(f"{name} is larger than {MOST_PICTURE // 1_000_000} MB, which is the most for a picture.")
+    if len(data) > MAX_PICTURE_BYTES:
+        raise _usage_error(
+            f"{name} is larger than {MAX_PICTURE_BYTES // 1_000_000} MB, which is the most for a picture."
+        )
     return File(name=shown, kind=kind, data=b64encode(data).decode())
-
-
-def _kind_of_picture(data: bytes) -> str | None:
-    """By its first bytes: a name can say anything."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for kind, starts in _PICTURES.items() if data.startswith(starts)), None)
 
 
 def _decoded_text(data: bytes, name: str) -> str:
     try:
         if b"\0" not in data:  # which would be UTF-8, but no text
-            if len(data) > MOST_TEXT:
+            if len(data) > MAX_TEXT_BYTES:
                 raise _too_much(name)
             return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -139,14 +133,9 @@ def _decoded_text(data: bytes, name: str) -> str:
     raise _usage_error(f"{name} is neither text in UTF-8 nor a picture (PNG, JPEG, GIF, WebP).")
 
 
-def _check_size(text: str, files: Sequence[File]) -> None:
-    if sum(len(part.encode()) for part in (text, *(file.text or "" for file in files))) > MOST_TEXT:
-        raise _too_much("What is asked, with all files,")
-
-
 def _too_much(what: str) -> click.UsageError:
     hint = "A tool can read a large file in parts: name it in the question."
-    return _usage_error(f"{what} is larger than {MOST_TEXT // 1024**2} MiB of text. {hint}")
+    return _usage_error(f"{what} is larger than {MAX_TEXT_BYTES // 1024**2} MiB of text. {hint}")
 
 
 def _usage_error(message: str) -> click.UsageError:
@@ -154,7 +143,6 @@ def _usage_error(message: str) -> click.UsageError:
 
 
 # Notice while the model is silent
-
 
 TOLD_AFTER = (8.0, 60.0)  # seconds of silence
 
@@ -196,15 +184,14 @@ class SilenceNotice:
         self._schedule(loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """When the next word is due, if nothing is heard until then; after the last one, the next event begins anew."""
+        """Schedule the next word, due if nothing is heard until then. After the last one, events begin anew."""
         is_due = self._times < len(TOLD_AFTER)
         self._timer = loop.call_at(self._last_event + TOLD_AFTER[self._times], self._check) if is_due else None
 
 
 # Running the question
 
-
-PATIENCE = 10.0  # seconds that a session in use is waited for
+SESSION_WAIT = 10.0  # seconds that a session in use is waited for
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
@@ -256,8 +243,8 @@ class AskRunner:
             except SessionError as error:
                 if error.reason != "busy":
                     raise
-                self._screen.say(f"{error}; waiting for it, up to {PATIENCE:g} seconds …")
-                await self._follow({**options, "wait": PATIENCE})
+                self._screen.say(f"{error}; waiting for it, up to {SESSION_WAIT:g} seconds …")
+                await self._follow({**options, "wait": SESSION_WAIT})
 
     async def _follow(self, options: dict[str, Any]) -> None:
         self._pending = asking = self._app.ask(self._question.text, files=self._question.files, **options)
@@ -273,18 +260,14 @@ class AskRunner:
     def _show(self, event: Event, silence: SilenceNotice) -> None:
         if sys.stderr.isatty():
             silence.on_event(event)
-        if isinstance(event, Started):
-            self._warn_if_new(event)
-        self._screen.show(event)
-
-    def _warn_if_new(self, event: Started) -> None:
-        """Warn when the named session is new, perhaps a typo."""
-        if event.is_new and self._options["session"] and not self._options["new_session"]:
+        named = self._options["session"] and not self._options["new_session"]
+        if isinstance(event, Started) and event.is_new and named:  # perhaps a typo
             others = self._app.sessions.similar_ids(event.session_id)
             self._screen.say(f"new session {event.session_id}{f'; there is {others[0]}' if others else ''}")
+        self._screen.show(event)
 
     def _approval(self) -> Any:
-        """The approval mode: a word, or a function that asks the user."""
+        """Return the approval mode: a word, or a function that asks the user."""
         word, caller = self._options["approve"], current_caller.get()
         if word != "ask":
             return word
@@ -310,16 +293,10 @@ class AskRunner:
         session = self.session
         if self._chat or not sys.stderr.isatty():
             return 1
-        if session and self._has_more_than_questions(session):
-            self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
+        with suppress(SessionError):
+            if session and not all(isinstance(one, User) for one in self._app.sessions.read(session).messages):
+                self._screen.say(f"What was said is kept; go on: {continue_hint(session)}")
         return 1
-
-    def _has_more_than_questions(self, session: str) -> bool:
-        """Whether the session has an answer to continue from."""
-        try:
-            return not all(isinstance(one, User) for one in self._app.sessions.read(session).messages)
-        except SessionError:
-            return False
 
     def _stopped(self, code: int) -> int:
         self._screen.break_line()

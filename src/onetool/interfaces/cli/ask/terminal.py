@@ -60,7 +60,10 @@ class Screen:
             case Text():
                 self._text(event)
             case Thinking():
-                self._thinking(event.step)
+                self._next(event.step)
+                if self._is_watched and not self._thinks:
+                    self._thinks = True
+                    self.say("thinking …")
             case CallStarted():
                 self._started(event.call)
             case CallEnded():
@@ -71,7 +74,7 @@ class Screen:
                 self._finish(event.answer)
 
     def say(self, text: str, colour: str | None = None) -> None:
-        """A line on standard error."""
+        """Print a line on standard error."""
         self.break_line()
         self._err(printable(text), fg=colour, dim=colour is None)
 
@@ -93,21 +96,13 @@ class Screen:
             if self._open is not None:
                 self.break_line()
             self._unshown.append(event.text)
-            self._show_soon()
-
-    def _show_soon(self) -> None:
-        """At once, if nothing has been written for a moment; else when that is over."""
-        if monotonic() >= self._written + PAUSE:
-            self._catch_up()
-        elif self._later is None:
-            self._later = self._written_later()
-
-    def _written_later(self) -> asyncio.TimerHandle | None:
-        try:
-            return asyncio.get_running_loop().call_later(PAUSE, self._catch_up_quietly)
-        except RuntimeError:  # there is no loop that could do it later
-            self._catch_up()
-            return None
+            if monotonic() >= self._written + PAUSE:
+                self._catch_up()
+            elif self._later is None:
+                try:
+                    self._later = asyncio.get_running_loop().call_later(PAUSE, self._catch_up_quietly)
+                except RuntimeError:  # there is no loop that could do it later
+                    self._catch_up()
 
     def _catch_up_quietly(self) -> None:
         with suppress(OSError):  # the next write fails as well, and reports it
@@ -122,12 +117,6 @@ class Screen:
             self._unshown.clear()
             self._out(text)
             self._written = monotonic()
-
-    def _thinking(self, step: int) -> None:
-        self._next(step)
-        if self._is_watched and not self._thinks:
-            self._thinks = True
-            self.say("thinking …")
 
     def _next(self, step: int) -> None:
         if step != self._step:
@@ -145,18 +134,15 @@ class Screen:
     # Calls
 
     def _started(self, call: ToolCall) -> None:
-        self._text_before_call()
-        self.break_line()
-        if self._is_watched:  # a log gets the whole line at the end
-            self._err(call_line(call), nl=False, fg="cyan")
-            self._open = call.id
-
-    def _text_before_call(self) -> None:
-        """What was said before the call is not the answer, and a pipe does not get it."""
+        # What was said before the call is not the answer, and a pipe does not get it.
         text = "".join(self._texts).strip()
         if text and not self._is_live:
             self.say(readable(text))
         self._texts = []
+        self.break_line()
+        if self._is_watched:  # a log gets the whole line at the end
+            self._err(call_line(call), nl=False, fg="cyan")
+            self._open = call.id
 
     def _ended(self, event: CallEnded) -> None:
         how, is_well = outcome_line(event.result, event.is_cached)
@@ -184,13 +170,10 @@ class Screen:
             for line in (f"Not run: {', '.join(answer.denied)}", *asks, *answer.hints):
                 self.say(line, "yellow")
         if self._is_watched:
-            self._sum_up(answer)
-
-    def _sum_up(self, answer: Answer) -> None:
-        used = tokens_used(answer.usage.input, answer.usage.output)
-        facts = [f"{answer.model} ({answer.provider})", counted(answer.steps, "step"), used]
-        how = f"go on: {continue_hint(answer.session_id or LAST)}" if self._tells_how else ""
-        self.say(" · ".join(filter(None, (*facts, how))))
+            used = tokens_used(answer.usage.input, answer.usage.output)
+            facts = [f"{answer.model} ({answer.provider})", counted(answer.steps, "step"), used]
+            how = f"go on: {continue_hint(answer.session_id or LAST)}" if self._tells_how else ""
+            self.say(" · ".join(filter(None, (*facts, how))))
 
     def _err(self, text: str, nl: bool = True, fg: str | None = None, dim: bool = False) -> None:
         click.echo(styled(text, fg=fg, dim=dim or None) if self._is_watched else text, err=True, nl=nl)
@@ -202,14 +185,13 @@ def continue_hint(session: str) -> str:
 
 # Approval of calls
 
-
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
 ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
-MOST_MISTAKES = 3  # answers that are none; then it is a no
+MAX_MISTAKES = 3  # answers that are none; then it is a no
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
-MOST_SHOWN = 20  # characters of an answer that is none
-MOST_TWINS = 3
+MAX_SHOWN = 20  # characters of an answer that is none
+MAX_LOOKALIKES = 3
 USUAL_COLUMNS = 80
 
 
@@ -237,17 +219,17 @@ class Approver:
     async def _is_approved(self, call: ToolCall, spec: ToolSpec) -> bool:
         self._before()
         said, mistakes = await self._answer(self._question(call, spec)), 0
-        while said in VIEW or (said not in ANSWERS and mistakes < MOST_MISTAKES):
+        while said in VIEW or (said not in ANSWERS and mistakes < MAX_MISTAKES):
             if said not in VIEW:
                 mistakes += 1
-                click.echo(f"{printable(cut(said, MOST_SHOWN))!r} is none of the answers.", err=True)
+                click.echo(f"{printable(cut(said, MAX_SHOWN))!r} is none of the answers.", err=True)
             said = await self._answer(self._question(call, spec, whole=said in VIEW))
         if said in ALWAYS:
             self._always.add(spec.name)
         return said in YES or said in ALWAYS
 
     def _question(self, call: ToolCall, spec: ToolSpec, whole: bool = False) -> ForPerson:
-        """The prompt. The tool's name is repeated in its last line, because the arguments may scroll away.
+        """Return the prompt. The tool's name is repeated in its last line, because the arguments may scroll away.
 
         Only what is known to be a secret is masked: what somebody allows, he has to see, whatever it is called.
         """
@@ -263,7 +245,8 @@ class Approver:
         looks = skeleton(name)
         others = [one for one in self._names() if one != name and skeleton(one) == looks]
         return [
-            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in others[:MOST_TWINS]
+            f"{MARK}this is not {escape_invisible(one)}, which looks like it: {name!a}"
+            for one in others[:MAX_LOOKALIKES]
         ]
 
     async def _answer(self, question: ForPerson) -> str:

@@ -17,13 +17,14 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.errors import cut
 from onetool.core.text import escape_invisible, mixed_script_words
 from onetool.interfaces.cli.output import counted, printable
+from onetool.services.stats.formatting import duration
 
 BAR = "    | "
 NARROWEST = 20  # columns; below that a terminal may wrap as it likes
-MOST_LINES = 20  # of one value; of a longer one …
+MAX_LINES = 20  # of one value; of a longer one …
 HEAD, TAIL = 12, 6  # … these
-MOST_IN_ALL = 60
-MOST_MIXED = 5  # words of one argument that are pointed out
+MAX_TOTAL_LINES = 60
+MAX_MIXED_WORDS = 5  # words of one argument that are pointed out
 MARK = "  ! "
 
 
@@ -33,12 +34,12 @@ class ArgLines(NamedTuple):
 
 
 def argument_lines(args: Mapping[str, Any], columns: int, *, whole: bool = False) -> ArgLines:
-    """As lines for a terminal of so many columns; with `whole` all of them, however many that are."""
+    """Return arguments as lines for a terminal of so many columns; with `whole` all of them, however many that are."""
     width = max(NARROWEST, columns - 1)  # in the last column some terminals wrap already
     lines: list[str] = []
     is_whole = True
     for place, (name, value) in enumerate(args.items()):
-        if len(lines) >= MOST_IN_ALL and not whole:
+        if len(lines) >= MAX_TOTAL_LINES and not whole:
             lines.append(f"  … and {counted(len(args) - place, 'further argument')}, not shown here")
             return ArgLines(lines, False)
         one = _one_argument(name, value, width, whole)
@@ -61,14 +62,14 @@ def _one_argument(name: str, value: Any, width: int, whole: bool) -> ArgLines:
 
 
 def marked(text: str, width: int) -> list[str]:
-    """A line for each word that mixes alphabets and could be mistaken for another."""
-    words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MOST_MIXED)
+    """Return a line for each word that mixes alphabets and could be mistaken for another."""
+    words = islice(dict.fromkeys(islice(mixed_script_words(text), 100)), MAX_MIXED_WORDS)
     return [_fitting(f"{MARK}letters of several alphabets in {word}", width) for word in words]
 
 
 def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
-    pieces = list(_pieces(text, width) if whole else islice(_pieces(text, width), MOST_LINES + 1))
-    if whole or len(pieces) <= MOST_LINES:
+    pieces = list(_pieces(text, width) if whole else islice(_pieces(text, width), MAX_LINES + 1))
+    if whole or len(pieces) <= MAX_LINES:
         return ArgLines([BAR + piece for _, piece in pieces], True)
     start = max(pieces[HEAD][0], len(text) - TAIL * width)
     end = list(_pieces(text[start:], width))[-TAIL:]
@@ -77,7 +78,7 @@ def _value_lines(text: str, width: int, whole: bool) -> ArgLines:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[int, str]]:
-    """Where in the text each begins, and what a terminal may show of it in a line."""
+    """Yield where in the text each piece begins, and what a terminal may show of it in a line."""
     begin = 0
     for line in StringIO(text):
         ended = line.removesuffix("\n")
@@ -102,41 +103,35 @@ def _cells(text: str) -> int:
 
 # One-line summaries of calls and outcomes
 
-
-MOST_ARGUMENTS = 60  # characters
-MOST_NAME = 80  # a model may invent a name of any length
-MOST_ERROR = 120
+MAX_ARGUMENTS_LENGTH = 60  # characters
+MAX_NAME_LENGTH = 80  # a model may invent a name of any length
+MAX_ERROR_LENGTH = 120
 
 # Spaces of other widths, joiners of letters and emoji, and tabs: in many languages no text is whole without them.
 _HARMFUL = re.compile("[^\t\u00a0\u00ad\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
 
 
 def readable(text: str) -> str:
-    """What a model says, as a terminal may show it."""
+    """Return what a model says, as a terminal may show it."""
     return _HARMFUL.sub(lambda found: printable(found[0]), text.replace("\r", ""))
 
 
 def call_line(call: ToolCall) -> str:
     """`fs.read_file(path="a.txt")`, with arguments cut short."""
-    given = ", ".join(f"{name}={_short_value(value)}" for name, value in call.args.items())
-    return escape_invisible(f"{cut(call.name, MOST_NAME)}({cut(given, MOST_ARGUMENTS)})").replace("\n", " ")
+    values = {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in call.args.items()}
+    given = ", ".join(f"{name}={value}" for name, value in values.items())
+    return escape_invisible(f"{cut(call.name, MAX_NAME_LENGTH)}({cut(given, MAX_ARGUMENTS_LENGTH)})").replace("\n", " ")
 
 
 def outcome_line(result: ToolResult, is_cached: bool) -> tuple[str, bool]:
-    """How it went, and whether it went well."""
+    """Return how it went, and whether it went well."""
     if result.error is not None:
         first = result.error.message.strip().partition("\n")[0]
-        return f"failed: {cut(printable(first), MOST_ERROR)}", False
+        return f"failed: {cut(printable(first), MAX_ERROR_LENGTH)}", False
     if is_cached:
         return "ok, as before", True
-    from onetool.services.stats.formatting import duration  # brings the database, which is not needed here
-
     return f"ok, {duration(result.meta.get('duration_ms', 0.0))}", True
 
 
 def tokens_used(input: int, output: int) -> str:
     return f"{input:,} + {counted(output, 'token')}" if input or output else ""
-
-
-def _short_value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onetool.app.bundles import all_bundles, all_tools
+from onetool.app.findings import read_http_tool, requirements_of
 from onetool.core.errors import OneToolError
+from onetool.core.signature import resolve_definition, type_name
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
 from onetool.interfaces.cli.bundles.change import copy, create, delete, disable, edit, enable, rename, restore
 from onetool.interfaces.cli.bundles.references import (
@@ -34,10 +36,9 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.findings import Requirements
     from onetool.database.documents import Documents
     from onetool.http.oauth import ToolLogin
-    from onetool.sources.bundles.service import BundleService, Shown
+    from onetool.sources.bundles.service import Shown
 
 
 @click.group(no_args_is_help=True)
@@ -86,7 +87,6 @@ def show(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
     if place.tool is None:
         _show_bundle(app, bundle, as_json)
         return
-
     tool = facts(app, bundle, find_tool(app.bundles, bundle, place))
     if wants_json(as_json):
         print_json(tool)
@@ -129,7 +129,7 @@ def is_live(bundle: "Shown") -> bool:
 
 
 def state(thing: "Shown") -> str:
-    """The state of a bundle or a tool, in a word or two."""
+    """Return the state of a bundle or a tool, in a word or two."""
     words = [where] if (where := origin(thing)) else []
     if deleted := thing.get("softDeletedAt"):
         words.append(f"deleted {deleted[:10]}")
@@ -139,12 +139,14 @@ def state(thing: "Shown") -> str:
 
 
 def in_short(tool: "Shown") -> dict[str, Any]:
-    """A tool in a list: without its schemas and what it calls."""
+    """Return a tool in a list: without its schemas and what it calls."""
     return {key: tool[key] for key in SHORT_KEYS if key in tool}
 
 
 def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
-    tools = _by_name(app.bundles, bundle)
+    tools = sorted(
+        all_tools(app.bundles, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"])
+    )
     if wants_json(as_json):
         print_json({**bundle, "tools": [in_short(tool) for tool in tools]})
         return
@@ -165,12 +167,7 @@ def _show_bundle(app: "App", bundle: "Shown", as_json: bool) -> None:
         echo(f"It has no tools yet. Add one: onetool bundles add {bundle['slug']}/TOOL FILE")
 
 
-def _by_name(bundles: "BundleService", bundle: "Shown") -> "list[Shown]":
-    return sorted(all_tools(bundles, bundle["id"]), key=lambda one: (one["slug"], one["modifiedAt"], one["version"]))
-
-
 # `show` of one tool
-
 
 IMPLEMENTATIONS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn", "createdAt", "modifiedAt",
@@ -179,18 +176,22 @@ KEYS = ("description", "type", "tags", "isEnabled", "disabledReason", "isBuiltIn
 
 def facts(app: "App", bundle: "Shown", tool: "Shown") -> dict[str, Any]:
     """Return the tool as REST shows it, with its bundle and what it needs."""
-    from onetool.app.findings import requirements_of
-
     return {"bundle": bundle["slug"], **tool, "needs": requirements_of(app.runtime, [tool]).shown()}
 
 
 def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
-    from onetool.app.findings import requirements_of
-
     tool = {**tool, **tool.get("inherited", {})}
     heading = f"{bundle['slug']}/{tool['slug']}@{tool['version']}  {tool['displayName']}"
     echo(click.style(printable(heading), bold=True))
-    rows = [(key, _cell(tool[key])) for key in KEYS if tool.get(key) not in (None, (), [], "")]
+    rows: list[tuple[str, Any]] = []
+    for key in KEYS:
+        value = tool.get(key)
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        elif isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value not in (None, ""):
+            rows.append((key, value))
     print_table("", ("", ""), [("name", tool["name"]), *rows, *_limits(tool)])
     _print_implementation(tool)
     if arguments := list(argument_rows(tool["argSchema"])):
@@ -198,14 +199,15 @@ def print_facts(app: "App", bundle: "Shown", tool: Mapping[str, Any]) -> None:
     else:
         echo("It takes no arguments.")
     needs = requirements_of(app.runtime, [tool])
-    if needed := list(_required_rows(needs)):
+    needed = [("secret", one.name, f"set, in the {one.source}" if one.source else "NOT SET") for one in needs.secrets]
+    words = {True: "allowed", False: "NOT ALLOWED", None: "checked when it is called"}
+    needed += [("host", one.host, words[one.allowed]) for one in needs.hosts]
+    if needed:
         print_table("What it needs", ("", "", ""), needed)
     print_requirements(app, needs)
 
 
 def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    from onetool.core.signature import resolve_definition, type_name
-
     required = schema.get("required") or ()
     for name, one in (schema.get("properties") or {}).items():
         said = resolve_definition(one, schema) if isinstance(one, Mapping) else {}
@@ -215,7 +217,7 @@ def argument_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, st
 
 
 def _print_implementation(tool: Mapping[str, Any]) -> None:
-    """What happens when it is called."""
+    """Print what happens when it is called."""
     for number, one in enumerate(tool.get("preProcessors") or ()):
         echo(printable(f"preProcessors[{number}]:\n{one['code']}"))
     if (script := tool.get("scriptImpl")) is not None:
@@ -232,20 +234,6 @@ def _print_implementation(tool: Mapping[str, Any]) -> None:
 def _limits(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in tool["limits"].items():
         yield name, f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _required_rows(needs: "Requirements") -> Iterator[tuple[str, str, str]]:
-    for secret in needs.secrets:
-        yield "secret", secret.name, f"set, in the {secret.source}" if secret.source else "NOT SET"
-    for host in needs.hosts:
-        word = {True: "allowed", False: "NOT ALLOWED", None: "checked when it is called"}[host.allowed]
-        yield "host", host.host, word
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 # `login` and `logout`: a person's login for HTTP tools with the grant authorizationCode
@@ -301,7 +289,7 @@ def logout(ctx: click.Context, place: ToolReference) -> None:
 
 
 def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[str]]":
-    """The bundle, where logins are kept, and the names of all of the bundle's, or of those that its tool has.
+    """Return the bundle, where logins are kept, and the names of all of the bundle's, or of those that its tool has.
 
     A bundle's are found by their names: its tools may have changed since the login, or a secret of theirs is not set.
     """
@@ -316,7 +304,7 @@ def _stored(app: "App", place: ToolReference) -> "tuple[Shown, Documents, list[s
 
 
 def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]]":
-    """The bundle, and the logins that it has, or that its tool has."""
+    """Return the bundle, and the logins that it has, or that its tool has."""
     bundle = find_bundle(app.bundles, place.bundle)
     wanted = None if place.tool is None else find_tool(app.bundles, bundle, place)["id"]
     found: dict[str, BundleLogin] = {}
@@ -342,13 +330,12 @@ def _logins(app: "App", place: ToolReference) -> "tuple[Shown, list[BundleLogin]
 
 
 def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
-    """The logins that a tool needs, each with where its requests go; none if its file can't be read.
+    """Yield the logins that a tool needs, each with where its requests go; none if its file can't be read.
 
     Raises ToolFailure if a secret that it names is not set.
     """
     if tool["type"] != "http":
         return
-    from onetool.app.findings import read_http_tool
     from onetool.http.oauth import LoginAuthenticator
 
     made, context = read_http_tool(tool), app.runtime.http_context

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from onetool.app.findings import requirements_of
+from onetool.config import find, load_secrets
+from onetool.core.schema import CompiledSchema
+from onetool.core.text import or_rather
 from onetool.interfaces.cli.bundles.change import check_tool, create_option, put_tool
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
@@ -26,11 +30,12 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import STDIN, read_data, read_text
 from onetool.interfaces.cli.options import data_options, open_app
 from onetool.interfaces.cli.output import print_json, warn_if_short
+from onetool.script.names import BUILTINS
+from onetool.script.parse import CodeScan, read
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.script.names import ScriptNames
-    from onetool.script.parse import CodeScan
     from onetool.services.secrets import Secrets
 
 
@@ -70,7 +75,9 @@ def read_argument(text: str) -> Argument:
 
 def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
     """Names that code uses without assigning them, in order of first use; called names are errors, not arguments."""
-    found = sorted(_loaded_names(scan), key=lambda node: (node.lineno, node.col_offset))
+    nodes = ast.walk(scan.tree) if scan.tree else ()
+    loaded = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    found = sorted(loaded, key=lambda node: (node.lineno, node.col_offset))
     called = {call.func.id for call in scan.calls if isinstance(call.func, ast.Name)}
     return [
         name for name in dict.fromkeys(node.id for node in found) if name not in called and _unbound(name, scan, names)
@@ -78,20 +85,14 @@ def unbound_names(scan: "CodeScan", names: "ScriptNames") -> list[str]:
 
 
 def arg_schema(open: Iterable[str], given: Mapping[str, Argument]) -> dict[str, Any]:
-    """Those that were described first, in that order; the others may be anything."""
+    """Return the schema: those that were described first, in that order; the others may be anything."""
     properties = {argument.name: argument.schema for argument in given.values()}
     properties |= {name: {} for name in open if name not in given}
     required = [name for name in properties if name not in given or given[name].is_required]
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _loaded_names(scan: "CodeScan") -> list[ast.Name]:
-    nodes = ast.walk(scan.tree) if scan.tree else ()
-    return [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-
-
 def _unbound(name: str, scan: "CodeScan", names: "ScriptNames") -> bool:
-    from onetool.script.names import BUILTINS
     from onetool.script.rewrite import MODULES
 
     if name in scan.bound or name in scan.imported or name in BUILTINS or name in names:
@@ -110,21 +111,16 @@ def _default(text: str, schema: Mapping[str, Any]) -> Any:
         if schema:
             raise ValueError(f"the default {text!r} is not JSON, like 5, true or [1, 2]") from None
         return text
-    from onetool.core.schema import CompiledSchema
-
     if problems := CompiledSchema({"properties": {"default": schema}}).check({"default": value}):
         raise ValueError("; ".join(map(str, problems)))
     return value
 
 
 def secrets_of(ctx: click.Context) -> "Secrets":
-    from onetool.config import find, load_secrets
-
     return load_secrets(find(ctx.find_root().obj))
 
 
 # add, add-curl
-
 
 tool_argument = click.argument(
     "place", metavar="BUNDLE/TOOL[@VERSION]", type=ReferenceType(tool=True), shell_complete=complete_ref
@@ -140,8 +136,6 @@ tool_argument = click.argument(
 @click.pass_context
 def add(ctx: click.Context, place: ToolReference, file: str, create: bool, allow: bool, as_json: bool) -> None:
     """Add a tool from a file (JSON or YAML). Its content is what the REST API takes. The default VERSION is 1."""
-    from onetool.app.findings import requirements_of
-
     app = open_app(ctx)
     tool = put_tool(app, place, read_data(file), create)
     print_outcome(tool, f"Added {place.bundle}/{tool['slug']}@{tool['version']}.", as_json)
@@ -175,7 +169,6 @@ def add_curl(
     into the tool.
     """
     from onetool.app.bundle_import import read_curl, secrets_stored
-    from onetool.app.findings import requirements_of
 
     app, known = open_app(ctx), secrets_of(ctx)
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
@@ -254,12 +247,13 @@ def save(
 
 
 def script_tool(app: "App", text: str, given: dict[str, Argument], description: str = "") -> dict[str, Any]:
-    """The tool as the REST API takes it. Whether the code can run is checked there."""
-    from onetool.script.parse import CodeScan, read
-
+    """Return the tool as the REST API takes it. Whether the code can run is checked there."""
     code = read(text)
     scan = CodeScan(code)
-    _check_given(scan, given)
+    for name in given:
+        if name not in scan.used and scan.tree is not None and not scan.makes_names:
+            near = or_rather(name, scan.used) or "."
+            raise click.BadParameter(f"the code does not use {name}{near}", param_hint="--arg")
     found = unbound_names(scan, app.runtime.engine.names(app.catalog.registry.snapshot()))
     return {
         "type": "script",
@@ -274,12 +268,3 @@ def _note_missing(tool: dict[str, Any]) -> None:
         print_note(f"Arguments of any type: {', '.join(vague)}. To say more: --arg {vague[0]}:string")
     if not tool["description"]:
         print_note("It has no description, so that no model will know what it is for; --description gives it one.")
-
-
-def _check_given(scan: "CodeScan", given: dict[str, Argument]) -> None:
-    for name in given:
-        if name not in scan.used and scan.tree is not None and not scan.makes_names:
-            from onetool.core.text import or_rather
-
-            near = or_rather(name, scan.used) or "."
-            raise click.BadParameter(f"the code does not use {name}{near}", param_hint="--arg")

@@ -28,6 +28,10 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import read_data
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
+from onetool.sources.bundles.errors import ConflictError
+from onetool.sources.bundles.model import shown
+from onetool.sources.bundles.names import new_id
+from onetool.sources.bundles.validation import KEPT
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -113,8 +117,6 @@ def restore(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 
 def make_bundle(app: "App", content: dict[str, Any]) -> "Shown":
     """Make a bundle. Warns if code knows its name already."""
-    from onetool.sources.bundles.names import new_id
-
     bundle, *_ = app.bundles.put_bundle(new_id(time()), content, create_only=True)
     warn_if_name_taken(app, bundle["slug"])
     return bundle
@@ -211,7 +213,9 @@ def edit(
     version = version or next_version(app.bundles, bundle["id"], tool["slug"])
     content = _content(app, _place(tool), changes)
     if file:
-        content = _without_place(read_data(file))
+        content = read_data(file)
+        if isinstance(content, dict):  # its own place does not count: it may be what `show --json` printed
+            content = {key: one for key, one in content.items() if key not in ("slug", "version")}
     elif not changes:
         content = _in_editor(content)
     target = ToolReference(bundle["id"], tool["slug"], version)
@@ -279,11 +283,6 @@ def _content(app: "App", place: "Place", changes: dict[str, Any]) -> dict[str, A
     return copied(app.bundles, place, {"changes": changes})[1]
 
 
-def _without_place(data: Any) -> Any:
-    """What a file says of its own place does not count: it may be what `show --json` printed."""
-    return {key: one for key, one in data.items() if key not in ("slug", "version")} if isinstance(data, dict) else data
-
-
 def _in_editor(content: dict[str, Any]) -> Any:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("say what changes: --set KEY=VALUE, or FILE. At a terminal your editor is opened.")
@@ -302,12 +301,11 @@ def _in_editor(content: dict[str, Any]) -> Any:
 
 # Writing new tools to the store
 
-
 FIRST_VERSION = "1"
 
 
 def version_of(place: ToolReference, data: Any) -> str:
-    """The one that is named, or that the tool says of itself, or the first."""
+    """Return the version that is named, or that the tool says of itself, or the first."""
     said = data.get("version") if isinstance(data, Mapping) else None
     return place.version or (said if isinstance(said, str) else None) or FIRST_VERSION
 
@@ -315,7 +313,6 @@ def version_of(place: ToolReference, data: Any) -> str:
 def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Shown":
     """Checked as REST checks it. With `create` a bundle that is not there is made, of one piece with the tool."""
     from onetool.app.bundle_import import assemble
-    from onetool.sources.bundles.errors import ConflictError
 
     bundles, version = app.bundles, version_of(place, data)
     if create and live_bundle(bundles, place.bundle) is None and bundles.store.bundle(place.bundle) is None:
@@ -338,7 +335,7 @@ def put_tool(app: "App", place: ToolReference, data: Any, create: bool) -> "Show
 
 
 def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
-    """The same without putting it anywhere: the tool as it would be."""
+    """Check a tool without putting it anywhere, and return it as it would be."""
     from onetool.app.bundle_import import assemble
 
     _, (tool,) = assemble({"slug": "draft"}, [(str(place.tool), version_of(place, data), data)])
@@ -347,8 +344,5 @@ def check_tool(app: "App", place: ToolReference, data: Any) -> dict[str, Any]:
 
 
 def as_put(tool: "Tool") -> dict[str, Any]:
-    """What a person gives of a tool: as PUT takes it, with its place."""
-    from onetool.sources.bundles.model import shown
-    from onetool.sources.bundles.validation import KEPT
-
+    """Return what a person gives of a tool: as PUT takes it, with its place."""
     return {key: value for key, value in shown(tool).items() if key not in KEPT}

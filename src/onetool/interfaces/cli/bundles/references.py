@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from onetool.app import App
 from onetool.app.bundles import all_bundles, all_tools
-from onetool.core.errors import OneToolError
+from onetool.config.find import FOLDER, NAME, user_home
+from onetool.core.errors import OneToolError, cut
+from onetool.core.text import or_rather
+from onetool.http.allowed_hosts import host_entry
+from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.app import App
     from onetool.app.findings import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
-LONGEST = 120  # characters of a description, in a list
+MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
 
 
 def found_tools(bundles: "BundleService", query: str, include_disabled: bool, limit: int) -> "list[Shown]":
@@ -41,20 +45,17 @@ def heading(bundle: dict[str, Any]) -> str:
 
 
 def origin(thing: dict[str, Any]) -> str:
-    """Where something comes from that nobody can change here; nothing of what people keep."""
+    """Return where something comes from that nobody can change here; nothing of what people keep."""
     if source := thing.get("source"):
         return "declared" if source["kind"] == "config" else source["kind"]
     return "built in" if thing["isBuiltIn"] else ""
 
 
 def _one_line(text: str) -> str:
-    from onetool.core.errors import cut
-
-    return cut(text.strip().partition("\n")[0], LONGEST)
+    return cut(text.strip().partition("\n")[0], MAX_DESCRIPTION_LENGTH)
 
 
 # Parsing and finding references
-
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -101,7 +102,7 @@ def parse_reference(text: str) -> ToolReference:
 
 
 def find_bundle(bundles: "BundleService", name: str, deleted: bool = False, otherwise: str = "") -> "Shown":
-    """The bundle of that slug or id; `deleted` looks among those that were deleted instead.
+    """Return the bundle of that slug or id; `deleted` looks among those that were deleted instead.
 
     `otherwise` is what else can be done where there is none.
     """
@@ -114,15 +115,22 @@ def find_bundle(bundles: "BundleService", name: str, deleted: bool = False, othe
     if len(found) == 1:
         return found[0]
     if found:
-        raise click.ClickException(_ambiguous(name, found))
+        lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
+        message = "\n".join([f"There are {len(found)} bundles {name}; say which by its id:", *lines])
+        raise click.ClickException(printable(message))
+    if own and deleted:
+        message = f"The bundle {own[0]['slug']} is not deleted: there is nothing to restore."
+        raise click.ClickException(printable(message))
     if own:
-        raise click.ClickException(_other_state(own[0], deleted))
+        slug, at = own[0]["slug"], own[0]["softDeletedAt"][:10]
+        message = f"The bundle {slug} was deleted on {at}. To bring it back: onetool bundles restore {slug}"
+        raise click.ClickException(printable(message))
     known = [one["slug"] for one in everything if (one["softDeletedAt"] is not None) == deleted]
     raise unknown_bundle(name, known, otherwise)
 
 
 def find_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
-    """The tool in the version that is named; without one the enabled one that was modified last."""
+    """Return the tool in the version that is named; without one the enabled one that was modified last."""
     versions = _versions(bundles, bundle, place)
     if place.version is not None:
         return _in_version(versions, place)
@@ -130,7 +138,7 @@ def find_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -
 
 
 def find_only_tool(bundles: "BundleService", bundle: "Shown", place: ToolReference) -> "Shown":
-    """The tool to change; an error if several versions match."""
+    """Return the tool to change; an error if several versions match."""
     versions = _versions(bundles, bundle, place)
     if place.version is not None:
         return _in_version(versions, place)
@@ -141,14 +149,11 @@ def find_only_tool(bundles: "BundleService", bundle: "Shown", place: ToolReferen
 
 
 def next_version(bundles: "BundleService", bundle_id: str, slug: str) -> str:
-    """The first number that is free."""
     taken = {one["version"] for one in all_tools(bundles, bundle_id) if one["slug"] == slug}
     return next(str(number) for number in range(1, len(taken) + 2) if str(number) not in taken)
 
 
 def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> click.ClickException:
-    from onetool.core.text import or_rather
-
     near = or_rather(name, known)
     hint = f"{near} {otherwise[:1].upper()}{otherwise[1:]}" if near else f"; {otherwise}"
     return click.ClickException(
@@ -158,8 +163,6 @@ def unknown_bundle(name: str, known: Iterable[str], otherwise: str = "") -> clic
 
 def complete_ref(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Bundles and their tools, for the shell's completion."""
-    from onetool.app import App
-
     try:
         with App.open(ctx.find_root().params.get("config"), imports=False, makes_tables=False) as app:
             live = {one["id"]: one["slug"] for one in all_bundles(app.bundles) if one["softDeletedAt"] is None}
@@ -180,8 +183,6 @@ def _versions(bundles: "BundleService", bundle: "Shown", place: ToolReference) -
     tools = list(all_tools(bundles, bundle["id"]))
     found = [one for one in tools if one["slug"] == place.tool]
     if not found:
-        from onetool.core.text import or_rather
-
         known = dict.fromkeys(one["slug"] for one in tools)
         hint = or_rather(place.tool or "", known) or f"; see: onetool bundles show {place.bundle}"
         raise click.ClickException(printable(f"There is no tool {place.tool} in the bundle {bundle['slug']}{hint}"))
@@ -197,22 +198,7 @@ def _in_version(versions: "list[Shown]", place: ToolReference) -> "Shown":
     raise click.ClickException(printable(message))
 
 
-def _ambiguous(name: str, found: "list[Shown]") -> str:
-    lines = [f"  {one['id']}  {origin(one) or 'made ' + one['createdAt']}  {one['displayName']}" for one in found]
-    return printable("\n".join([f"There are {len(found)} bundles {name}; say which by its id:", *lines]))
-
-
-def _other_state(bundle: "Shown", deleted: bool) -> str:
-    if deleted:
-        return printable(f"The bundle {bundle['slug']} is not deleted: there is nothing to restore.")
-    return printable(
-        f"The bundle {bundle['slug']} was deleted on {bundle['softDeletedAt'][:10]}."
-        f" To bring it back: onetool bundles restore {bundle['slug']}"
-    )
-
-
 # What is printed of it: the outcome, and what is needed
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -222,7 +208,7 @@ def print_note(text: str) -> None:
 
 
 def print_outcome(data: Any, text: str, as_json: bool) -> None:
-    """What was done: in words on a terminal, as data for a program."""
+    """Print what was done: in words on a terminal, as data for a program."""
     if wants_json(as_json):
         print_json(data)
     else:
@@ -244,8 +230,6 @@ def allow_hosts_option(command: F) -> F:
 
 def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     """Allow the missing hosts, print each of them, and return what is still needed."""
-    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
-
     closed = [one.host for one in needs.hosts if one.entry is not None]
     if not closed:
         return needs
@@ -259,7 +243,9 @@ def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
 def print_requirements(app: "App", needs: "Requirements") -> None:
     """Each as a line that can be pasted."""
     if entries := needs.closed():
-        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {_config_file(app)}:")
+        # Where there is no config, the one beside the bundles: with another they are not seen.
+        file = app.config.path or f"{user_home(os.environ) / FOLDER / NAME} (a new file)"
+        print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {file}:")
         print_note(f"  {hosts_line(app, entries)}")
         print_note(f"which this does: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
     if names := needs.unset():
@@ -269,17 +255,6 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
 
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:
-    """The complete `allowedHosts` line, with the existing entries."""
-    from onetool.http.allowed_hosts import host_entry
-
+    """Return the complete `allowedHosts` line, with the existing entries."""
     there = [host_entry(one.host, one.allow_private) for one in app.config.allowed_hosts]
     return f"allowedHosts: [{', '.join(dict.fromkeys([*there, *entries]))}]"
-
-
-def _config_file(app: "App") -> str:
-    """The file in force; where there is none, the one beside the bundles: with another they are not seen."""
-    if app.config.path is not None:
-        return str(app.config.path)
-    from onetool.config.find import FOLDER, NAME, user_home
-
-    return f"{user_home(os.environ) / FOLDER / NAME} (a new file)"

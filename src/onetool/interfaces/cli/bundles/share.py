@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onetool.app.findings import requirements_of
 from onetool.core.os_files import NO_WAIT, PLAIN
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
@@ -26,18 +27,19 @@ from onetool.interfaces.cli.bundles.references import (
     print_requirements,
     warn_if_name_taken,
 )
+from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
 from onetool.interfaces.cli.inputs import STDIN, fetch_url, is_url, read_bytes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
+from onetool.sources.bundles.model import shown
 
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.bundle_import import BundleImport, ImportRemark
     from onetool.app.findings import Requirements
-    from onetool.sources.bundles.archive import ImportPlan
 
 
-MOST_TOLD = 20
+MAX_SHOWN = 20
 LARGE = 1024**2  # bytes
 
 
@@ -110,9 +112,6 @@ def import_bundle(
 ) -> None:
     """Import a bundle from a ZIP file or OpenAPI. An OpenAPI 3 document (JSON or YAML) gives one tool per operation."""
     from onetool.app.bundle_import import ImportOptions, read_import, store_import
-    from onetool.app.findings import requirements_of
-    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
-    from onetool.sources.bundles.model import shown
 
     if allow and is_url(source) and not dry_run:
         allow_hosts(config_for_hosts(ctx), [read_host(source)])
@@ -120,7 +119,8 @@ def import_bundle(
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
     document_url = source if is_url(source) else None
     options = ImportOptions(slug, base_url, document_url, token, only=only, tag=tag, operation=operation)
-    _print_please_wait(data)
+    if len(data) > LARGE and sys.stderr.isatty():  # this takes some seconds
+        print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
     bundle_import = read_import(app, data, options)
     if bundle_import.plan.is_new and not bundle_import.plan.refused:
         warn_if_name_taken(app, bundle_import.plan.bundle.slug)
@@ -146,12 +146,6 @@ def _write(file: Path, data: bytes, force: bool) -> None:
         raise click.ClickException(printable(f"can't write {file}: {error.strerror}.")) from None
 
 
-def _print_please_wait(data: bytes) -> None:
-    """Say at a terminal that a large document takes some seconds."""
-    if len(data) > LARGE and sys.stderr.isatty():
-        print_note(f"Reading {len(data) / 1024**2:.1f} MiB …")
-
-
 # Reporting an import
 
 
@@ -163,17 +157,13 @@ def _tell(app: "App", bundle_import: "BundleImport", needs: "Requirements", dry_
     for reason in bundle_import.plan.refused:
         print_note(f"Not imported: {reason}")
     if bundle_import.plan.refused:
-        if _is_name_taken(bundle_import.plan):
+        plan = bundle_import.plan
+        if any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in):
             print_note("To take it in beside that, as a bundle of its own: --as SLUG")
         return
     if used := [one.name for one in needs.secrets if one.source is not None]:
         print_note(f"Its tools will use secrets that are set: {', '.join(used)}")
     print_requirements(app, needs)
-
-
-def _is_name_taken(plan: "ImportPlan") -> bool:
-    """Whether a name is taken, so that another one would help."""
-    return any(row.what == "clash" for row in plan.rows) or (not plan.is_new and plan.bundle.is_built_in)
 
 
 def _facts(bundle_import: "BundleImport", dry_run: bool) -> dict[str, Any]:
@@ -209,7 +199,7 @@ def _print_remarks(heading: str, remarks: "Sequence[ImportRemark]") -> None:
     if not remarks:
         return
     echo(f"{heading}: {len(remarks):,}")
-    for one in remarks[:MOST_TOLD]:
+    for one in remarks[:MAX_SHOWN]:
         echo(printable(f"  {one.about or 'the document'}: {one.why}"))
-    if len(remarks) > MOST_TOLD:
-        echo(f"  … and {len(remarks) - MOST_TOLD:,} more: --json has all of them")
+    if len(remarks) > MAX_SHOWN:
+        echo(f"  … and {len(remarks) - MAX_SHOWN:,} more: --json has all of them")

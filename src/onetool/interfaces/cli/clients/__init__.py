@@ -45,7 +45,11 @@ def set_up_client(options: SetupOptions) -> None:
         raise click.UsageError(f"{client.title} takes no URL in its file: leave --http out, and it starts onetool mcp.")
     if client.project_file is None:
         options = msgspec.structs.replace(options, user=True)
-    server = _server_name(options) if options.http else _own_server(options, client, folder)
+    try:
+        url_server = served_at(options.url, load_config(_found(options))) if options.http else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--http") from None
+    server = url_server or _own_server(options, client, folder)
     file = client.user_file(user_home(os.environ), os.environ)
     if client.project_file is not None and not options.user:
         file = folder / client.project_file
@@ -57,29 +61,16 @@ def set_up_client(options: SetupOptions) -> None:
         _show(options, client, server, file)
 
 
-def _server_name(options: SetupOptions) -> OwnServer:
-    try:
-        return served_at(options.url, load_config(_found(options)))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--http") from None
-
-
 def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> OwnServer:
-    """The command with the config that is in force, where the server would not find it by itself."""
+    """Return the command with the config that is in force, where the server would not find it by itself."""
     command, *first = own_command()
-    config = _config(options)
-    named = [] if config is None else _named_config(options, client, folder, config)
+    config = _found(options).config  # one that was named is named from where we are, not from FOLDER
+    named = [] if config is None else _named_config(options, client, folder, _absolute(config))
     if client.project_file is None:
         command = shutil.which(command) or command  # it is started from no shell, and so with another PATH
     elif not options.user:
         command = _in_project(command, client, folder)
     return OwnServer(command=command, args=(*first, "mcp", *named))
-
-
-def _config(options: SetupOptions) -> Path | None:
-    """The config in force for FOLDER. One that was named is named from where we are, not from there."""
-    config = _found(options).config
-    return config and _absolute(config)
 
 
 def _found(options: SetupOptions) -> Found:
@@ -92,7 +83,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _named_config(options: SetupOptions, client: KnownClient, folder: Path, config: Path) -> list[str]:
-    """The config argument. A project's file is shared, so it may only name files in the project."""
+    """Return the config argument. A project's file is shared, so it may only name files in the project."""
     own = user_home(os.environ) / FOLDER / NAME
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder).config
     if config == found and (config == own or (client.starts_in_project and not options.user)):
@@ -103,7 +94,7 @@ def _named_config(options: SetupOptions, client: KnownClient, folder: Path, conf
 
 
 def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = False, relative: bool = False) -> str:
-    """A path in the client's own words for the project's folder, if it is in there (or above, for `climb`).
+    """Return a path in the client's own words for the project's folder, if it is in there (or above, for `climb`).
 
     Without such words only a `relative` path will do: clients start servers in the folder where they were started.
     """
@@ -121,7 +112,7 @@ def _snippet(options: SetupOptions, client: KnownClient, server: OwnServer, file
 
 
 def _show(options: SetupOptions, client: KnownClient, server: OwnServer, file: Path) -> None:
-    """The entry alone on standard output: it can be sent into a file. Everything about it goes to standard error."""
+    """Print the entry alone on standard output: it can be sent into a file. All about it goes to standard error."""
     more = "" if options.user else "; --user is for all your projects"
     click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
     click.echo(_snippet(options, client, server, file), nl=False)
@@ -144,7 +135,7 @@ def _write(options: SetupOptions, client: KnownClient, server: OwnServer, file: 
 
 
 def _tell(options: SetupOptions, client: KnownClient, server: OwnServer, *, err: bool) -> None:
-    """What else there is to know, and to do."""
+    """Tell what else there is to know, and to do."""
     if server.url:
         click.echo(f"It calls {server.url}: start that with onetool serve.", err=err)
     if server.token:
@@ -167,7 +158,7 @@ def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """The text with the entry in it; the same text if it is there already. Raises EditError if that is impossible."""
+    """Return the text with the entry in it, which may be there already. Raises EditError if that is impossible."""
     if not text.strip():
         return json_snippet(section, name, entry)
     try:
@@ -183,7 +174,7 @@ def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force
 def _json_changed(
     text: str, root: Value, section: str, name: str, entry: dict[str, Any], force: bool
 ) -> tuple[str, Value | None]:
-    """The new text, and the value in the old one that it replaces."""
+    """Return the new text, and the value in the old one that it replaces."""
     if root.members is None:
         raise EditError("it holds no object")
     servers = root.members.get(section)
@@ -204,7 +195,7 @@ def _json_changed(
 
 
 def _json_added(text: str, root: Value, target: Value, key: str, data: dict[str, Any]) -> str:
-    """The text with one more member at the end of an object."""
+    """Return the text with one more member at the end of an object."""
     layout = _Layout(text, root)
     members = list((target.members or {}).values())
     close = target.end - 1
@@ -235,7 +226,7 @@ class _Layout:
         self.unit = first[1] if first else "  "
 
     def indent_at(self, place: int) -> str:
-        """The indentation of the line that this place is on."""
+        """Return the indentation of the line that this place is on."""
         line = self.text[self.text.rfind("\n", 0, place) + 1 : place]
         return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -283,8 +274,11 @@ def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
 
 
 def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
-    """The text with the entry in it; the same text if it is there already. Raises EditError if that is impossible."""
-    before = _read_toml(text)
+    """Return the text with the entry in it, which may be there already. Raises EditError if that is impossible."""
+    try:
+        before = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise EditError(f"it is not TOML: {error}") from None
     servers = before.get(section, {})
     if not isinstance(servers, dict):
         raise EditError(f"{section} in it is no table")
@@ -294,7 +288,10 @@ def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force
         raise name_taken(name)
     newline = "\r\n" if "\r\n" in text else "\n"
     table = toml_snippet(section, name, entry).replace("\n", newline)
-    new = _toml_replaced(text, section, name, table) if name in servers else _toml_appended(text, table, newline)
+    if name in servers:
+        new = _toml_replaced(text, section, name, table)
+    else:
+        new = text.rstrip("\r\n") + newline * 2 + table if text.strip() else table
     try:
         after = tomllib.loads(new)
     except tomllib.TOMLDecodeError:
@@ -304,21 +301,8 @@ def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force
     return new
 
 
-def _read_toml(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise EditError(f"it is not TOML: {error}") from None
-
-
-def _toml_appended(text: str, table: str, newline: str) -> str:
-    if not text.strip():
-        return table
-    return text.rstrip("\r\n") + newline * 2 + table
-
-
 def _toml_replaced(text: str, section: str, name: str, table: str) -> str:
-    """The lines of the table, and of tables in it, give way; comments above the next header belong to that one."""
+    """Replace the lines of the table, and of tables in it; comments above the next header belong to that one."""
     lines = text.splitlines(keepends=True)
     own = re.compile(rf"\s*\[\s*{_toml_key(section)}\s*\.\s*{_toml_key(name)}\s*[.\]]")
     headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]

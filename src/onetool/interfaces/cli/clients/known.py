@@ -34,18 +34,22 @@ class OwnServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def own_command() -> tuple[str, ...]:
-    """The command that starts this OneTool from any folder: its name if it is on every PATH, else its absolute path."""
+    """Return the command that starts this OneTool: its name if it is on every PATH, else its absolute path."""
     script = next(_scripts(), None)
     if script is None:  # run from its source, say
         return sys.executable, "-P", "-m", "onetool"  # without -P a folder `onetool` where it starts would be run
-    on_path = shutil.which("onetool", path=_path_without_this_environment())
+    # A client has another PATH: it is not started from the shell where this environment is active.
+    own = os.path.realpath(sysconfig.get_path("scripts")) if sys.prefix != sys.base_prefix else None
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
+    on_path = shutil.which("onetool", path=path)
     if on_path and os.path.samefile(on_path, script):
         return ("onetool",)
     return (str(script.absolute()),)
 
 
 def _scripts() -> Iterator[Path]:
-    """The script that runs now, else the one that was installed with us."""
+    """Yield the script that runs now, else the one that was installed with us."""
     for start in (Path(sys.argv[0]), Path(sysconfig.get_path("scripts"), "onetool")):
         for suffix in dict.fromkeys((PROGRAM_SUFFIX, "")):
             script = start.with_name(start.name + suffix)
@@ -53,15 +57,8 @@ def _scripts() -> Iterator[Path]:
                 yield script
 
 
-def _path_without_this_environment() -> str:
-    """The PATH of a client: one that is not started from the shell where this environment is active."""
-    own = os.path.realpath(sysconfig.get_path("scripts")) if sys.prefix != sys.base_prefix else None
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
-
-
 def served_at(url: str | None, config: Config) -> OwnServer:
-    """The server at this url, or at the address that the config says. ValueError says what is wrong with the url."""
+    """Return the server at this url, or at the address of the config. ValueError says what is wrong with the url."""
     if url is None:
         if config.http.port == 0:
             raise ValueError("the config lets the system choose the port; say the url: --http URL.")
@@ -76,17 +73,13 @@ def served_at(url: str | None, config: Config) -> OwnServer:
         parts = parts._replace(path="/mcp")
     with open_token_store(config) as store:
         guarded = needs_credential(config.http, store) or parts.hostname not in LOOPBACK
-    return OwnServer(url=parts.geturl(), token=_variable_of(config) if guarded else None)
-
-
-def _variable_of(config: Config) -> str:
-    """The variable that the config's token comes from; a token that stands there itself gets the usual name."""
+    # The variable that the config's token comes from; a token that stands there itself gets the usual name.
     named = re.fullmatch(r"\$\{(\w+)\}", getattr(config.http.token, "shown", ""))
-    return named[1] if named else TOKEN
+    variable = named[1] if named else TOKEN
+    return OwnServer(url=parts.geturl(), token=variable if guarded else None)
 
 
 # The clients
-
 
 Env = Mapping[str, str]
 
@@ -107,23 +100,20 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     then_user: str
 
     def entry(self, server: OwnServer) -> dict[str, Any]:
-        """The server as this client writes it."""
         kind = "http" if server.url else "stdio"
         start = {"type": kind} if kind in self.typed else {}
         if not server.url:
             return {**start, "command": server.command, "args": list(server.args)}
-        return {**start, "url": server.url, **self._token(server.token)}
-
-    def _token(self, name: str | None) -> dict[str, Any]:
-        if name is None:
-            return {}
-        if self.variable is None:
-            return {"bearer_token_env_var": name}
-        return {"headers": {"Authorization": f"Bearer {self.variable % name}"}}
+        entry: dict[str, Any] = {**start, "url": server.url}
+        if server.token is not None and self.variable is None:
+            entry["bearer_token_env_var"] = server.token
+        elif server.token is not None and self.variable is not None:
+            entry["headers"] = {"Authorization": f"Bearer {self.variable % server.token}"}
+        return entry
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:
-    """A file below the user's home; or `moved` below the folder that an environment variable names."""
+    """Return a file below the user's home; or `moved` below the folder that an environment variable names."""
 
     def file(home: Path, env: Env) -> Path:
         folder = env.get(moved_by) if moved_by else None
@@ -280,6 +270,6 @@ def possible_files(client: str, folder: Path, home: Path, env: Env) -> list[Clie
 
 
 def existing_files(folder: Path, home: Path, env: Env) -> Iterator[ClientFile]:
-    """The files that are there, client by client."""
+    """Yield the files that are there, client by client."""
     for client in CLIENT_FILES:
         yield from (one for one in possible_files(client, folder, home, env) if one.file.exists())

@@ -10,6 +10,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from onetool.database.connection import DatabaseError
 from onetool.interfaces.cli.options import config_option, data_options, noted, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 from onetool.interfaces.cli.servers.edit import (
@@ -192,11 +193,10 @@ def _connected_now(ctx: click.Context, name: str) -> "Servers":
 
 
 def _holders(app: "App") -> "dict[str, ReplicaRow]":
-    """Which replica runs which server, where several share them. A database that is away knows nothing."""
+    """Return which replica runs which server, where several share them. A database that is away knows nothing."""
     if app.config.database is None or app.config.cluster is None:
         return {}
     from onetool.cluster.report import server_holders
-    from onetool.database.connection import DatabaseError
 
     try:
         return server_holders(app.config)
@@ -220,7 +220,7 @@ def _run(work: Any) -> Any:
 
 
 def _named(app: "App", name: str) -> "Servers":
-    """The servers, if there is one of this name among them."""
+    """Return the servers, if there is one of this name among them."""
     if app.servers is None or name not in app.servers.names():
         raise unknown_server(name, [] if app.servers is None else app.servers.names())
     return app.servers

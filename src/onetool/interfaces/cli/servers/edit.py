@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from onetool.config import find, load_config
+from onetool.config.client_files import JsoncError
+from onetool.config.file_checks import is_inside
+from onetool.config.find import place_of, user_home
+from onetool.config.reach_servers import programs_of, server_details, server_line
+from onetool.core.errors import OneToolError
+from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import (
     confirm,
@@ -38,9 +45,6 @@ def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of servers, for the shell's completion."""
-    from onetool.config import find, load_config
-    from onetool.core.errors import OneToolError
-
     try:
         names = load_config(find(ctx.find_root().params.get("config"))).servers
     except OneToolError:
@@ -92,7 +96,11 @@ def import_servers(
     found = [_read_file(file, target)] if file else _read_client(client or "", project)
     for one in found:
         planner.add(one)
-    _check_only(only, found)
+    names = [name for one in found for name in one.servers]
+    for name in only:
+        if name not in names:
+            known = or_rather(name, names) or f"; there are {', '.join(names)}"
+            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
     plan = planner.done()
     if dry_run:
         print_draft(plan, as_json)
@@ -213,8 +221,6 @@ def _switch(ctx: click.Context, name: str, on: bool) -> None:
 
 
 def unknown_server(name: str, known: Any) -> click.ClickException:
-    from onetool.core.text import or_rather
-
     message = f"There is no server {printable(name)}{or_rather(name, known) or '; see: onetool servers list'}"
     return click.ClickException(message)
 
@@ -224,8 +230,6 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
 
 def _list_clients(as_json: bool) -> None:
     """Print the clients found on this machine and their servers; unreadable files are reported."""
-    from onetool.config.client_files import JsoncError
-    from onetool.config.find import user_home
     from onetool.config.server_import.translate import read_servers
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
 
@@ -257,11 +261,14 @@ def _list_clients(as_json: bool) -> None:
 
 
 def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
-    from onetool.config.file_checks import is_inside
-    from onetool.config.find import place_of
-
     if file == "-":
-        found = _standard_input()
+        from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
+
+        try:
+            text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
+            found = servers_in(read_data(text, ""), Path("-"), Path.cwd())
+        except JsoncError as why:
+            raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
     else:
         folder = Path(os.path.abspath(file)).parent
         # .vscode/mcp.json speaks of the folder above
@@ -274,7 +281,6 @@ def _read_file(file: str, target: "ConfigTarget") -> "ClientServers":
 
 
 def _read_servers(file: Path, folder: Path) -> "ClientServers":
-    from onetool.config.client_files import JsoncError
     from onetool.config.server_import.translate import read_servers
 
     try:
@@ -283,21 +289,8 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
         raise click.ClickException(f"nothing was imported from {file}: {why}.") from None
 
 
-def _standard_input() -> "ClientServers":
-    from onetool.config.client_files import JsoncError
-    from onetool.config.server_import.translate import MAX_BYTES, decoded, read_data, servers_in
-
-    try:
-        text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
-        return servers_in(read_data(text, ""), Path("-"), Path.cwd())
-    except JsoncError as why:
-        raise click.ClickException(f"nothing was imported from standard input: {why}.") from None
-
-
 def _read_client(client: str, project: bool) -> "list[ClientServers]":
     """Return the servers in the user's own files, then with `project` those in the files of this folder."""
-    from onetool.config.find import user_home
-    from onetool.core.text import or_rather
     from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
 
     if client not in CLIENT_FILES:
@@ -318,16 +311,6 @@ def _read_client(client: str, project: bool) -> "list[ClientServers]":
     return found
 
 
-def _check_only(only: tuple[str, ...], found: "list[ClientServers]") -> None:
-    names = [name for one in found for name in one.servers]
-    for name in only:
-        if name not in names:
-            from onetool.core.text import or_rather
-
-            known = or_rather(name, names) or f"; there are {', '.join(names)}"
-            raise click.BadParameter(printable(f"there is no server {name}{known}."), param_hint="--only")
-
-
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     """Parse NAME=VALUE options; errors never repeat the value."""
     # A header may stand there as curl takes it: `Name: value`.
@@ -339,7 +322,7 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def _ask_for_secret(server: str, secret: str) -> str | None:
-    """The person at the terminal, if there is one."""
+    """Ask the person at the terminal, if there is one."""
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         return None
     question = printable(f"{server} needs the secret {secret} (nothing: set it later)")
@@ -352,8 +335,6 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
 
 def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
     """Print every server that was read, whole, on standard error."""
-    from onetool.config.find import place_of
-    from onetool.config.reach_servers import programs_of, server_details, server_line
     from onetool.interfaces.cli.trust import shown_detail, shown_line, visible
 
     place = place_of(target.file.absolute())
@@ -395,7 +376,7 @@ def write_plan(target: "ConfigTarget", plan: "ServerImportPlan", as_json: bool) 
 
 
 def print_draft(plan: "ServerImportPlan", as_json: bool) -> None:
-    """The YAML alone on standard output; everything about it goes to standard error."""
+    """Print the YAML alone on standard output; everything about it goes to standard error."""
     from onetool.config.edit import servers_yaml
 
     if as_json:
@@ -431,7 +412,7 @@ def _names(names: Any) -> str:
 
 
 def shown_path(file: Path) -> str:
-    """From here, if it is below; else with ~ for the home."""
+    """Return a path from here, if it is below; else with ~ for the home."""
     for start, sign in ((Path.cwd(), ""), (Path.home(), "~/")):
         if file.is_relative_to(start):
             return sign + str(file.relative_to(start))
