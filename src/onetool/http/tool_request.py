@@ -57,7 +57,7 @@ class ToolRequest:
         """`bundle` is the id of the bundle that the tool is in: a person's login is for one bundle."""
         request, response = step.request, step.response
         if not any(name.lower() == "accept" for name in request.headers):
-            accept = ACCEPTS.get(response.encoding, "*/*")
+            accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
         self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)

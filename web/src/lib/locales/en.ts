@@ -302,6 +302,7 @@ export const en = {
   "build.duplicate": "Duplicate",
   "build.duplicate.into": "Duplicate into a bundle",
   "build.encoding": "What the answer is",
+  "build.encoding.auto": "As the answer says",
   "build.encoding.binary": "Bytes, kept as a stored result",
   "build.encoding.json": "JSON",
   "build.encoding.sse": "A stream of events",

@@ -304,6 +304,7 @@ export const zhCN: Messages = {
   "build.duplicate": "复制",
   "build.duplicate.into": "复制到工具包",
   "build.encoding": "响应格式",
+  "build.encoding.auto": "按响应自动判断",
   "build.encoding.binary": "字节，存为结果",
   "build.encoding.json": "JSON",
   "build.encoding.sse": "事件流",
