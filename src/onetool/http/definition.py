@@ -149,7 +149,7 @@ class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
 
     success_codes: Annotated[tuple[Status, ...], Meta(description="None: all of 200 to 299.")] = ()
     encoding: Annotated[
-        Literal["json", "text", "binary", "sse"] | None, Meta(description="Left out: as the answer's type and body say.")
+        Literal["json", "text", "binary", "sse"] | None, Meta(description="Left out: by the answer's type and body.")
     ] = None
     selector: Annotated[str, Meta(description="JMESPath: which part of the answer is the value.")] = ""
     error_mode: ErrorMode = "fail"

@@ -29,6 +29,7 @@ from onetool.interfaces.rest.query import (
 from onetool.interfaces.rest.request import (
     ANY,
     NO_CONTENT,
+    USED,
     RestRequest,
     RestResponse,
     conditions,
@@ -289,6 +290,8 @@ async def get_tool(request: RestRequest) -> RestResponse:
     tool, tag = await asyncio.to_thread(
         request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
     )
+    if tool["callCount"]:
+        tag += f"{USED}{tool['callCount']}"
     if is_known(request.headers, tag):
         return RestResponse(304, headers=(etag(tag),))
     return with_etag(request.context.clean_examples(tool), tag)
