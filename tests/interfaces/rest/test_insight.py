@@ -131,6 +131,18 @@ def test_versions_are_listed_with_the_default_one(real):
     checker(real.get("/openapi.json").json(), "VersionList").validate(reply.json())
 
 
+def test_a_call_changes_what_a_client_has_but_not_the_tool(real):
+    tool = real.tool(real.bundle(slug="counted"), "echo", **FUNCTION)
+    known = real.get(tool).headers["etag"]
+    assert real.ask("POST", f"{tool}/invoke", {"args": {"message": "a"}}).json()["ok"]
+    shown = real.get(tool, headers={"If-None-Match": known})
+    assert (shown.status_code, shown.json()["callCount"]) == (200, 1)
+    used = shown.headers["etag"]
+    assert real.get(tool, headers={"If-None-Match": used}).status_code == 304
+    for tag in (known, used):
+        assert real.ask("PATCH", tool, {"isEnabled": True}, headers={"If-Match": tag}).status_code == 200
+
+
 def test_a_tool_that_is_built_in_has_one_version(real):
     found = real.get(f"/tools/bundles/{built_in_id('time')}/tools/now/versions").json()["versions"]
     assert [(one["version"], one["isDefault"], one["name"]) for one in found] == [("1", True, "time.now")]
