@@ -131,6 +131,43 @@ def test_versions_are_listed_with_the_default_one(real):
     checker(real.get("/openapi.json").json(), "VersionList").validate(reply.json())
 
 
+def switched(api, tools, data):
+    reply = api.ask("PATCH", f"{tools}/versions", data)
+    assert reply.status_code == 200, reply.text
+    checker(api.get("/openapi.json").json(), "VersionList").validate(reply.json())
+    return {one["version"]: one["isEnabled"] for one in reply.json()["versions"]}
+
+
+def test_all_versions_are_switched_in_one_request(real):
+    bundle = real.bundle(slug="off-is-off")
+    for version in ("1", "2", "3"):
+        tool = real.tool(bundle, "echo", version, **FUNCTION)
+    assert real.ask("PATCH", tool, {"isEnabled": False}).status_code == 200
+    tools = f"{bundle}/tools/echo"
+    assert switched(real, tools, {"isEnabled": False}) == {"3": False, "2": False, "1": False}
+    assert real.ask("POST", "/call/off_is_off.echo", {"message": "a"}).status_code == 403
+    before = {"3": False, "2": True, "1": True}
+    assert switched(real, tools, {"versions": before}) == before
+    assert switched(real, tools, {"versions": {"1": False}}) == {**before, "1": False}
+    assert real.ask("POST", "/call/off_is_off.echo", {"message": "a"}).json() == "a"
+    for wrong in ({}, {"isEnabled": True, "versions": {}}, {"versions": {"9": True}}, {"isEnabled": 1}, {"other": 1}):
+        assert real.ask("PATCH", f"{tools}/versions", wrong).status_code == 400, wrong
+    problem(real.ask("PATCH", f"{bundle}/tools/none/versions", {"isEnabled": False}), 404, "not_found")
+
+
+def test_a_switch_of_one_version_says_which_one_takes_over(real):
+    bundle = real.bundle(slug="heirs")
+    tools = [real.tool(bundle, "echo", version, **FUNCTION) for version in ("1", "2", "3")]
+
+    def off(number):
+        return real.ask("PATCH", tools[number - 1], {"isEnabled": False}).json().get("takesOver")
+
+    assert (off(2), off(3), off(3), off(1)) == (None, "1", None, None)
+    assert real.ask("PATCH", tools[2], {"isEnabled": True}).json().get("takesOver") is None
+    found = real.get(f"{bundle}/tools/echo/versions").json()["versions"]
+    assert [one["version"] for one in found if one["isDefault"]] == ["3"]
+
+
 def test_a_call_changes_what_a_client_has_but_not_the_tool(real):
     tool = real.tool(real.bundle(slug="counted"), "echo", **FUNCTION)
     known = real.get(tool).headers["etag"]
