@@ -16,7 +16,7 @@ from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import size_of, sorted_json
 from onetool.core.principal import LOCAL, Principal
-from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
+from onetool.core.redaction import MASK, mask_arguments, mask_credentials, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -153,6 +153,8 @@ class CallEvent(msgspec.Struct, frozen=True):
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
         id, tool, source = call.id, call.name, call.source
+        if spec is None:  # clients may have sent a credential in place of a name
+            tool = mask_credentials(tool)
         return cls(
             id, tool, source, spec, args, bytes_in, bytes_out, duration_ms, error, client, run, principal, address
         )

@@ -308,6 +308,19 @@ def test_usage_that_is_not_counted_says_so(start, tmp_path):
     assert (found["enabled"], found["calls"], found["series"]) == (False, 0, [])
 
 
+@pytest.mark.parametrize("prefix", ["ot_", "ots_"])
+def test_a_credential_in_place_of_a_name_is_not_recorded(start, tmp_path, prefix):
+    api = start(real=tmp_path)
+    credential = f"{prefix}{'x' * 43}"
+    assert api.ask("POST", f"/call/{credential}", {}).status_code == 404
+    assert api.ask("POST", "/call/ot.stats", {}).status_code == 200  # reading writes what was recorded
+    [file] = tmp_path.rglob("state.db")
+    with closing(sqlite3.connect(file)) as connection:
+        names = [name for (name,) in connection.execute("SELECT tool FROM stats_calls")]
+    assert f"{prefix}***" in names
+    assert credential not in names
+
+
 def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):
     api = start(real=tmp_path)
     [file] = tmp_path.rglob("state.db")
