@@ -87,7 +87,9 @@ export const en = {
   "tools.state": "State",
   "tools.switch": "Switch {name} on or off",
   "tools.switched.off": "{name} is off now",
+  "tools.switched.off.all": "{name} is off now, in all {n} versions",
   "tools.switched.on": "{name} is on now",
+  "tools.switched.on.all": "{name} is on now, in all {n} versions",
   "tools.tag": "Tag",
 
   "tool.copy": "Copy into a bundle",

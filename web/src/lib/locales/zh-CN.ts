@@ -89,7 +89,9 @@ export const zhCN: Messages = {
   "tools.state": "状态",
   "tools.switch": "开启或关闭 {name}",
   "tools.switched.off": "{name} 现已关闭",
+  "tools.switched.off.all": "{name} 现已关闭（全部 {n} 个版本）",
   "tools.switched.on": "{name} 现已开启",
+  "tools.switched.on.all": "{name} 现已开启（全部 {n} 个版本）",
   "tools.tag": "标签",
 
   "tool.copy": "复制到工具包",
