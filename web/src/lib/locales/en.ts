@@ -188,6 +188,8 @@ export const en = {
   "result.copy.path": "Copy path",
   "result.copy.value": "Copy value",
   "result.download": "Download",
+  "result.download.file": "Download the file",
+  "result.file": "File",
   "result.more": "Show more ({n} left)",
   "result.more.signs": "Show more ({n} characters left)",
   "result.picture": "Picture",

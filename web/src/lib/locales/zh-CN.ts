@@ -190,6 +190,8 @@ export const zhCN: Messages = {
   "result.copy.path": "复制路径",
   "result.copy.value": "复制值",
   "result.download": "下载",
+  "result.download.file": "下载文件",
+  "result.file": "文件",
   "result.more": "显示更多（还有 {n} 项）",
   "result.more.signs": "显示更多（还有 {n} 个字符）",
   "result.picture": "图片",
