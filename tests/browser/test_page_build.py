@@ -127,6 +127,24 @@ def test_the_focus_stays_where_one_works_when_something_is_deleted(person, serve
     until(lambda: person.focused() == ("button", "+ Add values"))
 
 
+def test_a_notice_does_not_cover_what_one_saves_with(person, served):
+    for slug in ("first", "second"):
+        served.put_tool(METEO, slug, TOOL)
+    person.open(f"#/build?tool={METEO}/first/1")
+    person.click("Delete", role="button")
+    person.see("Deleted: first 1", "Undo")
+    person.open(f"#/build?tool={METEO}/second/1")
+    person.click("Delete", role="button")
+    person.see("Deleted: second 1", "Undo")
+    person.click("New script", role="link")
+    person.see("Undo")
+    save, notice = "__person.where('thing', 'Save', 'button', 0)", "document.querySelector('.notice')"
+    boxes = f"[{save}, {notice}].map((one) => one.getBoundingClientRect())"
+    person.until(f"{boxes}.every((one) => one.height > 0)")
+    assert person.value(f"(([a, b]) => a.bottom <= b.top || b.bottom <= a.top)({boxes})")
+    person.see("Undo")
+
+
 def test_a_copy_is_said_to_be_without_the_draft(person, served):
     served.put_tool(METEO, "plain", TOOL)
     person.open(f"#/build?tool={METEO}/plain/1")

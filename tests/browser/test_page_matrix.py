@@ -45,7 +45,7 @@ def untranslated(person, language):
 @pytest.mark.parametrize(("language", "scheme", "width"), LOOKS)
 def test_every_screen(browser, busy, language, scheme, width):
     found = {}
-    for name, go in SCREENS.items():
+    for name, show in SCREENS.items():
         with browser.page() as page:
             person = Person(page, busy.url)
             look(person, language, scheme, width)
@@ -53,7 +53,7 @@ def test_every_screen(browser, busy, language, scheme, width):
             if name == "gone":
                 person.forgive("status of 404")
             try:
-                go(person)
+                show(person)
                 found[name] = [*wrong(person), *untranslated(person, language), *person.faults()]
             except AssertionError as error:
                 found[name] = [str(error)[:400]]
