@@ -128,20 +128,19 @@ def test_the_focus_stays_where_one_works_when_something_is_deleted(person, serve
 
 
 def test_a_notice_does_not_cover_what_one_saves_with(person, served):
-    for slug in ("first", "second"):
+    for slug in ("left", "kept"):
         served.put_tool(METEO, slug, TOOL)
-    person.open(f"#/build?tool={METEO}/first/1")
+    person.open(f"#/build?tool={METEO}/left/1")
     person.click("Delete", role="button")
-    person.see("Deleted: first 1", "Undo")
-    person.open(f"#/build?tool={METEO}/second/1")
-    person.click("Delete", role="button")
-    person.see("Deleted: second 1", "Undo")
-    person.click("New script", role="link")
-    person.see("Undo")
-    save, notice = "__person.where('thing', 'Save', 'button', 0)", "document.querySelector('.notice')"
-    boxes = f"[{save}, {notice}].map((one) => one.getBoundingClientRect())"
-    person.until(f"{boxes}.every((one) => one.height > 0)")
-    assert person.value(f"(([a, b]) => a.bottom <= b.top || b.bottom <= a.top)({boxes})")
+    person.see("Deleted: left 1", "Undo")
+    person.value(f"void (location.hash = '#/build?tool={METEO}/{slug}/1')")
+    person.see("Save as version 2", "Undo")
+    notice = person.value("document.querySelector('.notice').getBoundingClientRect().toJSON()")
+    covered = f"""__person.all('main button').filter((one) => one.checkVisibility()).filter((one) => {{
+      const box = one.getBoundingClientRect();
+      return box.right > {notice["left"]} && box.bottom > {notice["top"]} && box.top < {notice["bottom"]};
+    }}).map((one) => one.innerText)"""
+    assert person.value(covered) == []
     person.see("Undo")
 
 
