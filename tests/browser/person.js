@@ -108,5 +108,7 @@ globalThis.__person = (() => {
     for (let at = one.parentElement; at; at = at.parentElement) if (/auto|scroll|hidden|clip/.test(getComputedStyle(at).overflowX)) return true;
     return one.closest(".unseen, .skip") !== null;
   }
-  return { all, where, target, hit, text, choose, paste, focused, names, clear, reachable, overflow };
+  // What can be scrolled sideways, except what is made for it: tables, code and the bar of a phone.
+  const sideways = () => all("main, main *, dialog *").filter((one) => isShown(one) && /auto|scroll/.test(getComputedStyle(one).overflowX) && one.scrollWidth > one.clientWidth + 1 && !one.matches("pre, .scroll, .cm-scroller, [role=tablist], textarea, input")).map((one) => `${one.scrollWidth} > ${one.clientWidth}: ${one.outerHTML.slice(0, 120)}`);
+  return { sideways, all, where, target, hit, text, choose, paste, focused, names, clear, reachable, overflow };
 })();

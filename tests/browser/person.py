@@ -214,9 +214,10 @@ class Person:
         ]
 
     def overflow(self):
-        """What sticks out at the side of the window, where nobody can scroll to it."""
+        """Return what sticks out at the side of the window, or can only be reached by scrolling sideways."""
         wide = self.value("document.documentElement.scrollWidth > innerWidth")
-        return self.value("__person.overflow()") + (["the page scrolls sideways"] if wide else [])
+        found = self.value("[...__person.overflow(), ...__person.sideways()]")
+        return found + (["the page scrolls sideways"] if wide else [])
 
     def forgive(self, text):
         """This fault is meant: the test provokes it."""

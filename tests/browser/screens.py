@@ -34,10 +34,10 @@ ANSWER = """It is warmest in **Rome**.
 """
 
 
-def _open(place, *then):
+def go(place, *then):
     """Go there; then press these keys, or wait for these expressions."""
 
-    def go(person):
+    def show(person):
         person.open(place, READY)
         for step in then:
             if step.startswith("press "):
@@ -49,7 +49,7 @@ def _open(place, *then):
             else:
                 person.until(step)
 
-    return go
+    return show
 
 
 READY = "document.querySelector('main h1, main h2, main form') && !document.querySelector('[aria-busy=true]')"
@@ -77,40 +77,40 @@ def _chat(person):
 
 # By name: how to get there. The sign-in is a matter of another server: see `SIGN_IN`.
 SCREENS = {
-    "tools": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5"),
-    "filtered": _open("#/tools?q=weather&state=on", "document.querySelectorAll('[data-row]').length > 0"),
-    "nothing": _open("#/tools?q=nothing-of-the-kind"),
-    "try": _open(f"#/tools?tool={FORECAST}&tab=try", TABPANEL),
-    "about": _open(f"#/tools?tool={FORECAST}&tab=about", TABPANEL),
-    "usage": _open(f"#/tools?tool={FORECAST}&tab=usage", TABPANEL, "document.querySelector('svg') !== null"),
-    "versions": _open(f"#/tools?tool={FORECAST}&tab=versions", TABPANEL),
-    "gone": _open("#/tools?tool=00000000-0000-7000-8000-000000000000/gone/1"),
-    "palette": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press Control+k", DIALOG),
-    "keys": _open("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press ?", DIALOG),
-    "settings": _open("#/tools", "click nav .bottom button:not(.who)", DIALOG),
-    "build": _open("#/build"),
-    "build-http": _open(f"#/build?tool={FORECAST}", "document.querySelector('main').innerText.includes('/v1/city')"),
-    "build-script": _open(f"#/build?tool={REPORT}", "document.querySelectorAll('main input').length > 1"),
-    "build-new": _open(f"#/build?new=http&bundle={METEO}", "document.querySelectorAll('main input').length > 3"),
-    "build-bundle": _open(f"#/build?bundle={METEO}", "document.querySelectorAll('main input').length > 1"),
-    "import": _open("#/build?import=1"),
+    "tools": go("#/tools", "document.querySelectorAll('[data-row]').length > 5"),
+    "filtered": go("#/tools?q=weather&state=on", "document.querySelectorAll('[data-row]').length > 0"),
+    "nothing": go("#/tools?q=nothing-of-the-kind"),
+    "try": go(f"#/tools?tool={FORECAST}&tab=try", TABPANEL),
+    "about": go(f"#/tools?tool={FORECAST}&tab=about", TABPANEL),
+    "usage": go(f"#/tools?tool={FORECAST}&tab=usage", TABPANEL, "document.querySelector('svg') !== null"),
+    "versions": go(f"#/tools?tool={FORECAST}&tab=versions", TABPANEL),
+    "gone": go("#/tools?tool=00000000-0000-7000-8000-000000000000/gone/1"),
+    "palette": go("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press Control+k", DIALOG),
+    "keys": go("#/tools", "document.querySelectorAll('[data-row]').length > 5", "press ?", DIALOG),
+    "settings": go("#/tools", "click nav .bottom button:not(.who)", DIALOG),
+    "build": go("#/build"),
+    "build-http": go(f"#/build?tool={FORECAST}", "document.querySelector('main').innerText.includes('/v1/city')"),
+    "build-script": go(f"#/build?tool={REPORT}", "document.querySelectorAll('main input').length > 1"),
+    "build-new": go(f"#/build?new=http&bundle={METEO}", "document.querySelectorAll('main input').length > 3"),
+    "build-bundle": go(f"#/build?bundle={METEO}", "document.querySelectorAll('main input').length > 1"),
+    "import": go("#/build?import=1"),
     "play": _play,
-    "recipe": _open(
+    "recipe": go(
         f"#/recipe?tool={METEO}/cities/1",
         "document.querySelectorAll('main input[type=checkbox]').length > 3",
         "press Control+Enter",
         "document.querySelector('main').innerText.includes('Rome: clear')",
     ),
-    "recipes": _open("#/recipe"),
+    "recipes": go("#/recipe"),
     "chat": _chat,
-    "chats": _open("#/chat"),
-    "servers": _open("#/servers?server=clock", TABPANEL),
-    "results": _open("#/results", "click main li a", "document.querySelectorAll('main table tr').length > 3"),
-    "stats": _open("#/stats", "document.querySelectorAll('main svg').length > 1"),
-    "audit": _open("#/audit", "document.querySelectorAll('main table tr').length > 5"),
-    "health": _open("#/health", "document.querySelectorAll('main .card').length > 1"),
+    "chats": go("#/chat"),
+    "servers": go("#/servers?server=clock", TABPANEL),
+    "results": go("#/results", "click main li a", "document.querySelectorAll('main table tr').length > 3"),
+    "stats": go("#/stats", "document.querySelectorAll('main svg').length > 1"),
+    "audit": go("#/audit", "document.querySelectorAll('main table tr').length > 5"),
+    "health": go("#/health", "document.querySelectorAll('main .card').length > 1"),
 }
-SIGN_IN = _open("", "document.querySelector('input[type=password]') !== null")
+SIGN_IN = go("", "document.querySelector('input[type=password]') !== null")
 
 
 def look(person, language, scheme, width):

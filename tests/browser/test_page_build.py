@@ -127,6 +127,23 @@ def test_the_focus_stays_where_one_works_when_something_is_deleted(person, serve
     until(lambda: person.focused() == ("button", "+ Add values"))
 
 
+def test_a_notice_does_not_cover_what_one_saves_with(person, served):
+    for slug in ("left", "kept"):
+        served.put_tool(METEO, slug, TOOL)
+    person.open(f"#/build?tool={METEO}/left/1")
+    person.click("Delete", role="button")
+    person.see("Deleted: left 1", "Undo")
+    person.value(f"void (location.hash = '#/build?tool={METEO}/{slug}/1')")
+    person.see("Save as version 2", "Undo")
+    notice = person.value("document.querySelector('.notice').getBoundingClientRect().toJSON()")
+    covered = f"""__person.all('main button').filter((one) => one.checkVisibility()).filter((one) => {{
+      const box = one.getBoundingClientRect();
+      return box.right > {notice["left"]} && box.bottom > {notice["top"]} && box.top < {notice["bottom"]};
+    }}).map((one) => one.innerText)"""
+    assert person.value(covered) == []
+    person.see("Undo")
+
+
 def test_a_copy_is_said_to_be_without_the_draft(person, served):
     served.put_tool(METEO, "plain", TOOL)
     person.open(f"#/build?tool={METEO}/plain/1")

@@ -136,6 +136,28 @@ def test_a_form_that_is_closed_or_has_to_wait_calls_nothing(chat, model, served)
     chat.see("Stopped. What came")
 
 
+def test_the_form_of_a_call_takes_ctrl_enter(chat):
+    chat.click("Call a tool", role="button")
+    chat.until("__person.focused()[1] === 'Call a tool'")
+    chat.write("numbers.table")
+    chat.press("Enter")
+    chat.type_into("rows", "2")
+    chat.press("Control+Enter")
+    chat.see("+numbers.table", "row 1")
+
+
+def test_ones_own_question_is_scrolled_to(chat, model):
+    log = "document.querySelector('[role=log]')"
+    model.will(Says("word\n\n" * 200), Says("Again."))
+    chat.ask("Talk a lot.")
+    chat.see("stand-in (openai)")
+    chat.value(f"void {log}.scrollTo({{top: 0}})")
+    chat.see("To the end")
+    chat.ask("And now?")
+    chat.see("Again.")
+    chat.until(f"{log}.scrollHeight - {log}.scrollTop - {log}.clientHeight < 80")
+
+
 def test_the_form_of_a_tool_that_leaves_its_arguments_to_its_function(chat, served):
     served.put_tool(METEO, "bare", {"type": "python", "pythonImpl": {"func": "numbers.table"}})
     chat.reload()

@@ -110,6 +110,26 @@ def test_a_folder_is_trusted_by_who_has_seen_what_it_reaches(browser, project):
         assert person.faults() == []
 
 
+NO_FINDINGS = """
+const original = fetch;
+globalThis.fetch = async (url, sent) => {
+  const answer = await original(url, sent);
+  if (!String(url).endsWith("/check")) return answer;
+  return new Response(JSON.stringify({ ...(await answer.json()), findings: [] }), answer);
+};
+"""
+
+
+@pytest.mark.parametrize("project", [None], indirect=True)
+def test_a_folder_that_is_not_trusted_is_not_fine(browser, project):
+    server, *_ = project
+    with browser.page(width=1280, height=800) as page:
+        person = Person(page, f"http://127.0.0.1:{server.port}/")
+        page.ask("Page.addScriptToEvaluateOnNewDocument", source=NO_FINDINGS)
+        person.open("#/health").see("Not trusted").see_no("thing to look at")
+        assert "Nothing is wrong" not in person.text()
+
+
 def _trusted(person, config):
     """What has changed since it was shown is shown first."""
     person.forgive("status of 409")

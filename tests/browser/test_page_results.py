@@ -1,8 +1,12 @@
 """Stored results in a real browser: found, read page by page, and deleted with a way back."""
 
-from browser.harness import harness
+from base64 import b64decode
+
+import pytest
+from browser.harness import METEO, harness
 from browser.person import Person
 from helpers import until
+from upstream import Reply
 
 CODE = "[{'name': f'row {n} <b>x</b>', 'square': n * n} for n in range(5000)]"
 
@@ -44,5 +48,41 @@ def test_results_outlive_the_server_and_one_that_is_gone_says_so(browser, tmp_pa
         assert served.api.delete(f"/results/{handle}").status_code == 204
         person.reload()
         person.see("This result is gone", "No result is stored").see_no("Delete")
+        assert person.axe() == []
+        assert person.faults() == []
+
+
+PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg==")
+SAVED = """
+const made = URL.createObjectURL;
+URL.createObjectURL = (data) => made((globalThis.newest = data));
+HTMLAnchorElement.prototype.click = async function () {
+  globalThis.saved = [this.download, Array.from(new Uint8Array(await newest.arrayBuffer()))];
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "name"),
+    [("image/png", PNG, "fetch.png"), ("application/zip", b"PK\x03\x04", "fetch.zip")],
+)
+def test_pictures_and_files_behind_a_handle_are_shown_and_saved(browser, tmp_path, kind, data, name):
+    with harness(tmp_path) as served, browser.page(width=1280, height=800) as page:
+        served.upstream.say(Reply(headers={"Content-Type": kind}, body=data))
+        served.put_tool(METEO, "fetch", {"type": "http", "httpImpl": {"request": {"urlTemplate": served.upstream.url}}})
+        person = Person(page, served.url)
+        person.open(f"#/tools?tool={METEO}/fetch/1").see("Run")
+        person.value(f"{SAVED}; null")
+        person.press("Control+Enter")
+        person.see(kind, "Download the file")
+        if kind == "image/png":
+            person.until("document.querySelector('figure img')?.naturalWidth === 1")
+        person.click("Download the file", role="button")
+        assert person.until("globalThis.saved") == [name, list(data)]
+        person.open("#/results", "document.querySelector('main li a') !== null")
+        page.click("main li a")
+        person.see(kind, "Download the file")
+        if kind == "image/png":
+            person.until("document.querySelector('figure img')?.naturalWidth === 1")
         assert person.axe() == []
         assert person.faults() == []

@@ -87,6 +87,31 @@ def _only_seen(served, person):
     served.come_back()
 
 
+# Answers to `reconnect` wait until `letGo` is called.
+HELD = """
+const waiting = new Promise((done) => (globalThis.letGo = done));
+const original = fetch;
+globalThis.fetch = async (url, sent) => {
+  const answer = await original(url, sent);
+  if (String(url).endsWith("/reconnect")) await waiting;
+  return answer;
+};
+"""
+
+
+@pytest.mark.parametrize("guarded", [TOKEN], indirect=True)
+def test_a_reconnection_is_told_of_the_server_that_it_was_asked_of(guarded):
+    _, person = guarded
+    person.page.ask("Page.addScriptToEvaluateOnNewDocument", source=HELD)
+    person.open("#/servers").sign_in(TOKEN).see("uno", "Connected")
+    person.click("uno", role="link")
+    person.click("Reconnect", role="button")
+    person.click("gone", role="link")
+    person.until("document.querySelector('h1:not(.unseen)')?.textContent === 'gone'")
+    person.value("void letGo()")
+    person.see("Connecting to uno again").see_no("Connecting to gone again")
+
+
 def test_nobody_has_servers_at_first(browser, tmp_path):
     with harness(tmp_path, token=TOKEN) as served, browser.page(width=1280, height=800) as page:
         _adds(Person(page, served.url))

@@ -1,7 +1,7 @@
 """The list of tools in a real browser: found, opened, switched, with the mouse and by keys alone."""
 
 import pytest
-from browser.harness import harness
+from browser.harness import METEO, harness
 from browser.person import Person
 from helpers import until
 
@@ -74,6 +74,63 @@ def test_a_switch_acts_at_once_and_can_be_undone(person, served):
     person.until(
         "__person.where('thing', 'Switch numbers.add on or off', 'switch', 0).getAttribute('aria-checked') === 'true'"
     )
+
+
+def test_a_tool_is_one_row_and_is_switched_with_all_its_versions(person, served):
+    echo = {"type": "python", "pythonImpl": {"func": "tools.echo"}}
+    for version in ("1", "2", "3"):
+        served.put_tool(METEO, "thrice", echo, version)
+    until(lambda: "meteo.thrice" in served.tools())
+    versions = f"/tools/bundles/{METEO}/tools/thrice/versions"
+
+    def on():
+        return {one["version"]: one["isEnabled"] for one in served.api.get(versions).json()["versions"]}
+
+    before = {"1": True, "2": False, "3": True}
+    assert served.api.patch(versions, json={"versions": before}).status_code == 200
+    person.open("#/tools?q=thrice").see("meteo.thrice", "1 tool").see_no("meteo.thrice@1")
+    person.click("Switch meteo.thrice on or off", role="switch")
+    person.see("meteo.thrice is off now, in all 3 versions")
+    until(lambda: not any(on().values()))
+    person.click("Undo", role="button")
+    until(lambda: on() == before)
+    person.open(f"#/tools?tool={METEO}/thrice/1&tab=versions&q=thrice").see("in use", "meteo.thrice@1")
+    assert rows(person) == ["meteo.thrice"]
+    assert person.value("document.querySelectorAll('[data-row][aria-current]').length") == 1
+    person.open(f"#/build?bundle={METEO}").see("thrice")
+    links = "[...document.querySelectorAll('main a')].filter((one) => one.innerText.includes('thrice')).length"
+    person.until(f"{links} === 2", "see one beside the bundle, and one in it")
+    served.api.patch(versions, json={"isEnabled": True})
+    for version in ("1", "2", "3"):
+        served.api.delete(f"/tools/bundles/{METEO}/tools/thrice/version/{version}")
+
+
+def test_escape_closes_the_innermost_thing_first(person, served):
+    person.open("#/tools?tool=" + "/".join(served.path_of("numbers.add").split("/")[i] for i in (3, 5, 7)))
+    person.click("Copy as", role="button")
+    person.type_into("Filter tools", "numbers")
+    person.press("Escape")
+    person.until("location.hash.includes('tool=') && !location.hash.includes('q=')", "clear the words alone")
+    person.type_into("a", "1")
+    person.press("Escape")
+    person.until("__person.focused()[0] !== 'spinbutton'", "leave the field alone")
+    assert person.attribute("Copy as", "aria-expanded", "button") == "true"
+    person.press("Escape")
+    person.until("document.querySelector('[aria-expanded=true]') === null", "close what was opened")
+    assert "tool=" in person.place
+    person.press("Escape")
+    person.until("!location.hash.includes('tool=')")
+
+
+def test_about_counts_calls_that_were_made_meanwhile(person, served):
+    key = "/".join(served.path_of("numbers.describe").split("/")[i] for i in (3, 5, 7))
+    person.open(f"#/tools?tool={key}&tab=about").see("Calls")
+    before = served.api.get(served.path_of("numbers.describe")).json()["callCount"]
+    for _ in range(3):
+        served.api.post(f"{served.path_of('numbers.describe')}/invoke", json={"args": {"values": [1]}})
+    person.see(f"{before + 3} · ")
+    person.reload()
+    person.see(f"{before + 3} · ")
 
 
 def test_what_somebody_else_switches_is_shown(person, served):

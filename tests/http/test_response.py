@@ -105,10 +105,50 @@ def test_a_large_answer_is_read_by_a_thread(upstream, monkeypatch):
 
 def test_a_page_instead_of_json(upstream):
     page = b"<html><head><title>Log in</title></head>\n<body>Please <b>log in</b></body></html>"
-    error = failure(upstream, Reply(headers={"Content-Type": "text/html; charset=utf-8"}, body=page))
+    answer = Reply(headers={"Content-Type": "text/html; charset=utf-8"}, body=page)
+    error = failure(upstream, answer, {"encoding": "json"})
     assert "is not JSON (text/html)" in str(error)
     assert "Log in Please log in" in str(error)
     assert error.hints == ("response.encoding can be text or binary, too",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        ("application/json", b"5", 5),
+        ("text/json; charset=utf-8", b"5", 5),
+        ("application/hal+json", b'"a"', "a"),
+        ("", b"5", 5),
+        ("text/plain", b' {"a": 1}', {"a": 1}),
+        ("text/html", b"[1, 2]", [1, 2]),
+        ("application/octet-stream", b"\xef\xbb\xbf[1]", [1]),
+        ("text/plain", b"5", "5"),
+        ("text/plain", b"[1, 2", "[1, 2"),
+        ("text/plain", b"[" * 300 + b"]" * 300, "[" * 300 + "]" * 300),
+        ("text/csv; charset=iso-8859-1", b"\xfc;b", "ü;b"),
+        ("image/svg+xml", b"<svg/>", "<svg/>"),
+        ("application/yaml", b"a: 1", "a: 1"),
+        ("image/png", b"", None),
+        ("text/plain", b"", None),
+    ],
+)
+def test_how_an_answer_is_read_where_the_tool_does_not_say(upstream, kind, body, expected):
+    assert value(upstream, Reply(headers={"Content-Type": kind} if kind else {}, body=body)) == expected
+
+
+def test_bytes_are_stored_where_the_tool_does_not_say(upstream):
+    upstream.say(Reply(headers={"Content-Type": "image/png"}, body=b"\x89PNG"))
+    tool = harness(upstream, response={})
+    assert tool() == {"type": "blob", "mimeType": "image/png", "handle": "0" * 32, "size": 4}
+    assert tool.kept == ["data:image/png;base64,iVBORw=="]
+
+
+@pytest.mark.parametrize("response", [{"encoding": "json"}, {"selector": "a"}])
+def test_a_stated_encoding_and_a_selector_rule(upstream, response):
+    answer = Reply(headers={"Content-Type": "text/plain"}, body=b"not json")
+    assert "is not JSON (text/plain)" in str(failure(upstream, answer, response))
+    as_text = Reply(headers={"Content-Type": "application/json"}, body=b"[1]")
+    assert value(upstream, as_text, {"encoding": "text"}) == "[1]"
 
 
 def test_json_with_too_many_parts(upstream, monkeypatch):

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.redaction import mask_credentials
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -117,9 +118,7 @@ def noted_command(
     if config.audit.mode == "none":
         yield
         return
-    from onetool.services.access_tokens import mask_tokens
-
-    what = mask_tokens(what)  # somebody may have typed a token in place of its name
+    what = mask_credentials(what)  # somebody may have typed a token in place of its name
     is_begun = config.audit.mode == "required" and waits
     if is_begun:
         with _opened(config) as log:

@@ -16,7 +16,7 @@ from onetool.core.call import Pauses, ToolCall, ToolError, ToolResult
 from onetool.core.errors import ToolFailure
 from onetool.core.json_data import size_of, sorted_json
 from onetool.core.principal import LOCAL, Principal
-from onetool.core.redaction import MASK, mask_arguments, mask_values, secret_values
+from onetool.core.redaction import MASK, mask_arguments, mask_credentials, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 
@@ -146,8 +146,10 @@ class CallEvent(msgspec.Struct, frozen=True):
         """Measure the arguments and the value now: a pack may change them when the call is over."""
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
+        # Clients may have sent a credential in place of a name.
+        name = call.name if spec is not None else mask_credentials(call.name)
         who = (client, run, principal, address)
-        return cls(call.id, call.name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *who)
+        return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *who)
 
     @property
     def ok(self) -> bool:

@@ -23,9 +23,16 @@ _MAX_DEPTH, _MAX_WIDTH = 4, 20
 _SHORTEST = 4  # a shorter text is too common to be taken out of every message
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
+_CREDENTIAL = lazy_pattern(r"\b(ots?_)[A-Za-z0-9_-]{40,}")  # access tokens and sessions; names of tools are shorter
+
 _LEAVES = frozenset((int, float, bool, type(None)))  # told apart quickly: there may be millions of them
 _WITH_NAMES = (dict, list, tuple, Mapping)  # what may hold names
 _TELLING = (str, *_WITH_NAMES)  # what may be, or hold, a text
+
+
+def mask_credentials(text: str) -> str:
+    """Return the text without access tokens and sessions of this server, for logs and records."""
+    return _CREDENTIAL.sub(rf"\1{MASK}", text) if "ot_" in text or "ots_" in text else text
 
 
 def secret_names(schema: Mapping[str, Any]) -> frozenset[str]:

@@ -22,6 +22,12 @@ MAX_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each c
 MAX_DEPTH = 200  # levels: whoever walks through data takes some of Python's own for each
 
 _HOLDERS = frozenset((list, dict))
+_TEXTS = ("application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/graphql")
+
+
+def is_text_type(media: str) -> bool:
+    """Whether a body of this media type, in lower case and without parameters, is text."""
+    return media.startswith("text/") or media.endswith("+xml") or media in _TEXTS
 
 
 class CompressedBody:

@@ -150,7 +150,9 @@ class ResponseOptions(CamelStruct, frozen=True, kw_only=True):
     """How the response is turned into a value."""
 
     success_codes: Annotated[tuple[Status, ...], Meta(description="None: all of 200 to 299.")] = ()
-    encoding: Literal["json", "text", "binary", "sse"] = "json"
+    encoding: Annotated[
+        Literal["json", "text", "binary", "sse"] | None, Meta(description="Left out: by the answer's type and body.")
+    ] = None
     selector: Annotated[str, Meta(description="JMESPath: which part of the answer is the value.")] = ""
     error_mode: ErrorMode = "fail"
 

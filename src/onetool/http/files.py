@@ -145,8 +145,11 @@ def _read_data_url(text: str, max_bytes: int) -> FileContent:
 
 
 def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
-    """Read a stored result: bytes are kept as a data: URL, everything else is a text."""
-    text = sources.read_result(handle, max_bytes)
+    return stored_file(sources.read_result(handle, max_bytes), max_bytes)
+
+
+def stored_file(text: str, max_bytes: int) -> FileContent:
+    """Return a stored result as a file: bytes are kept as a data: URL, everything else is a text."""
     if _STORED_BYTES.fullmatch(text):
         return _read_data_url(text, max_bytes)
     return FileContent("result.txt", "text/plain", text.encode("utf-8", "replace"))

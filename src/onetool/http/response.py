@@ -19,7 +19,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure, cut
 from onetool.core.json_data import JsonTooCostlyError, StoreBlob, blob_record
-from onetool.http.body import StreamedText, TooDeepError, each_event, event_value, json_of
+from onetool.http.body import StreamedText, TooDeepError, each_event, event_value, is_text_type, json_of
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
@@ -45,9 +45,9 @@ class ResponseReader:
     def __init__(self, response: ResponseOptions, now: Callable[[], float]) -> None:
         self._success = frozenset(response.success_codes) or range(200, 300)
         self._mode = response.error_mode
-        self._encoding = response.encoding
         self._now = now
         self._selector = _selector(response)
+        self._encoding = "json" if self._selector is not None else response.encoding
 
     async def value(
         self, answer: HttpResponse, url: str, store_result: StoreBlob, redact: Redact, clean: Redact | None = None
@@ -55,11 +55,12 @@ class ResponseReader:
         """Return the value. `redact` masks messages, and data before a part is selected, unless `clean` is for that."""
         if answer.status not in self._success:
             return await _by_size(answer, lambda: self._other(answer, url, redact))
-        if self._encoding == "binary":
+        encoding = self._encoding or await _by_size(answer, lambda: _encoding_of(answer))
+        if encoding == "binary":
             kind = _kind(answer, redact).lower()
             # Another process may lock the database for a while.
             return await asyncio.to_thread(lambda: blob_record("blob", _in_base64(answer, redact), kind, store_result))
-        if self._encoding == "text":
+        if encoding == "text":
             return await _by_size(answer, lambda: text_of(answer))
         if len(answer.body) < LARGE:
             value = _json(answer, url, redact)
@@ -116,6 +117,19 @@ class ResponseReader:
 
 async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
     return work() if len(answer.body) < LARGE else await asyncio.to_thread(work)
+
+
+def _encoding_of(answer: HttpResponse) -> str:
+    """Return the encoding of an answer whose tool doesn't state one."""
+    media = _mime(answer)
+    if not answer.body or media in ("", "application/json", "text/json") or media.endswith("+json"):
+        return "json"
+    try:
+        if isinstance(_decoded(answer), dict | list):
+            return "json"
+    except (msgspec.MsgspecError, UnicodeError, JsonTooCostlyError):
+        pass
+    return "text" if is_text_type(media) else "binary"
 
 
 def _in_base64(answer: HttpResponse, redact: Redact) -> str:
@@ -279,7 +293,7 @@ def _selector(response: ResponseOptions) -> Selector | None:
     if not response.selector.strip():
         return None
     pointer = "/response/selector"
-    if response.encoding not in ("json", "sse"):
+    if response.encoding not in ("json", "sse", None):
         raise TemplateError(f"a selector needs data, and the encoding is {response.encoding}", pointer)
     try:
         return Selector(response.selector)

@@ -56,7 +56,7 @@ class ToolRequest:
     ) -> None:
         request, response = step.request, step.response
         if not any(name.lower() == "accept" for name in request.headers):
-            accept = ACCEPTS.get(response.encoding, "*/*")
+            accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
         self.template = RequestTemplate(request, arg_schema, steps, limits.max_request_bytes)
         self.auth = _authenticator(request.auth, KnownNames(arg_schema, steps), arg_schema, self.fixed_url, bundle)

@@ -47,7 +47,6 @@ RANDOM_BYTES = 32
 FORMAT = 1
 MAX_BYTES = 4 * 1024**2  # more than ten thousand tokens
 MAX_WAIT_S = 10.0  # for other processes that change the document
-_SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 _OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as `new_token` makes them, whatever stands around them
 _NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.~+/-]+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}")  # Base64 or hexadecimal digits
@@ -418,11 +417,6 @@ def token_digest(text: str | bytes) -> bytes:
 def token_hash(text: str) -> str:
     """Return the hash as the config has it."""
     return HASH + token_digest(text).hex()
-
-
-def mask_tokens(text: str) -> str:
-    """Return the text without tokens, for logs."""
-    return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 
 def possible_tokens(text: str) -> set[str]:

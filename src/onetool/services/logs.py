@@ -53,7 +53,13 @@ def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
         "call_args": args,
     }
     if event.error is not None:
-        fields |= {"code": event.error.code, "reason": event.error.reason, "error": event.error.message}
+        from onetool.core.redaction import mask_credentials
+
+        fields |= {
+            "code": event.error.code,
+            "reason": event.error.reason,
+            "error": mask_credentials(event.error.message),
+        }
     calls.info(event.tool, extra=fields)
 
 

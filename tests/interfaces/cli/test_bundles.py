@@ -141,14 +141,26 @@ def test_two_bundles_of_one_slug_are_told_apart_by_their_ids(weather):
     assert did("show", second)["tools"] == []
 
 
-def test_without_a_version_the_newest_enabled_one_is_shown_and_a_change_asks_which(weather):
+def test_without_a_version_the_newest_enabled_one_is_shown_and_a_deletion_asks_which(weather):
     did("add", "weather/forecast@2", "forecast.json")
     assert did("show", "weather/forecast")["version"] == "2"
-    for command in ("disable", "enable"):
-        assert "say which: weather/forecast@1, weather/forecast@2" in refused(command, "weather/forecast")
-    assert "say which" in refused("delete", "weather/forecast", "--yes")
+    known = "say which: weather/forecast@1, weather/forecast@2"
+    assert known in refused("delete", "weather/forecast", "--yes")
     did("disable", "weather/forecast@2")
     assert did("show", "weather/forecast")["version"] == "1"
+
+
+def test_a_tool_is_switched_with_all_its_versions_unless_one_is_named(weather, monkeypatch):
+    did("add", "weather/forecast@2", "forecast.json")
+    told = "weather/forecast with all its versions (2, 1) is switched"
+    for command, on in (("disable", False), ("enable", True)):
+        assert f"{told} {'on' if on else 'off'}." in seen(monkeypatch, command, "weather/forecast")
+        assert [one["isEnabled"] for one in did("show", "weather")["tools"]] == [on, on]
+        assert did(command, "weather/forecast")["versions"] == ["2", "1"]
+    assert did("disable", "weather/forecast@2")["takesOver"] == "1"
+    did("enable", "weather/forecast@2")
+    assert "Version 1 takes over" in seen(monkeypatch, "disable", "weather/forecast@2")
+    assert "takes over" not in seen(monkeypatch, "disable", "weather/forecast@1")
 
 
 def test_several_requests_and_pre_processors_are_shown(here, monkeypatch):

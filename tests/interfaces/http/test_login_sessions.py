@@ -10,16 +10,11 @@ import pytest
 from document_places import database, database_url, in_home, places, postgres
 from helpers import until
 
+from onetool.core.redaction import mask_credentials
 from onetool.core.signed import sign
 from onetool.database import documents
 from onetool.interfaces.http import login_sessions
-from onetool.interfaces.http.login_sessions import (
-    LIFETIME_S,
-    PREFIX,
-    LoginSessions,
-    SessionNotEndedError,
-    mask_sessions,
-)
+from onetool.interfaces.http.login_sessions import LIFETIME_S, PREFIX, LoginSessions, SessionNotEndedError
 from onetool.services import page_sessions
 
 __all__ = ["database", "database_url", "places", "postgres"]
@@ -297,7 +292,7 @@ def test_what_is_remembered_is_bounded_and_none_comes_back(sessions, clock, monk
 
 def test_sessions_are_masked(sessions):
     text, _ = sessions.start(TOKEN)
-    assert mask_sessions(f"GET /x/{text}?a={text}") == "GET /x/ots_***?a=ots_***"
+    assert mask_credentials(f"GET /x/{text}?a={text}") == "GET /x/ots_***?a=ots_***"
     for harmless in ("/call/robots_management.list", "/call/ots_x", f"/call/b{text}"):
-        assert mask_sessions(harmless) == harmless
+        assert mask_credentials(harmless) == harmless
     assert "***" in repr(sessions._shared())

@@ -310,3 +310,11 @@ def test_a_call_that_adds_a_field_of_the_template_is_wrong(own_site):
     assert own_site.upstream.seen == []
     assert own_site.call("form.pay", amount=5, more={"note": "x"}).json() == {"ok": True}
     assert own_site.upstream.seen[-1].body == b"amount=5&note=x"
+
+
+def test_bytes_behind_a_handle_are_downloaded_as_they_came(site):
+    kept = site.call("mine.fetch").json()
+    reply = site.api.get(f"/results/{kept['handle']}", headers={"Accept": "application/octet-stream"})
+    assert (reply.content, reply.headers["content-type"]) == (PICTURE, "application/octet-stream")
+    assert reply.headers["content-disposition"] == "attachment; filename*=UTF-8''file.png"
+    assert reply.headers["x-content-type-options"] == "nosniff"

@@ -132,6 +132,55 @@ def test_versions_are_listed_with_the_default_one(real):
     checker(real.get("/openapi.json").json(), "VersionList").validate(reply.json())
 
 
+def switched(api, tools, data):
+    reply = api.ask("PATCH", f"{tools}/versions", data)
+    assert reply.status_code == 200, reply.text
+    checker(api.get("/openapi.json").json(), "VersionList").validate(reply.json())
+    return {one["version"]: one["isEnabled"] for one in reply.json()["versions"]}
+
+
+def test_all_versions_are_switched_in_one_request(real):
+    bundle = real.bundle(slug="off-is-off")
+    for version in ("1", "2", "3"):
+        tool = real.tool(bundle, "echo", version, **FUNCTION)
+    assert real.ask("PATCH", tool, {"isEnabled": False}).status_code == 200
+    tools = f"{bundle}/tools/echo"
+    assert switched(real, tools, {"isEnabled": False}) == {"3": False, "2": False, "1": False}
+    assert real.ask("POST", "/call/off_is_off.echo", {"message": "a"}).status_code == 403
+    before = {"3": False, "2": True, "1": True}
+    assert switched(real, tools, {"versions": before}) == before
+    assert switched(real, tools, {"versions": {"1": False}}) == {**before, "1": False}
+    assert real.ask("POST", "/call/off_is_off.echo", {"message": "a"}).json() == "a"
+    for wrong in ({}, {"isEnabled": True, "versions": {}}, {"versions": {"9": True}}, {"isEnabled": 1}, {"other": 1}):
+        assert real.ask("PATCH", f"{tools}/versions", wrong).status_code == 400, wrong
+    problem(real.ask("PATCH", f"{bundle}/tools/none/versions", {"isEnabled": False}), 404, "not_found")
+
+
+def test_a_switch_of_one_version_says_which_one_takes_over(real):
+    bundle = real.bundle(slug="heirs")
+    tools = [real.tool(bundle, "echo", version, **FUNCTION) for version in ("1", "2", "3")]
+
+    def off(number):
+        return real.ask("PATCH", tools[number - 1], {"isEnabled": False}).json().get("takesOver")
+
+    assert (off(2), off(3), off(3), off(1)) == (None, "1", None, None)
+    assert real.ask("PATCH", tools[2], {"isEnabled": True}).json().get("takesOver") is None
+    found = real.get(f"{bundle}/tools/echo/versions").json()["versions"]
+    assert [one["version"] for one in found if one["isDefault"]] == ["3"]
+
+
+def test_a_call_changes_what_a_client_has_but_not_the_tool(real):
+    tool = real.tool(real.bundle(slug="counted"), "echo", **FUNCTION)
+    known = real.get(tool).headers["etag"]
+    assert real.ask("POST", f"{tool}/invoke", {"args": {"message": "a"}}).json()["ok"]
+    shown = real.get(tool, headers={"If-None-Match": known})
+    assert (shown.status_code, shown.json()["callCount"]) == (200, 1)
+    used = shown.headers["etag"]
+    assert real.get(tool, headers={"If-None-Match": used}).status_code == 304
+    for tag in (known, used):
+        assert real.ask("PATCH", tool, {"isEnabled": True}, headers={"If-Match": tag}).status_code == 200
+
+
 def test_a_tool_that_is_built_in_has_one_version(real):
     found = real.get(f"/tools/bundles/{built_in_id('time')}/tools/now/versions").json()["versions"]
     assert [(one["version"], one["isDefault"], one["name"]) for one in found] == [("1", True, "time.now")]
@@ -260,6 +309,19 @@ def test_usage_that_is_not_counted_says_so(start, tmp_path):
     api = start(real=tmp_path, args=["--config", str(tmp_path / "onetool.yaml")])
     found = api.get(f"/tools/bundles/{built_in_id('time')}/tools/now/version/1/usage").json()
     assert (found["enabled"], found["calls"], found["series"]) == (False, 0, [])
+
+
+@pytest.mark.parametrize("prefix", ["ot_", "ots_"])
+def test_a_credential_in_place_of_a_name_is_not_recorded(start, tmp_path, prefix):
+    api = start(real=tmp_path)
+    credential = f"{prefix}{'x' * 43}"
+    assert api.ask("POST", f"/call/{credential}", {}).status_code == 404
+    assert api.ask("POST", "/call/ot.stats", {}).status_code == 200  # reading writes what was recorded
+    [file] = tmp_path.rglob("state.db")
+    with closing(sqlite3.connect(file)) as connection:
+        names = [name for (name,) in connection.execute("SELECT tool FROM stats_calls")]
+    assert f"{prefix}***" in names
+    assert credential not in names
 
 
 def test_usage_of_a_file_that_cannot_be_read_is_unavailable(start, tmp_path):

@@ -53,6 +53,16 @@ def test_lines_are_read_in_pages_and_searched(real):
     problem(real.get(f"/results/{'0' * 32}"), 404, "not_found")
 
 
+def test_a_whole_result_is_downloaded(real):
+    handle = stored(real, "[f'zeile ü {n}' for n in range(1000)]")
+    reply = real.get(f"/results/{handle}", headers={"Accept": "application/octet-stream"})
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "application/octet-stream")
+    assert reply.headers["content-disposition"] == "attachment; filename*=UTF-8''result.txt"
+    assert reply.content.decode().splitlines()[:2] == ["- zeile ü 0", "- zeile ü 1"]
+    missing = real.get(f"/results/{'0' * 32}", headers={"Accept": "application/octet-stream"})
+    problem(missing, 404, "not_found")
+
+
 def test_a_result_can_be_deleted(real):
     handle = stored(real)
     assert real.ask("DELETE", f"/results/{handle}").status_code == 204

@@ -21,7 +21,7 @@ globalThis.localStorage = {
 const heard = {};
 globalThis.addEventListener = (name, told) => (heard[name] ??= []).push(told);
 globalThis.happen = (name) => (heard[name] ?? []).forEach((told) => told({}));
-globalThis.document = { baseURI: "http://127.0.0.1/", documentElement: {} };
+globalThis.document = { baseURI: "http://127.0.0.1/", documentElement: { style: {} } };
 globalThis.location = { hash: "" };
 globalThis.history = { pushState() {}, replaceState() {} };
 globalThis.matchMedia = () => ({ matches: false, addEventListener() {} });
@@ -335,3 +335,45 @@ def test_how_far_a_run_is_is_told_while_it_runs(node):
         """,
     )
     assert found == [None, {"done": 3, "total": 10, "message": "third"}, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "name"),
+    [
+        ("\U0001f469\u200d\U0001f4bb", "\U0001f469\u200d\U0001f4bb", "\U0001f469⟨U+200D⟩\U0001f4bb"),
+        ("\u2764\ufe0f\u200d\U0001f525", "\u2764\ufe0f\u200d\U0001f525", "\u2764\ufe0f⟨U+200D⟩\U0001f525"),
+        (
+            "\U0001f468\U0001f3fd\u200d\U0001f680",
+            "\U0001f468\U0001f3fd\u200d\U0001f680",
+            "\U0001f468\U0001f3fd⟨U+200D⟩\U0001f680",
+        ),
+        ("می\u200cخواهم", "می\u200cخواهم", "می⟨U+200C⟩خواهم"),
+        ("क्\u200dष", "क्\u200dष", "क्⟨U+200D⟩ष"),
+        ("pay\u200dpal", "pay⟨U+200D⟩pal", "pay⟨U+200D⟩pal"),
+        ("می\u200c", "می⟨U+200C⟩", "می⟨U+200C⟩"),
+        ("می\u200c\u200cخ", "می⟨U+200C⟩⟨U+200C⟩خ", "می⟨U+200C⟩⟨U+200C⟩خ"),
+        ("\U0001f469\u200dx", "\U0001f469⟨U+200D⟩x", "\U0001f469⟨U+200D⟩x"),
+        ("a\u200bb\u202ec", "a⟨U+200B⟩b⟨U+202E⟩c", "a⟨U+200B⟩b⟨U+202E⟩c"),
+    ],
+)
+def test_joiners_stay_where_writing_needs_them_and_never_in_names_to_approve(node, text, shown, name):
+    found = node({"shown": "exactName, shown"}, f"return [shown({json.dumps(text)}), exactName({json.dumps(text)})];")
+    assert found == [shown, name]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        (
+            '{"a": "b", "c" : [1, true]}',
+            [["name", '"a"'], ["string", '"b"'], ["name", '"c"'], ["number", "1"], ["number", "true"]],
+        ),
+        (r'{"a\"b": "c\": d"}', [["name", r'"a\"b"'], ["string", r'"c\": d"']]),
+        ('["open\n"a": 1', [["string", '"open'], ["name", '"a"'], ["number", "1"]]),
+    ],
+)
+def test_names_and_texts_of_json_have_different_colours(node, text, tokens):
+    kinds = '["comment", "string", "number", "keyword", "name"]'
+    kind = f"{kinds}[one.findIndex((group, at) => at > 0 && group !== undefined) - 1]"
+    script = f"return [...{json.dumps(text)}.matchAll(JSON_TEXT)].map((one) => [{kind}, one[0]]);"
+    assert node({"highlight": "JSON_TEXT"}, script) == tokens

@@ -116,7 +116,10 @@ export interface paths {
         delete: operations["deleteTool"];
         options?: never;
         head?: never;
-        /** Enable or disable a tool */
+        /**
+         * Enable or disable one version of a tool
+         * @description Where another version has its name from now on, `takesOver` says which one.
+         */
         patch: operations["patchTool"];
         trace?: never;
     };
@@ -139,7 +142,8 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /** Enable or disable all versions of a tool, or some of them by their names */
+        patch: operations["patchVersions"];
         trace?: never;
     };
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}/invoke": {
@@ -864,8 +868,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read lines of a stored result
-         * @description With `q`, a regular expression, only lines that match.
+         * Read lines of a stored result, or all of it as a file
+         * @description With `q`, a regular expression, only lines that match. With `Accept: application/octet-stream` the response is the picture or file that was stored, or the whole text.
          */
         get: operations["readResult"];
         put?: never;
@@ -1322,6 +1326,8 @@ export interface components {
             readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
             /** @description Only of a single tool: how code calls it. */
             readonly signature?: string;
+            /** @description Only in the response to PATCH: the version that has its name now. */
+            readonly takesOver?: string;
             /** @description Only in the response to PUT: it is stored, but can't be called with this config. */
             readonly warnings?: string[];
         };
@@ -1342,6 +1348,15 @@ export interface components {
             description?: string;
         };
         ToolContent: components["schemas"]["PythonTool"] | components["schemas"]["GoTool"] | components["schemas"]["HttpTool"] | components["schemas"]["ScriptTool"];
+        /** @description Which versions of a tool to enable or disable: all of them alike, or some by their names. */
+        VersionSwitches: {
+            /** @description All versions. */
+            isEnabled?: boolean;
+            /** @description These versions, each as it says. */
+            versions?: {
+                [key: string]: boolean;
+            };
+        };
         /** @description The examples of a tool as somebody sees them: those of the tool first, then one's own. */
         ShownExamples: {
             examples: components["schemas"]["ToolExample"][];
@@ -2318,11 +2333,8 @@ export interface components {
              * @default []
              */
             successCodes?: number[];
-            /**
-             * @default json
-             * @enum {unknown}
-             */
-            encoding?: "binary" | "json" | "sse" | "text";
+            /** @description Left out: by the answer's type and body. */
+            encoding?: ("binary" | "json" | "sse" | "text") | null;
             /**
              * @description JMESPath: which part of the answer is the value.
              * @default
@@ -2521,6 +2533,8 @@ export interface components {
             /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
             /** @description Known to the store: ignored when it is sent. */
+            readonly takesOver?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
@@ -2613,6 +2627,8 @@ export interface components {
             readonly softDeletedAt?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
+            readonly takesOver?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
             /** @description Known to the store: ignored when it is sent. */
@@ -2707,6 +2723,8 @@ export interface components {
             /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
             /** @description Known to the store: ignored when it is sent. */
+            readonly takesOver?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
@@ -2800,6 +2818,8 @@ export interface components {
             /** @description Known to the store: ignored when it is sent. */
             readonly source?: unknown;
             /** @description Known to the store: ignored when it is sent. */
+            readonly takesOver?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
             readonly version?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly warnings?: unknown;
@@ -2891,6 +2911,8 @@ export interface components {
             readonly origin?: "bundle" | "built-in" | "pack" | "config" | "server";
             /** @description Only of a single tool: how code calls it. */
             readonly signature?: string;
+            /** @description Only in the response to PATCH: the version that has its name now. */
+            readonly takesOver?: string;
             /** @description Only in the response to PUT: it is stored, but can't be called with this config. */
             readonly warnings?: string[];
         };
@@ -3826,7 +3848,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin" | "takesOver")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
@@ -3965,7 +3987,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin" | "takesOver")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
@@ -4771,6 +4793,143 @@ export interface operations {
             405: {
                 headers: {
                     Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patchVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 01890a5d-ac96-774b-bcce-b302099a8057 */
+                bundleID: string;
+                /** @example forecast */
+                toolSlug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "isEnabled": false
+                 *     }
+                 */
+                "application/json": components["schemas"]["VersionSwitches"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -9025,6 +9184,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ResultLines"];
+                    "application/octet-stream": string;
                 };
             };
             /** @description Something in the request can't be used; `in` and `pointer` say where. */

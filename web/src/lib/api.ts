@@ -155,3 +155,5 @@ export function refusal(status: number, text: string): ApiError {
 export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {
   return `tools/bundles/${encodeURIComponent(tool.bundleID)}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
 }
+
+export const versionsPath = (tool: { bundleID: string; slug: string; version: string }): string => toolPath(tool).replace(/\/version\/[^/]+$/, "/versions");

@@ -8,6 +8,7 @@ import { t } from "./i18n.svelte";
 import { parseJson, writeJson } from "./json-text";
 import { notices } from "./notices.svelte";
 import { route } from "./route.svelte";
+import { saveFile } from "./save-file";
 import { line } from "./shown";
 import type { Tool, VersionRow } from "./tool";
 
@@ -140,11 +141,7 @@ async function restoreBundle(archive: Blob): Promise<void> {
 /** Give the archive of a bundle to the browser, as a file. */
 export async function exportBundle(bundle: BundleRow): Promise<void> {
   try {
-    const url = URL.createObjectURL(await archiveOf(bundle.id));
-    const link = document.createElement("a");
-    [link.href, link.download] = [url, `${bundle.slug}.zip`];
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    saveFile(await archiveOf(bundle.id), `${bundle.slug}.zip`);
   } catch (error) {
     notices.error(error);
   }

@@ -5,9 +5,10 @@
  * stay until the new ones are complete. A switch acts at once, and goes back if the server refuses it.
  */
 
-import { get, request, send, toolPath, type Schemas } from "./api";
+import { get, request, send, versionsPath, type Schemas } from "./api";
 import { listen } from "./events";
 import { t } from "./i18n.svelte";
+import type { Key } from "./locales/en";
 import { notices } from "./notices.svelte";
 import { may, session } from "./session.svelte";
 import { line } from "./shown";
@@ -34,8 +35,19 @@ export const keyOf = (tool: { bundleID: string; slug: string; version: string })
 export const nameOf = (tool: { name: string | null; bundleSlug?: string; slug: string }): string =>
   tool.name ?? `${tool.bundleSlug ?? ""}/${tool.slug}`;
 
-/** Whether another version has the tool's name now. */
-export const isOld = (row: ToolRow): boolean => row.name?.endsWith(`@${row.version}`) ?? false;
+const toolOf = (row: { bundleID: string; slug: string }): string => `${row.bundleID}/${row.slug}`;
+
+/** The version of each tool that its name stands for, by tool; where a bundle has no names, the newest one that is on. */
+function currentOf(rows: readonly ToolRow[]): Map<string, ToolRow> {
+  const isNamed = (row: ToolRow): boolean => row.name !== null && !row.name.endsWith(`@${row.version}`);
+  const rank = (row: ToolRow): string => `${Number(isNamed(row))}${Number(row.isEnabled)}${row.id}`;
+  const found = new Map<string, ToolRow>();
+  for (const row of rows) {
+    const known = found.get(toolOf(row));
+    if (known === undefined || rank(row) > rank(known)) found.set(toolOf(row), row);
+  }
+  return found;
+}
 
 /** By name; our own tools, which are about tools, come last. */
 function byName(a: ToolRow, b: ToolRow): number {
@@ -64,6 +76,7 @@ class Catalog {
   #again = false;
   /** How many calls of each tool have ended since the page is open, by key: for what is shown beside the list. */
   calls: ReadonlyMap<string, number> = $state.raw(new Map());
+  #current: { of: ToolRow[]; tools: Map<string, ToolRow> } = { of: [], tools: new Map() };
   #began = 0; // when the list that is shown began to be read
   #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
 
@@ -172,11 +185,28 @@ class Catalog {
     if (others.length === 0) return;
     this.flashed = new Set(others.map(keyOf));
     setTimeout(() => (this.flashed = new Set()), FLASH_MS);
-    const [one] = others;
-    if (others.length === 1 && one) {
+    const tools = [...currentOf(others).values()];
+    const [one] = tools;
+    if (tools.length === 1 && one) {
       const name = line(nameOf(one));
       notices.done(t(one.isEnabled ? "tools.elsewhere.on" : "tools.elsewhere.off", { name }));
-    } else notices.done(t("tools.elsewhere.many", { n: others.length }));
+    } else notices.done(t("tools.elsewhere.many", { n: tools.length }));
+  }
+
+  /** One row for each tool: older versions are inside of it. */
+  get tools(): ToolRow[] {
+    return [...this.#tools().values()];
+  }
+
+  /** The row of the tool that this is a version of. */
+  current(key: string | undefined): ToolRow | undefined {
+    const [bundleID = "", slug = ""] = key?.split("/") ?? [];
+    return this.#tools().get(toolOf({ bundleID, slug }));
+  }
+
+  #tools(): Map<string, ToolRow> {
+    if (this.#current.of !== this.rows) this.#current = { of: this.rows, tools: currentOf(this.rows) };
+    return this.#current.tools;
   }
 
   /** A list that began before a switch of ours was done does not know it yet. */
@@ -186,30 +216,38 @@ class Catalog {
     return { ...row, isEnabled: own.isEnabled, health: own.isEnabled ? "ok" : "off" };
   }
 
-  /** Switch a tool: at once here, then on the server. */
-  async switchTool(row: ToolRow, isEnabled: boolean, quiet = false): Promise<void> {
-    this.#change(row, isEnabled);
-    const own = { isEnabled, done: Infinity };
-    this.#own.set(keyOf(row), own);
+  /** Switch a tool with all its versions: at once here, then on the server. Undo restores each version. */
+  async switchTool(row: ToolRow, isEnabled: boolean): Promise<void> {
+    const versions = this.rows.filter((one) => toolOf(one) === toolOf(row));
+    const before = Object.fromEntries(versions.map((one) => [one.version, one.isEnabled]));
+    const now = Object.fromEntries(versions.map((one) => [one.version, isEnabled]));
+    if (!(await this.#switch(row, before, now, { isEnabled }))) return;
+    const words: Key = versions.length > 1 ? (isEnabled ? "tools.switched.on.all" : "tools.switched.off.all") : isEnabled ? "tools.switched.on" : "tools.switched.off";
+    const name = line(nameOf(this.current(keyOf(row)) ?? row));
+    notices.done(t(words, { name, n: versions.length }), async () => void (await this.#switch(row, now, before, { versions: before })));
+  }
+
+  async #switch(row: ToolRow, before: Record<string, boolean>, now: Record<string, boolean>, json: object): Promise<boolean> {
+    this.#change(row, now);
+    const own = Object.entries(now).map(([version, isEnabled]): [string, Switched] => [keyOf({ ...row, version }), { isEnabled, done: Infinity }]);
+    for (const [key, one] of own) this.#own.set(key, one);
     try {
-      await request(toolPath(row), { method: "PATCH", json: { isEnabled } });
-      own.done = performance.now();
-      if (!quiet) {
-        const text = t(isEnabled ? "tools.switched.on" : "tools.switched.off", { name: line(nameOf(row)) });
-        notices.done(text, () => this.switchTool({ ...row, isEnabled }, !isEnabled, true));
-      }
+      await request(versionsPath(row), { method: "PATCH", json });
+      for (const [, one] of own) one.done = performance.now();
+      return true;
     } catch (error) {
-      this.#change(row, !isEnabled);
-      this.#own.delete(keyOf(row));
+      this.#change(row, before);
+      for (const [key] of own) this.#own.delete(key);
       notices.error(error);
+      return false;
     }
   }
 
-  #change(row: ToolRow, isEnabled: boolean): void {
-    const key = keyOf(row);
-    this.rows = this.rows.map((one) =>
-      keyOf(one) === key ? { ...one, isEnabled, health: isEnabled ? "ok" : "off" } : one,
-    );
+  #change(row: ToolRow, versions: Record<string, boolean>): void {
+    this.rows = this.rows.map((one) => {
+      const isEnabled = toolOf(one) === toolOf(row) ? versions[one.version] : undefined;
+      return isEnabled === undefined || isEnabled === one.isEnabled ? one : { ...one, isEnabled, health: isEnabled ? "ok" : "off" };
+    });
   }
 
   find(key: string | undefined): ToolRow | undefined {

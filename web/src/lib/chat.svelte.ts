@@ -10,7 +10,7 @@ import { texts } from "./events";
 import { t } from "./i18n.svelte";
 import { isObject, parseJson, writeJson, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
-import { line } from "./shown";
+import { exactName, line } from "./shown";
 import { working } from "./working.svelte";
 
 const DRAW_EVERY_MS = 40;
@@ -252,7 +252,7 @@ export class Conversation {
     const told = callOf({ id: approval.call, name: found.name ?? "", args: found.args ?? {} });
     if (!this.items.some((one) => one.kind === "call" && one.call === approval.call)) this.#put(told);
     this.#change(approval.call, (one) => ({ ...one, name: told.name, args: told.args, approval }));
-    notices.announce(t("chat.approve.wanted", { name: line(told.name) }));
+    notices.announce(t("chat.approve.wanted", { name: exactName(told.name) }));
   }
 
   #finish(answer: JsonObject, since: number): void {

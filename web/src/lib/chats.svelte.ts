@@ -7,6 +7,7 @@ import { t } from "./i18n.svelte";
 import { notices } from "./notices.svelte";
 import { withFirst, withNext } from "./pages";
 import { route } from "./route.svelte";
+import { saveFile } from "./save-file";
 import { session } from "./session.svelte";
 import { line } from "./shown";
 import { store, stored } from "./storage";
@@ -131,11 +132,7 @@ class Chats {
     try {
       const response = await send(`${path(id)}/export`, { query: { format }, accept: "*/*" });
       if (!response.ok) throw refusal(response.status, await response.text());
-      const url = URL.createObjectURL(await response.blob());
-      const link = document.createElement("a");
-      [link.href, link.download] = [url, `${id}.${format === "json" ? "json" : "md"}`];
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(url), 60_000);
+      saveFile(await response.blob(), `${id}.${format === "json" ? "json" : "md"}`);
     } catch (error) {
       notices.error(error);
     }

@@ -6,7 +6,7 @@
  */
 
 import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
-import { UNSEEN } from "./shown";
+import { UNSEEN_OR_JOINER } from "./shown";
 
 export interface CopiedCall {
   name: string | null; // in code; null if it has none
@@ -82,7 +82,7 @@ function isPlain(name: string): boolean {
 const hex = (code: number, digits: number): string => code.toString(16).padStart(digits, "0");
 const escaped = (sign: string): string =>
   sign.split("").map((unit) => `\\u${hex(unit.charCodeAt(0), 4)}`).join("");
-const numbered = (text: string): string => text.replace(UNSEEN, escaped);
+const numbered = (text: string): string => text.replace(UNSEEN_OR_JOINER, escaped);
 const json = (value: unknown, indent = 0): string => numbered(writeJson(value, indent));
 
 /** One word for a POSIX shell. */
@@ -99,7 +99,7 @@ function literal(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
   if (isObject(value)) return `{${Object.entries(value).map(([key, one]) => `${literal(key)}: ${literal(one)}`).join(", ")}}`;
   // Of numbers and texts, Python reads what JSON writes, but for pairs of surrogates.
-  return writeJson(value).replace(UNSEEN, (sign) => (sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`));
+  return writeJson(value).replace(UNSEEN_OR_JOINER, (sign) => (sign.length === 1 ? escaped(sign) : `\\U${hex(sign.codePointAt(0) ?? 0, 8)}`));
 }
 
 const KEYWORDS = new Set(

@@ -28,7 +28,7 @@ export const PYTHON = new RegExp(
   ].join("|"),
   "gu",
 );
-export const JSON_TEXT = /(?!)()|("(?:[^"\\\n]|\\.)*"?(?!\s*:))|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b)|(?!)()|("(?:[^"\\\n]|\\.)*")/gu;
+export const JSON_TEXT = /(?!)()|("(?:[^"\\\n]|\\.)*(?:"(?!\s*:)|\\?(?=\n|$)))|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|(?:true|false|null)\b)|(?!)()|("(?:[^"\\\n]|\\.)*")/gu;
 
 const LOOK = EditorView.theme({
   ".cm-comment": { color: "var(--soft)", fontStyle: "italic" },

@@ -2,18 +2,22 @@
 
 import { isObject, writeJson, type Json, type JsonObject } from "./json-text";
 
-export type View = "table" | "tree" | "text" | "picture";
+export type View = "table" | "tree" | "text" | "picture" | "file";
 
 const LOOKED_AT = 200; // rows that decide on the columns
 const MOST_COLUMNS = 40;
-const MOST_PICTURES = 20;
-const PICTURE = /^image\/(png|jpe?g|gif|webp|avif|bmp|svg\+xml)$/;
-const DATA_URI = /^data:(image\/[a-z+]+);base64,[A-Za-z0-9+/]+=*$/;
+const MOST_FILES = 20;
+export const PICTURE = /^image\/(png|jpe?g|gif|webp|avif|bmp|svg\+xml)$/;
+const DATA_URI = /^data:(image\/[a-z+]+);base64,([A-Za-z0-9+/]+=*)$/;
+const STORED: ReadonlySet<string> = new Set(["image", "audio", "blob"]);
+const HANDLE = /^[0-9a-f]{32}$/;
+const SUFFIXES: Readonly<Record<string, string>> = { jpeg: "jpg", "svg+xml": "svg", plain: "txt", mpeg: "mp3", "octet-stream": "bin" };
 
 /** The views that fit, the best one first. */
 export function viewsOf(value: Json): View[] {
   const views: View[] = [];
-  if (picturesOf(value).length > 0) views.push("picture");
+  const files = filesOf(value);
+  if (files.length > 0) views.push(files.some((one) => one.isPicture) ? "picture" : "file");
   const rows = rowsOf(value);
   const isAll = rows?.key === null || (isObject(value) && Object.keys(value).length === 1); // a table would hide the rest
   if (rows !== null && isAll) views.push("table");
@@ -38,7 +42,7 @@ export function rowsOf(value: Json): Rows | null {
 }
 
 function isRows(value: Json): value is JsonObject[] {
-  return Array.isArray(value) && value.length > 0 && value.every(isObject) && picturesOf(value).length === 0;
+  return Array.isArray(value) && value.length > 0 && value.every(isObject) && filesOf(value).length === 0;
 }
 
 export function columnsOf(rows: JsonObject[]): string[] {
@@ -63,19 +67,38 @@ export function cellOf(value: Json | undefined): string {
   return typeof value === "string" ? value : writeJson(value);
 }
 
-/** Addresses of pictures in a result: data URIs, and image blocks as MCP has them. */
-export function picturesOf(value: Json): string[] {
+/** A picture or another file in a result. */
+export interface ResultFile {
+  mimeType: string;
+  isPicture: boolean;
+  /** What it is stored under, or else all of it in Base64. */
+  handle: string | null;
+  data: string;
+  size: number;
+}
+
+/** The files in a result: data URIs and image blocks, as MCP has them, and what was stored behind a handle. */
+export function filesOf(value: Json): ResultFile[] {
   if (typeof value === "string") {
-    const kind = value.startsWith("data:image/") ? DATA_URI.exec(value)?.[1] : undefined;
-    return kind && PICTURE.test(kind) ? [value] : [];
+    const [, mimeType = "", data = ""] = value.startsWith("data:image/") ? (DATA_URI.exec(value) ?? []) : [];
+    return PICTURE.test(mimeType) ? [fileOf(mimeType, data)] : [];
   }
-  if (Array.isArray(value)) return value.slice(0, MOST_PICTURES).flatMap(picturesOf);
+  if (Array.isArray(value)) return value.slice(0, MOST_FILES).flatMap(filesOf);
   if (!isObject(value)) return [];
-  const { data, mimeType, type, content } = value;
-  if (type === "image" && typeof data === "string" && typeof mimeType === "string" && PICTURE.test(mimeType)) {
-    return picturesOf(`data:${mimeType};base64,${data}`);
+  const { data, handle, mimeType, type, content, size } = value;
+  if (STORED.has(String(type)) && typeof mimeType === "string" && typeof handle === "string" && HANDLE.test(handle)) {
+    return [{ ...fileOf(mimeType, ""), handle, size: Number(size) || 0 }];
   }
-  return Array.isArray(content) ? picturesOf(content) : [];
+  if (type === "image" && typeof data === "string" && typeof mimeType === "string") return filesOf(`data:${mimeType};base64,${data}`);
+  return Array.isArray(content) ? filesOf(content) : [];
+}
+
+const fileOf = (mimeType: string, data: string): ResultFile => ({ mimeType, isPicture: PICTURE.test(mimeType), handle: null, data, size: Math.floor((data.length * 3) / 4) });
+
+/** How the name of a file of this type ends. */
+export function suffixOf(mimeType: string): string {
+  const kind = mimeType.split("/")[1] ?? "";
+  return SUFFIXES[kind] ?? (/^[a-z0-9]{1,8}$/.test(kind) ? kind : "bin");
 }
 
 /** A path as code writes it: `.items[3]["a b"]`. */

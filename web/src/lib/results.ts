@@ -1,6 +1,6 @@
 /** Stored results, as the API gives them. */
 
-import type { Schemas } from "./api";
+import { refusal, send, type Schemas } from "./api";
 
 export type StoredResult = Schemas["ResultEntry"];
 export type ResultPage = Schemas["ResultList"];
@@ -8,3 +8,10 @@ export type ResultPage = Schemas["ResultList"];
 export type ResultPart = Omit<Schemas["ResultLines"], "next"> & { next?: { offset?: number; column?: number } };
 
 export const resultPath = (handle: string): string => `results/${encodeURIComponent(handle)}`;
+
+/** All of a result: the bytes of a picture or file that was stored, else its text. */
+export async function readWhole(handle: string, mimeType: string, signal?: AbortSignal): Promise<Blob> {
+  const response = await send(resultPath(handle), { accept: "application/octet-stream", signal });
+  if (!response.ok) throw refusal(response.status, await response.text());
+  return new Blob([await response.arrayBuffer()], { type: mimeType });
+}

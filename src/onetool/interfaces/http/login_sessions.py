@@ -11,7 +11,6 @@ ids and another key are in the memory of this process, until it can.
 
 import hmac
 import logging
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +41,6 @@ SKEW_S = 60  # by which a clock may have been ahead
 MAX_SESSION = 1000  # characters; ours are shorter
 MAX_WAIT_S = 2.0  # for another process that changes the document
 _BOUND = b"login session:"
-_SHOWN = re.compile(rf"\b{PREFIX}[A-Za-z0-9_-]{{40,}}")  # names of tools are shorter
 
 
 class SessionNotEndedError(Exception):
@@ -150,11 +148,6 @@ class LoginSessions:
             for token, until in self._replaced.items():
                 state = state.replacing(token, until, now)
         return state
-
-
-def mask_sessions(text: str) -> str:
-    """Mask sessions in a text for logs."""
-    return _SHOWN.sub(f"{PREFIX}***", text) if PREFIX in text else text
 
 
 def _new_state() -> LoginSessionState:

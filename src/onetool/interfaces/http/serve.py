@@ -14,6 +14,7 @@ from onetool._version import __version__
 from onetool.app.access import KnownTokens, local_role, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
+from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
 from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
@@ -33,7 +34,7 @@ from onetool.interfaces.http.listen import (
     resolve,
 )
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
-from onetool.interfaces.http.login_sessions import LoginSessions, mask_sessions
+from onetool.interfaces.http.login_sessions import LoginSessions
 from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
@@ -42,7 +43,6 @@ from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PATH, ROOTS, STATUS_PATH, mask_questions
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
-from onetool.services.access_tokens import mask_tokens
 from onetool.services.logs import make_log_non_blocking
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def build_app(
     rules = AccessRules(http, address, credentials_for(app, sessions, lists.is_limited, address=address, links=links))
 
     def mask(text: str) -> str:
-        return mask_questions(mask_tokens(mask_sessions(app.runtime.redact(text))))
+        return mask_questions(mask_credentials(app.runtime.redact(text)))
 
     app.audit.open()
     audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2

@@ -30,6 +30,7 @@ from onetool.interfaces.rest.query import (
 from onetool.interfaces.rest.request import (
     ANY,
     NO_CONTENT,
+    USED,
     RestRequest,
     RestResponse,
     conditions,
@@ -42,6 +43,7 @@ from onetool.interfaces.rest.request import (
     with_etag,
 )
 from onetool.interfaces.rest.route import BUNDLE, TOOL, RestRoute
+from onetool.sources.bundles.editing import VersionSwitches, switch_versions
 from onetool.sources.bundles.errors import ConflictError, OutdatedError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent
 from onetool.sources.bundles.store import ListQuery, Rank
@@ -293,30 +295,47 @@ async def get_tool(request: RestRequest) -> RestResponse:
     tool, tag = await asyncio.to_thread(
         request.context.bundles.get_tool, *request.path, visibility=await request.context.visibility()
     )
+    if tool["callCount"]:
+        tag += f"{USED}{tool['callCount']}"
     if is_known(request.headers, tag):
         return RestResponse(304, headers=(etag(tag),))
     return with_etag(request.context.clean_examples(tool), tag)
 
 
+VERSIONS = "/tools/bundles/{bundleID}/tools/{toolSlug}/versions"
 VERSION_KEYS = (
     *("version", "displayName", "isEnabled", "isDefault", "createdAt", "modifiedAt", "callCount", "lastCalledAt"),
     *("name", "health"),
 )
 
 
-@RestRoute(
-    "GET",
-    "/tools/bundles/{bundleID}/tools/{toolSlug}/versions",
-    "Tools",
-    gives="VersionList",
-    errors=(404,),
-    for_tools=True,
-)
+@RestRoute("GET", VERSIONS, "Tools", gives="VersionList", errors=(404,), for_tools=True)
 async def list_versions(request: RestRequest) -> RestResponse:
     """List the versions of a tool, newest first."""
     service, visibility = request.context.bundles, await request.context.visibility()
     await service.keep_in_step()
     found = await asyncio.to_thread(service.versions, *request.path, visibility=visibility)
+    return _version_list(found)
+
+
+@RestRoute(
+    "PATCH",
+    VERSIONS,
+    "Tools",
+    takes=VersionSwitches,
+    example=EXAMPLE_SWITCH,
+    gives="VersionList",
+    errors=(404, 409),
+)
+async def patch_versions(request: RestRequest) -> RestResponse:
+    """Enable or disable all versions of a tool, or some of them by their names."""
+    service, (bundle_id, slug) = request.context.bundles, request.path
+    await asyncio.to_thread(switch_versions, service, bundle_id, slug, await json_body(request))
+    await service.keep_in_step()
+    return _version_list(await asyncio.to_thread(service.versions, bundle_id, slug))
+
+
+def _version_list(found: list[dict[str, Any]]) -> RestResponse:
     return RestResponse(200, encode({"versions": [{key: row[key] for key in VERSION_KEYS} for row in found]}))
 
 
@@ -352,7 +371,10 @@ async def put_tool(request: RestRequest) -> RestResponse:
 
 @RestRoute("PATCH", TOOL, "Tools", takes="Switch", example=EXAMPLE_SWITCH, gives=Tool, etag=True, errors=(404, 409))
 async def patch_tool(request: RestRequest) -> RestResponse:
-    """Enable or disable a tool."""
+    """Enable or disable one version of a tool.
+
+    Where another version has its name from now on, `takesOver` says which one.
+    """
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     data = await json_body(request)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -12,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import owner, stats_caller
 from onetool.http.asgi import encode
+from onetool.http.files import ANY_BYTES, stored_file
 from onetool.interfaces.rest.handlers import bad_page_token, page_token, read_page_token
 from onetool.interfaces.rest.problem import RestError, database_problem, role_error
 from onetool.interfaces.rest.query import (
@@ -32,7 +34,7 @@ from onetool.interfaces.rest.query import (
     WHO,
     Q,
 )
-from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse
+from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestResponse, read_weights
 from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
@@ -208,16 +210,34 @@ async def list_results(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_told, lambda: _list(request))
 
 
-@RestRoute("GET", "/results/{handle}", "Results", query=(FROM, LIMIT, COLUMN, Q), gives=ResultLines, errors=(404,))
-async def read_result(request: RestRequest) -> RestResponse:
-    """Read lines of a stored result.
+MAX_DOWNLOAD = 128 * 1024**2  # bytes of a stored text
 
-    With `q`, a regular expression, only lines that match.
+
+@RestRoute(
+    "GET",
+    "/results/{handle}",
+    "Results",
+    query=(FROM, LIMIT, COLUMN, Q),
+    gives=ResultLines,
+    sends=(ANY_BYTES,),
+    errors=(404,),
+)
+async def read_result(request: RestRequest) -> RestResponse:
+    """Read lines of a stored result, or all of it as a file.
+
+    With `q`, a regular expression, only lines that match. With `Accept: application/octet-stream` the response is the
+    picture or file that was stored, or the whole text.
     """
     query, (handle,) = request.query, request.path
+    is_download = ANY_BYTES in read_weights(request.headers.get(b"accept", b"").decode("latin-1").lower())
 
     def read() -> RestResponse:
         store, owner = _store(request)
+        if is_download:
+            file = stored_file(store.read(handle, owner, MAX_DOWNLOAD), MAX_DOWNLOAD)
+            disposition = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+            headers = ((b"content-disposition", disposition.encode()),)
+            return RestResponse(200, file.data, headers, ANY_BYTES.encode())
         search = query["q"] or None
         page: Any = store.page(handle, owner, query["from"], query["limit"], search, column=query["column"])
         more = {key: page[key] for key in ("numbers", "column", "next") if key in page}
@@ -287,7 +307,7 @@ def _iso(at: float) -> str:
 
 def _told(work: Callable[[], T]) -> T:
     """What a store says, as a refusal."""
-    from onetool.services.results import HandleNotFoundError, ResultExpiredError
+    from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
     from onetool.services.results.paging import BadQueryError
 
     try:
@@ -296,6 +316,8 @@ def _told(work: Callable[[], T]) -> T:
         raise RestError(404, "not_found", f"{error}.", hints=error.hints) from None
     except ResultExpiredError as error:
         raise RestError(404, "expired", f"{error}.", hints=error.hints) from None
+    except ResultTooLargeError as error:
+        raise RestError(413, "too_large", f"{error}.") from None
     except BadQueryError as error:
         raise RestError(400, "bad_parameter", f"{error}.", part="query", pointer="/q") from None
     except ToolFailure as error:

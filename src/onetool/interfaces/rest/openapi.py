@@ -87,6 +87,7 @@ CONDITIONS = {
     "If-None-Match": "Only if it has another ETag; `*`: only if it doesn't exist yet.",
 }
 MEDIA: dict[str, Schema] = {
+    "application/octet-stream": {"type": "string", "contentMediaType": "application/octet-stream"},
     "application/zip": {"type": "string", "contentMediaType": "application/zip"},
     "application/yaml": {"type": "object"},
     "text/markdown": _TEXT,

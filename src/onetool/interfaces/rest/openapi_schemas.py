@@ -169,6 +169,10 @@ _SHOWN: dict[str, Schema] = {
     },
     "signature": {"type": "string", "description": "Only of a single tool: how code calls it."},
     "inherited": {"type": "object", "properties": _INHERITED, "description": "What it has from its function."},
+    "takesOver": {
+        "type": "string",
+        "description": "Only in the response to PATCH: the version that has its name now.",
+    },
     "lastCalledAt": {**_NULLABLE, "format": "date-time"},
 }
 _ALWAYS_COMPLETE = ("Answer", "Usage", "Executed", "ToolProblem", "ToolCall", "ToolResult")

@@ -124,6 +124,7 @@ _whole_decoder = strict_decoder(_whole)
 
 
 ANY = "*"
+USED = "-used-"  # in the ETag of a tool, before the number of its calls: they are shown, and change no content
 
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _LIST = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
@@ -159,10 +160,11 @@ def etag(tag: str) -> tuple[bytes, bytes]:
 
 
 def conditions(headers: Mapping[bytes, bytes]) -> Conditions:
+    """Return the conditions of a change, which are about content alone: the calls in an ETag don't count."""
     seen, known = _read_tags(headers, b"if-match"), _read_tags(headers, b"if-none-match")
     return Conditions(
-        seen=tuple("" if weak else tag for weak, tag in seen),  # no tag is empty
-        known=tuple(tag for _, tag in known),
+        seen=tuple("" if weak else tag.partition(USED)[0] for weak, tag in seen),  # no tag is empty
+        known=tuple(tag.partition(USED)[0] for _, tag in known),
     )
 
 

@@ -23,7 +23,7 @@ from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.service import BundleService, Shown
 from onetool.sources.bundles.store import EVERYTHING, ETag, Visibility
-from onetool.sources.bundles.validation import KEPT, SHOWN, read_examples
+from onetool.sources.bundles.validation import KEPT, SHOWN, converted, read_examples
 
 Place = tuple[str, str, str]
 """The id of a bundle, a slug and a version."""
@@ -71,6 +71,36 @@ def rename_tool(
     bundle_id, slug, version = place
     new = (wanted.get("slug", slug), wanted.get("version", version))
     return (bundle_id, *new), *service.rename_tool(*place, new, match)
+
+
+class VersionSwitches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Which versions of a tool to enable or disable: all of them alike, or some by their names."""
+
+    is_enabled: Annotated[bool | UnsetType, Meta(description="All versions.")] = UNSET
+    versions: Annotated[dict[str, bool] | UnsetType, Meta(description="These versions, each as it says.")] = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.is_enabled is UNSET) == (self.versions is UNSET):
+            raise ValueError("expected either isEnabled or versions")
+
+
+def switch_versions(service: BundleService, bundle_id: str, slug: str, data: Any) -> list[Shown]:
+    """Enable or disable the versions of a tool. Return all of them as they are now, newest first."""
+    wanted = converted(data, VersionSwitches)
+    known = [row["version"] for row in service.versions(bundle_id, slug)]
+    if wanted.versions is UNSET:
+        switches = dict.fromkeys(known, wanted.is_enabled)
+    else:
+        switches = wanted.versions
+        for version in switches.keys() - set(known):
+            raise InvalidError(
+                f"/versions: there is no version {version!r} of {slug!r}; there are {', '.join(known)}", "/versions"
+            )
+    # Older versions are disabled before newer ones, and enabled after them, so that none of them takes over meanwhile.
+    order = sorted(switches, key=lambda version: known.index(version) * (1 if switches[version] else -1))
+    for version in order:
+        service.patch_tool(bundle_id, slug, version, {"isEnabled": switches[version]})
+    return service.versions(bundle_id, slug)
 
 
 def merged(value: Any, changes: Any) -> Any:

@@ -18,15 +18,7 @@ from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
 from onetool.sources.bundles.derived import DerivedBundles, KeptSettings
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError
-from onetool.sources.bundles.model import (
-    Bundle,
-    BundleContent,
-    Tool,
-    ToolContent,
-    built_in_id,
-    built_in_place,
-    shown,
-)
+from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, built_in_place, shown
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
@@ -142,10 +134,18 @@ class BundleService:
     def patch_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, match: ETag | None = None
     ) -> tuple[Shown, ETag]:
+        """Switch one version. `takesOver` is the version that the name stands for instead, if there is one."""
         bundle_id = self._check_path(bundle_id, slug, version)
-        is_enabled = self._switch(data, self.store.tool(bundle_id, slug, version))
+        before = self.store.tool(bundle_id, slug, version)
+        is_enabled = self._switch(data, before)
         tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match))
-        return self._shown_tool(tool), self._tag(tool)
+        found = self._shown_tool(tool)
+        if before is not None and not is_enabled and self._is_callable(before):
+            others = filter(self._is_callable, self.store.versions(bundle_id, slug))
+            newest = max(others, key=_age, default=before)
+            if _age(newest) < _age(before):
+                found["takesOver"] = newest.version
+        return found, self._tag(tool)
 
     def get_examples(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
@@ -268,7 +268,7 @@ class BundleService:
         if not found:
             self._bundle(bundle_id, visibility)
             raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
-        found.sort(key=lambda tool: (tool.modified_at, tool.id), reverse=True)
+        found.sort(key=_age, reverse=True)
         bundle = self._bundle(bundle_id)
         return [
             row | {"isDefault": self.loading.is_default(bundle, tool)}
@@ -436,6 +436,9 @@ class BundleService:
     def _why_disabled(self, tool: Tool) -> str | None:
         return None if tool.is_built_in else self._factory.why_disabled(tool)
 
+    def _is_callable(self, tool: Tool) -> bool:
+        return tool.is_enabled and self._why_disabled(tool) is None
+
     # What is shown
 
     def _shown_bundle(self, bundle: Bundle) -> Shown:
@@ -474,6 +477,11 @@ class BundleService:
 
 def _checked(query: ListQuery) -> ListQuery:
     return replace(query, bundle_ids=[check_id(id, None) for id in query.bundle_ids])
+
+
+def _age(tool: Tool) -> tuple[str, str]:
+    """Return what versions are ordered by: a name stands for the last one that can be called."""
+    return tool.modified_at, tool.id
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:

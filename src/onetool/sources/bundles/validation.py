@@ -103,7 +103,7 @@ KEPT = frozenset(
 SHOWN = frozenset(
     (
         *("disabledReason", "callCount", "lastCalledAt", "warnings", "name", "bundleSlug", "origin", "health"),
-        *("signature", "inherited"),
+        *("signature", "inherited", "takesOver"),
     )
 )
 _NOT_OF_A_TOOL = KEPT | SHOWN

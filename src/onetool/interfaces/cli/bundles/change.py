@@ -66,7 +66,7 @@ def create(ctx: click.Context, slug: str, name: str, description: str, as_json: 
 @data_options
 @click.pass_context
 def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Enable a bundle, or one of its tools."""
+    """Enable a bundle, or one of its tools: all versions, unless one is named."""
     _set_enabled(ctx, place, True, as_json)
 
 
@@ -75,7 +75,7 @@ def enable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
 @data_options
 @click.pass_context
 def disable(ctx: click.Context, place: ToolReference, as_json: bool) -> None:
-    """Disable a bundle, or one of its tools. It stays stored, but can't be called."""
+    """Disable a bundle, or one of its tools: all versions, unless one is named. It stays, but can't be called."""
     _set_enabled(ctx, place, False, as_json)
 
 
@@ -128,13 +128,21 @@ def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bo
     change, name = {"isEnabled": on}, bundle["slug"]
     if place.tool is None:
         changed, _ = bundles.patch_bundle(bundle["id"], change)
+    elif place.version is None:
+        from onetool.sources.bundles.editing import switch_versions
+
+        tool = find_tool(bundles, bundle, place)
+        versions = [one["version"] for one in switch_versions(bundles, bundle["id"], tool["slug"], change)]
+        changed = bundles.get_tool(bundle["id"], tool["slug"], versions[0])[0] | {"versions": versions}
+        name = f"{name}/{tool['slug']}" + (f" with all its versions ({', '.join(versions)})" if versions[1:] else "")
     else:
-        tool = find_only_tool(bundles, bundle, place)
+        tool = find_tool(bundles, bundle, place)
         changed, _ = bundles.patch_tool(bundle["id"], tool["slug"], tool["version"], change)
         name = f"{name}/{tool['slug']}@{tool['version']}"
-    why = changed.get("disabledReason")
+    why, other = changed.get("disabledReason"), changed.get("takesOver")
     words = f"switched on, but {why}" if on and why else "switched on" if on else "switched off"
-    print_outcome(changed, f"{name} is {words}.", as_json)
+    instead = f" Version {other} takes over: the name stands for it now." if other else ""
+    print_outcome(changed, f"{name} is {words}.{instead}", as_json)
 
 
 def _delete_bundle(bundles: "BundleService", bundle: "Shown", with_tools: bool, yes: bool) -> None:

@@ -91,7 +91,7 @@ class _ToolMaker:
             "displayName": slug.replace("-", " ").capitalize(),
             "description": f"{where} of {self._host}",
             "argSchema": self._filling.schema(),
-            "httpImpl": {"request": request, "response": {"encoding": self._encoding(body)}},
+            "httpImpl": {"request": request, "response": self._response(body)},
         }
         if self._command.sends_files:
             tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}
@@ -256,16 +256,18 @@ class _ToolMaker:
         found |= {"timeoutMs": timeout_ms} if timeout_ms else {}
         return found | ({"retries": command.retries} if command.retries else {})
 
-    def _encoding(self, body: Any) -> str:
+    def _response(self, body: Any) -> dict[str, Any]:
         accept = next((value.lower() for name, value in self._headers.items() if name.lower() == "accept"), "")
         streams = self._filling.defaults().get("stream") is True and isinstance(body, dict)
         if "event-stream" in accept or streams:
-            return "sse"
+            return {"encoding": "sse"}
         if accept.startswith(
             ("image/", "audio/", "video/", "application/octet-stream", "application/pdf", "application/zip")
         ):
-            return "binary"
-        return "text" if accept.startswith(("text/", "application/xml")) and "json" not in accept else "json"
+            return {"encoding": "binary"}
+        if "json" in accept:
+            return {"encoding": "json"}
+        return {"encoding": "text"} if accept.startswith(("text/", "application/xml")) else {}
 
 
 def _decoded(text: str) -> str | None:

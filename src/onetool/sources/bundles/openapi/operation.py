@@ -271,7 +271,7 @@ _ANYTHING = Definition({}, ())
 
 
 class OperationResponse(NamedTuple):
-    encoding: str
+    encoding: str | None  # None: nothing is stated
     schema: Definition
     accept: str | None = None  # the media type to ask for
     redirects: bool = False  # it says only where the answer is
@@ -288,7 +288,7 @@ def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> Oper
                 found.setdefault(encoding_of(media_type), []).append((media_type, media))
     encoding = next((one for one in _ORDER if one in found), None)
     if encoding is None:
-        return OperationResponse("json", _ANYTHING, redirects=not responses and _redirects(given))
+        return OperationResponse(None, _ANYTHING, redirects=not responses and _redirects(given))
     types = [known_media(one) for one, _ in found[encoding]]
     accept = "application/json" if "application/json" in types else types[0]
     if encoding != "json":
@@ -420,7 +420,7 @@ class OperationConverter:
             "tags": tags_of(given.get("tags"), *(["deprecated"] if given.get("deprecated") is True else [])),
             "argSchema": self._arguments(arguments),
             "outputSchema": self._output(answer),
-            "httpImpl": {"request": request, "response": {"encoding": answer.encoding}},
+            "httpImpl": {"request": request, "response": {"encoding": answer.encoding} if answer.encoding else {}},
         }
         if body.has_files:
             tool["limits"] = {"maxRequestBytes": MAX_FILE_BYTES}

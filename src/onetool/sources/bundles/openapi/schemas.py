@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from onetool.core.schema_keywords import upgrade
+from onetool.http.body import is_text_type
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 
 _MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
-_TEXTS = ("application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/graphql")
 
 
 def known_media(text: str) -> str:
@@ -49,7 +49,7 @@ def encoding_of(text: str) -> str:
         return "json"
     if media == "text/event-stream":
         return "sse"
-    return "text" if media.startswith("text/") or media.endswith("+xml") or media in _TEXTS else "binary"
+    return "text" if is_text_type(media) else "binary"
 
 
 def kind_of(schema: dict[str, Any]) -> str | None:
