@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from onetool.app.audit import audit_mistakes
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
     from onetool.config import Config
-    from onetool.core.errors import ConfigError
+    from onetool.core.errors import ConfigError, Need
     from onetool.http.tool import HttpTool
+    from onetool.http.url import Url
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
 
@@ -161,24 +163,26 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
             message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
             yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
     needs = requirements_of(runtime, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
-    for message, hint in _lacking(runtime, needs):
-        yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning")
+    for message, need in _lacking(runtime, needs):
+        hint, fixes = ("use another secret", ()) if need is None else (need.command, (need,))
+        yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning", needs=fixes)
 
 
-def _lacking(runtime: "Runtime", needs: "Requirements") -> Iterator[tuple[str, str]]:
-    """Yield what is missing or wrong, each with a hint."""
-    from onetool.http.allowed_hosts import allow_command
+def _lacking(runtime: "Runtime", needs: "Requirements") -> "Iterator[tuple[str, Need | None]]":
+    """Yield what is missing or wrong, each with what has to be set or allowed."""
+    from onetool.http.allowed_hosts import secret_need
 
-    for name, source in needs.secrets:
+    for name, source, need in needs.secrets:
         if what := runtime.secret_rules.use_by_server(name):
-            yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"
-        elif source is None:
-            yield f"needs the secret {name}, which is not set", needs.command_for(name)
+            yield f"uses the secret {name}, which is {what} of this server: no tool may send it", None
+        elif need is not None:
+            yield f"needs the secret {name}, which is {'not set' if source is None else 'for other hosts'}", need
         elif not runtime.config.secrets.hosts(name):
-            yield f"uses the secret {name}, which is not bound to a host", needs.command_for(name)
+            need = secret_need(name, needs.sent_to.get(name, ()), stored=True)
+            yield f"uses the secret {name}, which is not bound to a host", need
     for one in needs.hosts:
-        if one.entry is not None:
-            yield f"calls {one.host}, which is not allowed", allow_command(one.host, "allowPrivate" in one.entry)
+        if one.need is not None:
+            yield f"calls {one.host}, which is not allowed", one.need
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
@@ -197,12 +201,14 @@ _AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 class RequiredSecret(NamedTuple):
     name: str
     source: str | None  # where it comes from; None: it is not set
+    need: "Need | None" = None
 
 
 class RequiredHost(NamedTuple):
     host: str
     allowed: bool | None  # None: only a call says what it is
     entry: str | None = None  # what to write into allowedHosts
+    need: "Need | None" = None
 
 
 class Requirements(NamedTuple):
@@ -211,16 +217,19 @@ class Requirements(NamedTuple):
     sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
 
     def shown(self) -> dict[str, Any]:
-        return {"secrets": [one._asdict() for one in self.secrets], "hosts": [one._asdict() for one in self.hosts]}
+        return {
+            "secrets": [{"name": one.name, "source": one.source} for one in self.secrets],
+            "hosts": [{"host": one.host, "allowed": one.allowed, "entry": one.entry} for one in self.hosts],
+            "missing": to_builtins(self.missing()),
+        }
 
-    def command_for(self, name: str) -> str:
-        """Return the command that sets a secret, and binds it to the hosts that it is sent to."""
-        from onetool.http.allowed_hosts import binding_command
+    def missing(self) -> "list[Need]":
+        """Return what has to be allowed or set before the tools can be called."""
+        return [one.need for one in (*self.hosts, *self.secrets) if one.need is not None]
 
-        return binding_command(name, self.sent_to.get(name, ()))
-
-    def unset(self) -> list[str]:
-        return [one.name for one in self.secrets if one.source is None]
+    def unset(self) -> "list[Need]":
+        """Return the secrets that are not set."""
+        return [one.need for one in self.secrets if one.need is not None and one.source is None]
 
     def closed(self) -> list[str]:
         """Entries for allowedHosts."""
@@ -229,19 +238,36 @@ class Requirements(NamedTuple):
 
 def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:
     """Of all these tools together, as REST shows them; each thing once, in their order."""
+    made = (read_http_tool(tool) for tool in tools if tool["type"] == "http")
+    return http_requirements(runtime, (one for one in made if one is not None))
+
+
+def http_requirements(runtime: "Runtime", tools: "Iterable[HttpTool]") -> Requirements:
+    """Return what these tools need together."""
     from onetool.http.allowed_hosts import binding_for
 
-    secrets: dict[str, dict[str, None]] = {}  # by name, with the bindings that each needs
+    secrets: dict[str, dict[str, Url]] = {}  # by name, with the URLs by the bindings that each needs
     urls: dict[str, None] = {}
     for tool in tools:
-        if tool["type"] == "http" and (made := read_http_tool(tool)) is not None:
-            secrets |= {name: {} for name in sorted(made.secrets) if name not in secrets}
-            for name, url in made.destinations:
-                secrets[name] |= {} if url is None else {binding_for(url): None}
-            urls |= dict.fromkeys(_urls_of(made))
-    known = runtime.config.secrets
-    found = tuple(RequiredSecret(name, known.where(name, environment=False)) for name in secrets)
+        secrets |= {name: {} for name in sorted(tool.secrets) if name not in secrets}
+        for name, url in tool.destinations:
+            secrets[name] |= {} if url is None else {binding_for(url): url}
+        urls |= dict.fromkeys(_urls_of(tool))
+    found = tuple(_required_secret(runtime, name, there) for name, there in secrets.items())
     return Requirements(found, hosts_there(runtime, urls), secrets)
+
+
+def _required_secret(runtime: "Runtime", name: str, there: "Mapping[str, Url]") -> RequiredSecret:
+    from onetool.http.allowed_hosts import is_bound_to, secret_need
+
+    known, rules = runtime.config.secrets, runtime.secret_rules
+    source, hosts = known.where(name, environment=False), known.hosts(name)
+    if rules.use_by_server(name):
+        return RequiredSecret(name, source)
+    if source is None:
+        return RequiredSecret(name, source, secret_need(name, there))
+    elsewhere = [binding for binding, url in there.items() if hosts and not is_bound_to(url, hosts)]
+    return RequiredSecret(name, source, rules.binding_need(name, elsewhere) if elsewhere else None)
 
 
 def hosts_there(runtime: "Runtime", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
@@ -277,7 +303,7 @@ def _urls_of(tool: "HttpTool") -> Iterator[str]:
 
 
 def _required_host(runtime: "Runtime", scheme: str, authority: str) -> RequiredHost:
-    from onetool.http.allowed_hosts import entry_for
+    from onetool.http.allowed_hosts import entry_for, host_need
     from onetool.http.errors import RequestRefusedError
     from onetool.http.url import parse_url
 
@@ -290,5 +316,5 @@ def _required_host(runtime: "Runtime", scheme: str, authority: str) -> RequiredH
     try:
         runtime.http_context.hosts.check(url)
     except RequestRefusedError:
-        return RequiredHost(url.authority, False, entry_for(url))
+        return RequiredHost(url.authority, False, entry_for(url), host_need(url))
     return RequiredHost(url.authority, True)

@@ -5,16 +5,17 @@ never sent. A model provider's key goes only where `ask` would send it. A secret
 these. The first two are recognised by name and by value, since one value may be stored under two names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onetool.app.provider_keys import key_urls, provider_key
 from onetool.config.include import names_in
+from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDER_KEYS
-from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
-from onetool.http.errors import RequestRefusedError
+from onetool.http.allowed_hosts import binding_for, is_bound_to, secret_need
+from onetool.http.errors import RequestRefusedError, UnmetNeedError
 from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets
 
 if TYPE_CHECKING:
@@ -69,10 +70,12 @@ class SecretRules:
                 self._check_provider_key(name, key, url)
         hosts = self._config.secrets.hosts(name)
         if hosts and not is_bound_to(url, hosts):
-            raise RequestRefusedError(
+            need = self.binding_need(name, [binding_for(url)])
+            raise UnmetNeedError(
                 f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
                 f"{binding_for(url)}",
-                [f"if that is meant, run this ({RELOAD_NOTE}): {self._command(name, url)}"],
+                [f"if that is meant, run this ({RELOAD_NOTE}): {need.command}"],
+                [need],
             )
 
     def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
@@ -88,12 +91,13 @@ class SecretRules:
             return None
         return (
             f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
-            f"An admin binds it on the command line ({RELOAD_NOTE}): {self._command(name, url)}"
+            f"An admin binds it on the command line ({RELOAD_NOTE}): "
+            f"{self.binding_need(name, [binding_for(url)]).command}"
         )
 
-    def _command(self, name: str, url: "Url") -> str:
-        """Return the command that binds a secret to a URL, beside the hosts that it is bound to already."""
-        return binding_command(name, dict.fromkeys((*self._config.secrets.hosts(name), binding_for(url))))
+    def binding_need(self, name: str, bindings: Iterable[str]) -> Need:
+        """Return that a stored secret has to be bound to these hosts, beside those that it is bound to already."""
+        return secret_need(name, dict.fromkeys((*self._config.secrets.hosts(name), *bindings)), stored=True)
 
     # What the server itself uses
 

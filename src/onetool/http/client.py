@@ -10,7 +10,7 @@ fetch at a time for each set of credentials, however many calls wait for it, on 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -28,11 +28,13 @@ from onetool.http.pool import MOST, Connect, ConnectionPool, Dialler, Resolve
 if TYPE_CHECKING:
     import ssl
 
+    from onetool.core.errors import Need
     from onetool.core.json_data import StoreBlob
     from onetool.database.documents import Documents
     from onetool.http.allowed_hosts import AllowedHosts
     from onetool.http.files import FileSources
     from onetool.http.placeholders import Lookup
+    from onetool.http.tool import HttpTool
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
@@ -127,6 +129,10 @@ class HttpClient:
                 loop.call_soon_threadsafe(pool.close)
 
 
+async def _nothing_newer() -> None:
+    return None
+
+
 class HttpContext(NamedTuple):
     """What HTTP tools use of the app. `mask_also` registers a secret, which `redact` masks from then on."""
 
@@ -139,6 +145,8 @@ class HttpContext(NamedTuple):
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Documents | None" = None  # of people
     files: "FileSources | None" = None  # for tools that send files
+    needs: "Callable[[HttpTool], Sequence[Need]]" = lambda _: ()  # what has to be allowed or set for a tool
+    look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # at the settings; None: unchanged
 
 
 def _may_repeat(request: "HttpRequest") -> bool:

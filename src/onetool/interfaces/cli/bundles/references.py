@@ -252,7 +252,7 @@ def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     target = config_for_hosts(ctx)
     for host in allow_hosts(target, map(read_host, closed)):
         print_note(f"Allowed {host} in {target.file}.")
-    allowed = (one._replace(allowed=True, entry=None) if one.entry else one for one in needs.hosts)
+    allowed = (one._replace(allowed=True, entry=None, need=None) if one.entry else one for one in needs.hosts)
     return needs._replace(hosts=tuple(allowed))
 
 
@@ -262,10 +262,10 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
         print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {_config_file(app)}:")
         print_note(f"  {hosts_line(app, entries)}")
         print_note(f"which this does: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
-    if names := needs.unset():
-        print_note("Secrets to set:" if len(names) > 1 else "Secret to set:")
-        for name in names:
-            print_note(f"  {needs.command_for(name)}")
+    if unset := needs.unset():
+        print_note("Secrets to set:" if len(unset) > 1 else "Secret to set:")
+        for one in unset:
+            print_note(f"  {one.command}")
 
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:
