@@ -4,17 +4,16 @@ Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
 from onetool.app.database import STATE_FILE
-from onetool.core.errors import Mistake, OneToolError
+from onetool.app.requirements import Requirements, http_requirements, read_http_tool
+from onetool.core.errors import Mistake
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from onetool.app.runtime import Runtime
     from onetool.config import Config
     from onetool.core.errors import ConfigError, Need
-    from onetool.http.tool import HttpTool
-    from onetool.http.url import Url
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
 
@@ -168,7 +165,7 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
         yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning", needs=fixes)
 
 
-def _lacking(runtime: "Runtime", needs: "Requirements") -> "Iterator[tuple[str, Need | None]]":
+def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Need | None]]":
     """Yield what is missing or wrong, each with what has to be set or allowed."""
     from onetool.http.allowed_hosts import secret_need
 
@@ -192,129 +189,7 @@ def _literal_credential(impl: dict[str, Any] | None) -> str | None:
     return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)
 
 
-# What tools of bundles need before they can be called: secrets, and hosts that have to be allowed
-
-
-_AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
-
-
-class RequiredSecret(NamedTuple):
-    name: str
-    source: str | None  # where it comes from; None: it is not set
-    need: "Need | None" = None
-
-
-class RequiredHost(NamedTuple):
-    host: str
-    allowed: bool | None  # None: only a call says what it is
-    entry: str | None = None  # what to write into allowedHosts
-    need: "Need | None" = None
-
-
-class Requirements(NamedTuple):
-    secrets: tuple[RequiredSecret, ...] = ()
-    hosts: tuple[RequiredHost, ...] = ()
-    sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
-
-    def shown(self) -> dict[str, Any]:
-        return {
-            "secrets": [{"name": one.name, "source": one.source} for one in self.secrets],
-            "hosts": [{"host": one.host, "allowed": one.allowed, "entry": one.entry} for one in self.hosts],
-            "missing": to_builtins(self.missing()),
-        }
-
-    def missing(self) -> "list[Need]":
-        """Return what has to be allowed or set before the tools can be called."""
-        return [one.need for one in (*self.hosts, *self.secrets) if one.need is not None]
-
-    def unset(self) -> "list[Need]":
-        """Return the secrets that are not set."""
-        return [one.need for one in self.secrets if one.need is not None and one.source is None]
-
-    def closed(self) -> list[str]:
-        """Entries for allowedHosts."""
-        return [one.entry for one in self.hosts if one.entry is not None]
-
-
 def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:
-    """Of all these tools together, as REST shows them; each thing once, in their order."""
+    """Return what tools of bundles, as REST shows them, need together; each thing once, in their order."""
     made = (read_http_tool(tool) for tool in tools if tool["type"] == "http")
-    return http_requirements(runtime, (one for one in made if one is not None))
-
-
-def http_requirements(runtime: "Runtime", tools: "Iterable[HttpTool]") -> Requirements:
-    """Return what these tools need together."""
-    from onetool.http.allowed_hosts import binding_for
-
-    secrets: dict[str, dict[str, Url]] = {}  # by name, with the URLs by the bindings that each needs
-    urls: dict[str, None] = {}
-    for tool in tools:
-        secrets |= {name: {} for name in sorted(tool.secrets) if name not in secrets}
-        for name, url in tool.destinations:
-            secrets[name] |= {} if url is None else {binding_for(url): url}
-        urls |= dict.fromkeys(_urls_of(tool))
-    found = tuple(_required_secret(runtime, name, there) for name, there in secrets.items())
-    return Requirements(found, hosts_there(runtime, urls), secrets)
-
-
-def _required_secret(runtime: "Runtime", name: str, there: "Mapping[str, Url]") -> RequiredSecret:
-    from onetool.http.allowed_hosts import is_bound_to, secret_need
-
-    known, rules = runtime.config.secrets, runtime.secret_rules
-    source, hosts = known.where(name, environment=False), known.hosts(name)
-    if rules.use_by_server(name):
-        return RequiredSecret(name, source)
-    if source is None:
-        return RequiredSecret(name, source, secret_need(name, there))
-    elsewhere = [binding for binding, url in there.items() if hosts and not is_bound_to(url, hosts)]
-    return RequiredSecret(name, source, rules.binding_need(name, elsewhere) if elsewhere else None)
-
-
-def hosts_there(runtime: "Runtime", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
-    """Of URLs with or without a path."""
-    found: dict[str, RequiredHost] = {}
-    for url in urls:
-        match = _AUTHORITY.match(url)
-        if match is not None and match[2]:
-            found.setdefault(match[2].lower(), _required_host(runtime, match[1], match[2]))
-    return tuple(found.values())
-
-
-def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
-    """An HTTP tool of a bundle, to look at; None if its file can't be read."""
-    from onetool.http.definition import HttpImpl
-    from onetool.http.tool import tool_to_inspect
-    from onetool.sources.bundles.validation import converted
-
-    try:
-        impl = converted(tool["httpImpl"], HttpImpl)
-        return tool_to_inspect(impl, tool.get("argSchema") or {}, bundle=tool.get("bundleID"))
-    except (OneToolError, ValueError):
-        return None
-
-
-def _urls_of(tool: "HttpTool") -> Iterator[str]:
-    """Where its requests go to, and where it gets its tokens."""
-    from onetool.http.definition import OAuth2
-
-    requests = [step.request for step in tool.impl.steps]
-    yield from (request.url_template for request in requests)
-    yield from (auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
-
-
-def _required_host(runtime: "Runtime", scheme: str, authority: str) -> RequiredHost:
-    from onetool.http.allowed_hosts import entry_for, host_need
-    from onetool.http.errors import RequestRefusedError
-    from onetool.http.url import parse_url
-
-    if "${" in authority:
-        return RequiredHost(authority, None)
-    try:
-        url = parse_url(f"{scheme}://{authority}/")
-    except RequestRefusedError:
-        return RequiredHost(authority, False)
-    try:
-        runtime.http_context.hosts.check(url)
-    except RequestRefusedError:
-        return RequiredHost(url.authority, False, entry_for(url), host_need(url))
-    return RequiredHost(url.authority, True)
+    return http_requirements(runtime.secret_rules, runtime.http_context.hosts, (one for one in made if one is not None))

@@ -439,9 +439,9 @@ class Runtime:
         )
 
     def _needs_of(self, tool: "HttpTool") -> "list[Need]":
-        from onetool.app.findings import http_requirements
+        from onetool.app.requirements import http_requirements
 
-        return http_requirements(self, [tool]).missing()
+        return http_requirements(self.secret_rules, self.http_context.hosts, [tool]).missing()
 
     async def _newer_http_context(self) -> "HttpContext | None":
         newest = await self._newest()

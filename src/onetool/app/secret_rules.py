@@ -47,6 +47,7 @@ class SecretRules:
 
     def __init__(self, config: "Config", tokens: "KnownTokens") -> None:
         self._config = config
+        self.secrets = config.secrets
         self._tokens = tokens
 
     def get(self, name: str) -> str | None:
@@ -54,7 +55,7 @@ class SecretRules:
 
         Raises RequestRefusedError for what the server itself uses.
         """
-        secrets = self._config.secrets
+        secrets = self.secrets
         in_keyring = name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring"
         if in_keyring and self._config.whose == "project":
             return None
@@ -64,11 +65,11 @@ class SecretRules:
 
     def check(self, name: str, url: "Url") -> None:
         """Raise RequestRefusedError if this secret may not go to this URL."""
-        value = self._config.secrets.get_stored(name)
+        value = self.secrets.get_stored(name)
         for key, known in self._provider_keys:
             if name == key or (value and known is not None and known.is_in(value)):
                 self._check_provider_key(name, key, url)
-        hosts = self._config.secrets.hosts(name)
+        hosts = self.secrets.hosts(name)
         if hosts and not is_bound_to(url, hosts):
             need = self.binding_need(name, [binding_for(url)])
             raise UnmetNeedError(
@@ -87,7 +88,7 @@ class SecretRules:
             return f"The secret {name} is {what} of this server, which no tool may send."
         if url is None:
             return f"The tool sends the secret {name} to a host that depends on the call: write the host out."
-        if is_bound_to(url, new.get(name) or self._config.secrets.hosts(name)):
+        if is_bound_to(url, new.get(name) or self.secrets.hosts(name)):
             return None
         return (
             f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
@@ -97,13 +98,13 @@ class SecretRules:
 
     def binding_need(self, name: str, bindings: Iterable[str]) -> Need:
         """Return that a stored secret has to be bound to these hosts, beside those that it is bound to already."""
-        return secret_need(name, dict.fromkeys((*self._config.secrets.hosts(name), *bindings)), stored=True)
+        return secret_need(name, dict.fromkeys((*self.secrets.hosts(name), *bindings)), stored=True)
 
     # What the server itself uses
 
     def use_by_server(self, name: str) -> str | None:
         """Return what the server uses a secret for, in words; None if it does not use it."""
-        value = self._config.secrets.get_stored(name)
+        value = self.secrets.get_stored(name)
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
                 return own.key

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from onetool.http.allowed_hosts import AllowedHosts
     from onetool.http.files import FileSources
     from onetool.http.placeholders import Lookup
-    from onetool.http.tool import HttpTool
     from onetool.http.url import HttpRequest, Url
 
 AGENT = f"onetool/{__version__}"
@@ -145,7 +144,7 @@ class HttpContext(NamedTuple):
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Documents | None" = None  # of people
     files: "FileSources | None" = None  # for tools that send files
-    needs: "Callable[[HttpTool], Sequence[Need]]" = lambda _: ()  # what has to be allowed or set for a tool
+    needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # what has to be allowed or set for an HttpTool
     look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # at the settings; None: unchanged
 
 

@@ -5,14 +5,12 @@ it: TOKEN=$(onetool tokens add ci).
 """
 
 import json
-import os
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onetool.core.principal import ROLES, Rate, Role
+from onetool.core.principal import ROLES, Role
 from onetool.interfaces.cli.options import (
     complete_tools,
     config_option,
@@ -32,13 +30,11 @@ if TYPE_CHECKING:
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
-DAY_S = 86_400
 UNNAMED = "others that don't say their name"
-_RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
-    "admin": "do everything but make and revoke tokens",
+    "admin": "do everything but make tokens",
 }
 
 
@@ -109,9 +105,10 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    from onetool.app.access import as_stored, needs_credential, open_token_store
+    from onetool.app.access import as_stored, open_token_store
+    from onetool.app.token_admin import add_token, check_name, closed_clients, expiry, token_row
     from onetool.config.model import TokenConfig
-    from onetool.services.access_tokens import new_token, token_hash
+    from onetool.services.access_tokens import TokenNameRevokedError, new_token, token_hash
 
     text = new_token()
     wanted = _checked(
@@ -121,24 +118,25 @@ def add(
             tools=tuple(dict.fromkeys(patterns)) if patterns else None,
             role=role,
             rate=rate,
-            expires=_until(expires),
+            expires=expiry(expires),
             whole=not no_whole,
         )
     )
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    replaced = _require_free_name(name, config, store, only_print)
-    if not again:
-        _require_unused_name(name, store)
-    if not only_print and not needs_credential(config.http, store):
-        _tell_first(config)
+    try:
+        replaced = check_name(name, config, store, only_print, again)
+    except TokenNameRevokedError as error:
+        same = "Add --again if it is for the same person or program; else take another name."
+        raise click.ClickException(f"{error} {same}") from None
+    if not only_print and (clients := closed_clients(config, store)) is not None:
+        _tell_first(config, clients)
     token = as_stored(wanted)
     if not only_print:
-        text = store.add(name, role, token.tools, token.rate, token.expires, token.whole)
-        token = store.named(name) or token
+        text, token = add_token(store, token)
     if as_json:
         more = {"where": "config", "config": _line(wanted)} if only_print else {}
-        print_json({"token": text, **_row(token), **more})
+        print_json({"token": text, **token_row(token), **more})
     else:
         echo(text)
     if only_print and not as_json:
@@ -161,44 +159,8 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
     return token
 
 
-def _until(expires: str | None) -> str | None:
-    """A time from now on as a date and time; others as they are."""
-    from onetool.core.text import read_span, utc_text
-
-    later = read_span(expires or "")
-    return expires if not later else utc_text(time.time() + later)
-
-
 def _packs(patterns: list[str]) -> set[str]:
     return {pattern.partition(".")[0] for pattern in patterns}
-
-
-def _require_free_name(name: str, config: "Config", store: "TokenStore", only_print: bool) -> str | None:
-    """What is stored belongs to a name: two tokens of one name would be one person.
-
-    Returns the line of the config that the new one replaces, if it is to be printed only.
-    """
-    if only_print and store.named(name):
-        raise click.ClickException(f"a stored token is called {name} already; take another name, or revoke that one.")
-    place = next((place for one, place in _configured(config) if one.name == name), None)
-    if place and not only_print:
-        raise click.ClickException(
-            f"a token of the config is called {name} already ({place}); take another name, or add --print."
-        )
-    return place
-
-
-def _require_unused_name(name: str, store: "TokenStore") -> None:
-    """Who gets a name gets what is stored for it, which may be somebody else's."""
-    from onetool.app.access import shown_time
-
-    revoked = [one.at for one in store.revoked().values() if one.name == name]
-    if revoked:
-        raise click.ClickException(
-            f"a token called {name} was revoked on {shown_time(max(revoked))}, and whoever gets the name gets what is "
-            f"stored for it: results, sessions and examples. Add --again if it is for the same person or program; "
-            "else take another name."
-        )
 
 
 def _line(token: "TokenConfig") -> str:
@@ -215,15 +177,9 @@ def _place(ctx: click.Context, store: "TokenStore") -> str:
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
 
 
-def _tell_first(config: "Config") -> None:
+def _tell_first(config: "Config", names: list[str]) -> None:
     """Say what the first token means for clients that send none, and which those are, on standard error."""
-    from onetool.app.audit import anonymous_clients
-    from onetool.database import DatabaseError
-
     lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
-    names: list[str] = []
-    with suppress(DatabaseError):
-        names = anonymous_clients(config, time.time() - DAY_S)
     if names:
         lines.append(f"Clients that called without one in the last day: {', '.join(one or UNNAMED for one in names)}.")
     elif config.audit.mode == "none":
@@ -273,17 +229,14 @@ def _url(config: "Config") -> str:
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List the tokens that were stored, and those of the config."""
-    from onetool.app.access import as_stored, open_token_store
+    from onetool.app.access import open_token_store
+    from onetool.app.token_admin import token_rows
     from onetool.services.access_tokens import LOSS_FIX
 
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
     _require_reached(store)
-    stored, gone = store.list(), store.revoked()
-    rows = [_row(token, "stored") for token in stored]
-    rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
-    listed = {token.hash for token in (*stored, *config.http.tokens)}
-    rows += [_revoked_row(one.name, one.at) for hash, one in gone.items() if hash not in listed]
+    rows = token_rows(config, store)
     if loss := store.loss:
         click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
     if wants_json(as_json):
@@ -303,30 +256,6 @@ def _require_reached(store: "TokenStore") -> None:
         raise click.ClickException("the database can't be reached: `onetool db` says why")
 
 
-def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """What may be shown of a token: nothing of its hash."""
-    from onetool.core.text import utc_text
-
-    is_over = token.expires is not None and token.expires <= time.time()
-    return {
-        "name": token.name,
-        "role": token.role,
-        "tools": token.tools,
-        "rate": token.rate and _shown_rate(token.rate),
-        "expires": None if token.expires is None else utc_text(token.expires),
-        "created": None if token.created is None else utc_text(token.created),
-        "whole": token.whole,
-        "where": where,
-        "state": "revoked" if is_revoked else "expired" if is_over else "valid",
-    }
-
-
-def _revoked_row(name: str, at: float) -> dict[str, Any]:
-    from onetool.core.text import utc_text
-
-    return {"name": name, "where": "stored", "state": "revoked", "revoked": utc_text(at)}
-
-
 def _cells(row: dict[str, Any]) -> list[str]:
     tools = row.get("tools")
     shown = ", ".join(tools) if tools else "" if "tools" not in row else "all"
@@ -334,10 +263,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     state = "" if row["state"] == "valid" else row["state"]
     state = ", ".join(filter(None, [state, "" if row.get("whole", True) else "no whole results"]))
     return [row["name"], row.get("role") or "", shown, row.get("rate") or "", expires, row["where"], state]
-
-
-def _shown_rate(rate: Rate) -> str:
-    return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
 
 
 # `onetool tokens revoke`
@@ -351,33 +276,18 @@ def _shown_rate(rate: Rate) -> str:
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
     from onetool.app.access import open_token_store
+    from onetool.app.token_admin import revoke_token
 
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    of_config = [(one, place) for one, place in _configured(config) if one.name == name]
-    stored = store.named(name)
-    if stored is None and not of_config:
-        _tell_missing(name, config, store)
-        return
-    if stored is not None:
-        store.revoke(name)
-    for one, _ in of_config:
-        store.revoke_hash(one.hash, name)
-    click.echo(f"{name} is revoked, also for servers that run.", err=True)
-    for _, place in of_config:
-        click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
-    _tell_if_closed(config, store)
-
-
-def _tell_missing(name: str, config: "Config", store: "TokenStore") -> None:
-    from onetool.core.text import or_rather
-
-    if any(one.name == name for one in store.revoked().values()):
+    places = revoke_token(name, config, store)
+    if places is None:
         click.echo(printable(f"{name} was revoked before."), err=True)
         return
-    known = [one.name for one in (*store.list(), *config.http.tokens)]
-    rather = or_rather(name, known) or "; see: onetool tokens list"
-    raise click.ClickException(printable(f"no token is called {name}{rather}"))
+    click.echo(f"{name} is revoked, also for servers that run.", err=True)
+    for place in places:
+        click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
+    _tell_if_closed(config, store)
 
 
 def _tell_if_closed(config: "Config", store: "TokenStore") -> None:
@@ -399,18 +309,3 @@ def _config(ctx: click.Context) -> "Config":
 
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
-
-
-def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
-    """The tokens of the config, each with its file and line."""
-    if not config.http.tokens or config.path is None:
-        return []
-    from onetool.config.load import token_places
-
-    places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
-    return list(zip(config.http.tokens, places, strict=False))
-
-
-def _near(file: str) -> str:
-    shown = os.path.relpath(file)
-    return file if shown.startswith("..") else shown

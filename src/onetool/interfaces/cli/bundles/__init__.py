@@ -34,7 +34,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.findings import Requirements
+    from onetool.app.requirements import Requirements
     from onetool.database.documents import Documents
     from onetool.http.oauth import ToolLogin
     from onetool.sources.bundles.service import BundleService, Shown
@@ -348,7 +348,7 @@ def _logins_of(app: "App", tool: "Shown") -> Iterator[tuple["ToolLogin", str]]:
     """
     if tool["type"] != "http":
         return
-    from onetool.app.findings import read_http_tool
+    from onetool.app.requirements import read_http_tool
     from onetool.http.oauth import LoginAuthenticator
 
     made, context = read_http_tool(tool), app.runtime.http_context

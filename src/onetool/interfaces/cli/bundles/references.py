@@ -18,7 +18,7 @@ from onetool.interfaces.cli.output import echo, print_json, printable, wants_jso
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.findings import Requirements
+    from onetool.app.requirements import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
 LONGEST = 120  # characters of a description, in a list
@@ -244,13 +244,14 @@ def allow_hosts_option(command: F) -> F:
 
 def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     """Allow the missing hosts, print each of them, and return what is still needed."""
-    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+    from onetool.app.grants import allow_hosts
+    from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 
     closed = [one.host for one in needs.hosts if one.entry is not None]
     if not closed:
         return needs
     target = config_for_hosts(ctx)
-    for host in allow_hosts(target, map(read_host, closed)):
+    for host in allow_hosts(target, map(host_argument, closed)):
         print_note(f"Allowed {host} in {target.file}.")
     allowed = (one._replace(allowed=True, entry=None, need=None) if one.entry else one for one in needs.hosts)
     return needs._replace(hosts=tuple(allowed))

@@ -33,7 +33,7 @@ from onetool.interfaces.cli.output import counted, echo, print_json, print_table
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.bundle_import import BundleImport, ImportRemark
-    from onetool.app.findings import Requirements
+    from onetool.app.requirements import Requirements
     from onetool.sources.bundles.archive import ImportPlan
 
 
@@ -111,11 +111,12 @@ def import_bundle(
     """Import a bundle from a ZIP file or OpenAPI. An OpenAPI 3 document (JSON or YAML) gives one tool per operation."""
     from onetool.app.bundle_import import ImportOptions, read_import, store_import
     from onetool.app.findings import requirements_of
-    from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+    from onetool.app.grants import allow_hosts
+    from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
     from onetool.sources.bundles.model import shown
 
     if allow and is_url(source) and not dry_run:
-        allow_hosts(config_for_hosts(ctx), [read_host(source)])
+        allow_hosts(config_for_hosts(ctx), [host_argument(source)])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
     document_url = source if is_url(source) else None
