@@ -1,0 +1,1 @@
+export{c as default}from"./make-B9RFj3vr.js";
