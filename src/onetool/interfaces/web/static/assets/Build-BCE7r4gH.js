@@ -1,1 +1,0 @@
-export{c as default}from"./make-B9RFj3vr.js";

@@ -1,1 +1,0 @@
-export{i as default}from"./make-B9RFj3vr.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./make-B9RFj3vr.js";
