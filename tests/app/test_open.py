@@ -74,6 +74,8 @@ def test_the_app_is_small_and_what_the_documents_name_is_there(tmp_path):
         "reload_count",
         "pending_changes",
         "follow_settings",
+        "follows_files",
+        "look_again",
         "reload_settings",
     }
     assert (

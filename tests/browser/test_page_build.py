@@ -176,7 +176,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
         person.drop(target, file)
         person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
     person.type_into("Slug of the bundle", "pets")
-    person.see("pets\tBundle\tnew", "onetool auth set PETS_API_KEY --secret")
+    person.see("pets\tBundle\tnew", f"onetool auth set PETS_API_KEY --host {served.upstream.url}")
     assert bundle_of(served, "pets") is None
     person.click("Import this")
     person.see("Imported: 1 item")

@@ -9,7 +9,7 @@ from browser.person import Person
 from browser.screens import SCREENS, SIGN_IN, busy_stage, go, look, sign_in
 from interfaces.web.test_catalogues import catalogue
 
-LOOKS = list(product(("en", "zh-CN"), ("light", "dark"), (1280, 375)))
+LOOKS = list(product(("en", "zh-CN"), ("light", "dark"), (1280, 768, 375)))
 # Texts of ours as they stand in the page, one by one; not those of others, nor code.
 OURS = """__person.all('main *, nav *, dialog *')
   .filter((one) => one.checkVisibility() && !one.closest('.theirs, code, pre, kbd'))

@@ -16,10 +16,13 @@ bundle_import   takes in tools: an archive, an OpenAPI document, or a curl comma
 view            what the pack `ot` and declared tools see of the app
 describe        what models read about the tools and the server, facts of a tool, health
 code_names      what code of `run` can say, for editors
-findings        what is wrong with the config and the tools, and what tools of bundles need
+findings        what is wrong with the config and the tools
+requirements    what tools of bundles need: secrets, and hosts that have to be allowed
+grants          gives tools what they need: hosts that they may call, and secrets
 config_lint     keys of a config that have no effect
 
 access          whether a server needs a credential, and the tokens that there are
+token_admin     adds, lists and revokes named tokens
 allow_lists     which tools each caller of a server may call
 audit           the audit log of an app that is served
 documents       small things in the database, by kind

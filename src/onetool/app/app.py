@@ -90,9 +90,21 @@ class App:
             audit=self.audit,
             databases=self._database,
             call=self.call,
+            newest=self.look_again,
         )
         self.runtime = self._new_runtime(config, registry)
-        self.catalog = self._make_catalog(config, registry)
+        self.catalog = ToolCatalog(
+            config,
+            registry,
+            self._bundles,
+            self._recorder,
+            store_result=lambda text: self.runtime.store_result(text),
+            redact=lambda value: self.runtime.redact(value),
+            mask_also=lambda secret: self.config.secrets.mask_also(secret),
+            documents=lambda kind: self.runtime.documents(kind),
+            pending_changes=self.pending_changes,
+            untrusted=lambda: self.untrusted,
+        )
         view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
         self._reloader = Reloader(
@@ -110,20 +122,6 @@ class App:
         self._is_closed = self._is_connected = self._follows_settings = False
         self._on_close: list[Callable[[], None]] = []
         self._reloader.start(found)
-
-    def _make_catalog(self, config: Config, registry: Registry) -> ToolCatalog:
-        return ToolCatalog(
-            config,
-            registry,
-            self._bundles,
-            self._recorder,
-            store_result=lambda text: self.runtime.store_result(text),
-            redact=lambda value: self.runtime.redact(value),
-            mask_also=lambda secret: self.config.secrets.mask_also(secret),
-            documents=lambda kind: self.runtime.documents(kind),
-            pending_changes=self.pending_changes,
-            untrusted=lambda: self.untrusted,
-        )
 
     @classmethod
     def open(
@@ -222,10 +220,8 @@ class App:
         gate: "Gate | None" = None,
         watch: "CallWatch | None" = None,
     ) -> "RunResult":
-        """Run code over all tools, in the sandbox, with these variables.
-
-        `live` is called with what the code prints, as it prints it. Its calls have to pass the `gate`, and the
-        `watch` is told of them.
+        """Run code over all tools, in the sandbox, with these variables. `live` is called with what it prints, as it
+        prints it. Its calls have to pass the `gate`, and the `watch` is told of them.
         """
         if not self._bundles.is_unchanged():
             await self.catalog.refresh()
@@ -272,9 +268,8 @@ class App:
     async def user_call(
         self, name: str, args: Mapping[str, Any], on_session: Callable[[str], None], **options: Any
     ) -> "ToolResult":
-        """Call a tool as a person does in a session of `ask`: the session stores the call and its result.
-
-        `on_session` gets the session's id, also if the call is stopped halfway. The options are those of `ask`.
+        """Call a tool as a person does in a session of `ask`, which stores the call and its result. `on_session` gets
+        the session's id, also if the call is stopped halfway. The options are those of `ask`.
         """
         from onetool.app.ask import AskOptions
 
@@ -300,10 +295,8 @@ class App:
         return self._background.run_sync(self.run(code, allowed))
 
     def reload(self) -> None:
-        """Read the config, the prompts, the packs and all tools again: all of it, or nothing.
-
-        What can't be used, or would break what worked, raises ConfigError, and everything stays as it was. Calls and
-        runs under way go on with what they began with.
+        """Read everything again: all of it or nothing. Raises ConfigError for what can't be used, or would break what
+        worked. Calls and runs under way go on with what they began with.
         """
         self._reloader.reload()
 
@@ -311,10 +304,19 @@ class App:
         """Read the settings again, and no code. Other workers that don't watch files see them after a reload."""
         self._reloader.reload_settings()
 
-    def connect(self) -> None:
-        """Connect all MCP servers, and watch the files if that is configured, in the background.
+    async def look_again(self) -> Runtime:
+        """Look whether settings have changed, because something is missing, and return the runtime in force."""
+        await self._watcher.look_again()
+        return self.runtime
 
-        For servers. Without it, only the servers that are called get connected.
+    @property
+    def follows_files(self) -> bool:
+        """Whether changed settings are in force without a reload."""
+        return self._watch_mode() is not None
+
+    def connect(self) -> None:
+        """Connect all MCP servers, and watch the files if that is configured, in the background. For servers: without
+        it, only the MCP servers that are called get connected.
         """
         if self._is_closed:
             return
@@ -329,9 +331,8 @@ class App:
         return self.catalog.on_change(callback)
 
     def on_call(self, callback: "Callable[[CallEvent], None]") -> Callable[[], None]:
-        """Call `callback`, in any thread, soon after a call has ended. Returns a function that ends that.
-
-        It must be quick and must not raise.
+        """Call `callback`, in any thread, soon after a call has ended. Returns a function that ends that. It must be
+        quick and must not raise.
         """
         self._on_call.append(callback)
         return lambda: self._on_call.remove(callback)
@@ -432,9 +433,7 @@ class App:
         self._database.require_file()
 
     def keep_database(self) -> None:
-        """From now on a reload that changes `database` or `cluster` is refused. For servers: their sessions, members
-        and rates stay with what they began with.
-        """
+        """Refuse reloads that change `database` or `cluster` from now on. For servers: their sessions stay there."""
         self._reloader.kept = ("database", "cluster")
 
     def share_rates(self, replicas: Callable[[], int], workers: "Database | None" = None) -> None:
@@ -454,7 +453,7 @@ class App:
         return LoopThread()
 
     def _watch_mode(self) -> WatchMode | None:
-        """Return what to watch. Of several workers only the first watches everything: the others follow its reloads."""
+        """Return what to watch. Of several workers only the first watches everything: others follow its reloads."""
         if self._watches_all or self.config.watch:
             return "everything" if worker_share().is_first else None
         return "settings" if self._follows_settings and self.config.watch is None else None

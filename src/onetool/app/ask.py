@@ -29,7 +29,7 @@ from onetool.app.tool_backends import (
     ToolCaller,
     ask_depth,
 )
-from onetool.ask.errors import AskError
+from onetool.ask.errors import AskError, NoModelError
 from onetool.ask.events import Answer, Done, Event
 from onetool.ask.loop import AskLoop, run_user_call
 from onetool.ask.messages import NO_TOOLS, File, Toolset, User
@@ -46,7 +46,8 @@ from onetool.ask.prompts import MUCH_TEXT, AskTask
 from onetool.ask.providers import adapter
 from onetool.ask.sessions import ChatSession, SessionStore
 from onetool.core.call import ToolCall, ToolResult, new_id
-from onetool.core.model_providers import PROVIDERS, key_name
+from onetool.core.errors import Need
+from onetool.core.model_providers import PROVIDERS, key_name, key_need
 from onetool.core.principal import allowed_by_both, lasting_owner
 from onetool.http.files import FileContent
 
@@ -104,7 +105,7 @@ class AskService:
     """What all questions of an app share."""
 
     def __init__(self, caller: ToolCaller, catalog: "ToolCatalog", database: "AppDatabase") -> None:
-        self._caller = caller
+        self.caller = caller
         self._catalog = catalog
         self._database = database
         self._snapshot: Snapshot | None = None  # that the toolsets are of
@@ -115,7 +116,7 @@ class AskService:
 
     @property
     def runtime(self) -> "Runtime":
-        return self._caller.runtime
+        return self.caller.runtime
 
     @property
     def sessions(self) -> SessionStore:
@@ -134,7 +135,7 @@ class AskService:
             async def run(call: ToolCall) -> ToolResult:
                 if isinstance(backend, NoToolsBackend):
                     return await backend.call(call)
-                return await self._caller.call(call, allowed)
+                return await self.caller.call(call, allowed)
 
             try:
                 return await run_user_call(call, run, backend, session)
@@ -142,7 +143,7 @@ class AskService:
                 on_session(session.id)
 
     async def backend(self, options: AskOptions, session: ChatSession) -> "ToolBackend":
-        caller, catalog, config = self._caller, self._catalog, self.runtime.config
+        caller, catalog, config = self.caller, self._catalog, self.runtime.config
         self._choose_tools(options, session)
         if not (config.ask.with_tools if options.with_tools is None else options.with_tools):
             return NoToolsBackend(caller, catalog)
@@ -186,7 +187,7 @@ class AskService:
             return NO_TOOLS
         if config.ask.menu == "run":
             listing = run_tool(self._catalog, config, allowed)
-            return RunBackend(self._caller, self._catalog, listing, allowed, Approval("never", self._catalog)).toolset
+            return RunBackend(self.caller, self._catalog, listing, allowed, Approval("never", self._catalog)).toolset
         return self._tools(allowed)
 
     def choice(self, provider: str | None) -> ModelChoice:
@@ -257,7 +258,14 @@ class PendingAnswer:
         if ask_depth.get() >= MAX_DEPTH:
             raise AskError("a tool that a model called asks a model whose tool asks a model: no further", "bad_request")
         wanted, runtime = service.model_choice(options), service.runtime
-        model = await choose_model(wanted, keys_for(runtime.config, wanted), runtime.client)
+        try:
+            model = await choose_model(wanted, keys_for(runtime.config, wanted), runtime.client)
+        except NoModelError:
+            newest = await service.caller.look_again()
+            if newest is runtime:
+                raise
+            wanted = service.model_choice(options)
+            model = await choose_model(wanted, keys_for(newest.config, wanted), newest.client)
         task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
         async with service.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend = await service.backend(options, session)
@@ -310,6 +318,7 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     models: Annotated[tuple[str, ...], Meta(description="The known ones; others can be named as well.")]
     is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is there, or its server.")]
     missing: Annotated[str | UnsetType, Meta(description="What has to be set first.")] = UNSET
+    needs: Annotated[tuple[Need, ...] | UnsetType, Meta(description="Its key, where it is missing.")] = UNSET
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -337,7 +346,7 @@ async def model_overview(service: AskService, within: Collection[str] | None) ->
 
 
 async def _known_provider(service: AskService, name: str) -> KnownProvider:
-    choice, own = service.choice(name), adapter(name)
+    choice, own, needs = service.choice(name), adapter(name), UNSET
     secret = keys_for(service.runtime.config, choice)
     if name == "ollama" or choice.base_url is not None:
         listed = await _listed(service, choice, secret)
@@ -345,8 +354,10 @@ async def _known_provider(service: AskService, name: str) -> KnownProvider:
     else:
         missing, further = key_name(name), [own.model]
         is_there = bool(await asyncio.to_thread(secret, missing))
+        needs = UNSET if is_there else (key_need(name),)
     models = tuple(dict.fromkeys(filter(None, [choice.model, *further])))
-    return KnownProvider(id=name, models=models, is_configured=is_there, missing=UNSET if is_there else missing)
+    missing = UNSET if is_there else missing
+    return KnownProvider(id=name, models=models, is_configured=is_there, missing=missing, needs=needs)
 
 
 async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> list[str] | None:

@@ -4,16 +4,16 @@ Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
 from onetool.app.database import STATE_FILE
-from onetool.core.errors import Mistake, OneToolError
+from onetool.app.requirements import Requirements, http_requirements, read_http_tool
+from onetool.core.errors import Mistake
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
     from onetool.config import Config
-    from onetool.core.errors import ConfigError
-    from onetool.http.tool import HttpTool
+    from onetool.core.errors import ConfigError, Need
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
 
@@ -161,24 +160,26 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
             message = f"auth.{written} is written into the tool, where everybody reads it who gets its file"
             yield Mistake(message=message, key=key, hint="name a secret: ${NAME}", severity="warning")
     needs = requirements_of(runtime, [shown(tool) for tool in tools if tool.is_enabled] if bundle.is_enabled else [])
-    for message, hint in _lacking(runtime, needs):
-        yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning")
+    for message, need in _lacking(runtime, needs):
+        hint, fixes = ("use another secret", ()) if need is None else (need.command, (need,))
+        yield Mistake(message=message, key=f"bundles.{bundle.slug}", hint=hint, severity="warning", needs=fixes)
 
 
-def _lacking(runtime: "Runtime", needs: "Requirements") -> Iterator[tuple[str, str]]:
-    """Yield what is missing or wrong, each with a hint."""
-    from onetool.http.allowed_hosts import allow_command
+def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Need | None]]":
+    """Yield what is missing or wrong, each with what has to be set or allowed."""
+    from onetool.http.allowed_hosts import secret_need
 
-    for name, source in needs.secrets:
+    for name, source, need in needs.secrets:
         if what := runtime.secret_rules.use_by_server(name):
-            yield f"uses the secret {name}, which is {what} of this server: no tool may send it", "use another secret"
-        elif source is None:
-            yield f"needs the secret {name}, which is not set", needs.command_for(name)
+            yield f"uses the secret {name}, which is {what} of this server: no tool may send it", None
+        elif need is not None:
+            yield f"needs the secret {name}, which is {'not set' if source is None else 'for other hosts'}", need
         elif not runtime.config.secrets.hosts(name):
-            yield f"uses the secret {name}, which is not bound to a host", needs.command_for(name)
+            need = secret_need(name, needs.sent_to.get(name, ()), stored=True)
+            yield f"uses the secret {name}, which is not bound to a host", need
     for one in needs.hosts:
-        if one.entry is not None:
-            yield f"calls {one.host}, which is not allowed", allow_command(one.host, "allowPrivate" in one.entry)
+        if one.need is not None:
+            yield f"calls {one.host}, which is not allowed", one.need
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
@@ -188,107 +189,7 @@ def _literal_credential(impl: dict[str, Any] | None) -> str | None:
     return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)
 
 
-# What tools of bundles need before they can be called: secrets, and hosts that have to be allowed
-
-
-_AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
-
-
-class RequiredSecret(NamedTuple):
-    name: str
-    source: str | None  # where it comes from; None: it is not set
-
-
-class RequiredHost(NamedTuple):
-    host: str
-    allowed: bool | None  # None: only a call says what it is
-    entry: str | None = None  # what to write into allowedHosts
-
-
-class Requirements(NamedTuple):
-    secrets: tuple[RequiredSecret, ...] = ()
-    hosts: tuple[RequiredHost, ...] = ()
-    sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
-
-    def shown(self) -> dict[str, Any]:
-        return {"secrets": [one._asdict() for one in self.secrets], "hosts": [one._asdict() for one in self.hosts]}
-
-    def command_for(self, name: str) -> str:
-        """Return the command that sets a secret, and binds it to the hosts that it is sent to."""
-        from onetool.http.allowed_hosts import binding_command
-
-        return binding_command(name, self.sent_to.get(name, ()))
-
-    def unset(self) -> list[str]:
-        return [one.name for one in self.secrets if one.source is None]
-
-    def closed(self) -> list[str]:
-        """Entries for allowedHosts."""
-        return [one.entry for one in self.hosts if one.entry is not None]
-
-
 def requirements_of(runtime: "Runtime", tools: Iterable[Mapping[str, Any]]) -> Requirements:
-    """Of all these tools together, as REST shows them; each thing once, in their order."""
-    from onetool.http.allowed_hosts import binding_for
-
-    secrets: dict[str, dict[str, None]] = {}  # by name, with the bindings that each needs
-    urls: dict[str, None] = {}
-    for tool in tools:
-        if tool["type"] == "http" and (made := read_http_tool(tool)) is not None:
-            secrets |= {name: {} for name in sorted(made.secrets) if name not in secrets}
-            for name, url in made.destinations:
-                secrets[name] |= {} if url is None else {binding_for(url): None}
-            urls |= dict.fromkeys(_urls_of(made))
-    known = runtime.config.secrets
-    found = tuple(RequiredSecret(name, known.where(name, environment=False)) for name in secrets)
-    return Requirements(found, hosts_there(runtime, urls), secrets)
-
-
-def hosts_there(runtime: "Runtime", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
-    """Of URLs with or without a path."""
-    found: dict[str, RequiredHost] = {}
-    for url in urls:
-        match = _AUTHORITY.match(url)
-        if match is not None and match[2]:
-            found.setdefault(match[2].lower(), _required_host(runtime, match[1], match[2]))
-    return tuple(found.values())
-
-
-def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
-    """An HTTP tool of a bundle, to look at; None if its file can't be read."""
-    from onetool.http.definition import HttpImpl
-    from onetool.http.tool import tool_to_inspect
-    from onetool.sources.bundles.validation import converted
-
-    try:
-        impl = converted(tool["httpImpl"], HttpImpl)
-        return tool_to_inspect(impl, tool.get("argSchema") or {}, bundle=tool.get("bundleID"))
-    except (OneToolError, ValueError):
-        return None
-
-
-def _urls_of(tool: "HttpTool") -> Iterator[str]:
-    """Where its requests go to, and where it gets its tokens."""
-    from onetool.http.definition import OAuth2
-
-    requests = [step.request for step in tool.impl.steps]
-    yield from (request.url_template for request in requests)
-    yield from (auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
-
-
-def _required_host(runtime: "Runtime", scheme: str, authority: str) -> RequiredHost:
-    from onetool.http.allowed_hosts import entry_for
-    from onetool.http.errors import RequestRefusedError
-    from onetool.http.url import parse_url
-
-    if "${" in authority:
-        return RequiredHost(authority, None)
-    try:
-        url = parse_url(f"{scheme}://{authority}/")
-    except RequestRefusedError:
-        return RequiredHost(authority, False)
-    try:
-        runtime.http_context.hosts.check(url)
-    except RequestRefusedError:
-        return RequiredHost(url.authority, False, entry_for(url))
-    return RequiredHost(url.authority, True)
+    """Return what tools of bundles, as REST shows them, need together; each thing once, in their order."""
+    made = (read_http_tool(tool) for tool in tools if tool["type"] == "http")
+    return http_requirements(runtime.secret_rules, runtime.http_context.hosts, (one for one in made if one is not None))

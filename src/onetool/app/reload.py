@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, get_ident
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -319,6 +319,7 @@ class ConfigWatcher:
         self._watcher: FileWatcher | None = None
         self._is_started = False
         self._logged: tuple[int, list[Mistake]] = 0, []  # pending changes, after so many reloads
+        self._looking, self._looked_at = Lock(), float("-inf")
 
     @property
     def untrusted(self) -> "Untrusted | None":
@@ -337,6 +338,26 @@ class ConfigWatcher:
             self._watcher = FileWatcher(
                 self._reloader.files, self._reload_on_change, every=POLL_S, since=self._reloader.read_at
             )
+
+    async def look_again(self) -> None:
+        """Read the settings again if their files have changed: at most once a second, and only where files are watched.
+        Callers that come meanwhile wait for it.
+        """
+        if self._mode() is not None:
+            from asyncio import to_thread
+
+            await to_thread(self._look)
+
+    def _look(self) -> None:
+        with self._looking:
+            if monotonic() - self._looked_at < POLL_S:
+                return
+            try:
+                if self._reloader.reload_settings():
+                    watch_log.info("Settings were read again, since something was missing: %d tools", self._count())
+            except ConfigError as error:
+                watch_log.error("Not reloaded, what was in force stays: %s", error)
+            self._looked_at = monotonic()
 
     def close(self) -> None:
         if self._watcher is not None:

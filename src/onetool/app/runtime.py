@@ -5,7 +5,7 @@ running keep the old one to the end, with its settings, secrets and limits.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from onetool.app.secret_rules import SecretRules
     from onetool.core.call import ToolCall, ToolResult
     from onetool.core.context import CallEvent, Gate, Progress, RunEvent, ToolLookup
+    from onetool.core.errors import Need
     from onetool.core.executor import Executor
     from onetool.database import Database
     from onetool.database.documents import Documents, Following
     from onetool.http.client import HttpClient
-    from onetool.http.tool import HttpContext
+    from onetool.http.tool import HttpContext, HttpTool
     from onetool.script.engine import Engine, SharedWorkers
     from onetool.script.render import ReadOn, RunReply
     from onetool.script.run_result import RunResult
@@ -90,15 +91,17 @@ class Runtime:
         audit: "AppAudit",
         databases: "AppDatabase",
         call: "AppCall",
+        newest: "Callable[[], Awaitable[Runtime]]",
     ) -> None:
         """Put what happens into the queue of the `recorder`, whose thread also calls `count_call` for every call.
-        `call` is `App.call`.
+        `call` is `App.call`. `newest` looks whether settings have changed, and gives the runtime in force.
         """
         self.config = config
         self.recorder = recorder
         self._count_call = count_call
         self._audit = audit
         self._call = call
+        self._newest = newest
         self.databases = databases
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
@@ -431,7 +434,18 @@ class Runtime:
             check_secret=self.secret_rules.check,
             logins=self.documents("logins"),  # where the logins to MCP servers are, too
             files=file_sources(self, self.read_result),
+            needs=self._needs_of,
+            look_again=self._newer_http_context,
         )
+
+    def _needs_of(self, tool: "HttpTool") -> "list[Need]":
+        from onetool.app.requirements import http_requirements
+
+        return http_requirements(self.secret_rules, self.http_context.hosts, [tool]).missing()
+
+    async def _newer_http_context(self) -> "HttpContext | None":
+        newest = await self._newest()
+        return None if newest is self else newest.http_context
 
     def _new_tokens(self) -> "KnownTokens":
         from onetool.app.access import KnownTokens, token_store

@@ -5,16 +5,17 @@ never sent. A model provider's key goes only where `ask` would send it. A secret
 these. The first two are recognised by name and by value, since one value may be stored under two names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onetool.app.provider_keys import key_urls, provider_key
 from onetool.config.include import names_in
+from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDER_KEYS
-from onetool.http.allowed_hosts import binding_command, binding_for, is_bound_to
-from onetool.http.errors import RequestRefusedError
+from onetool.http.allowed_hosts import binding_for, is_bound_to, secret_need
+from onetool.http.errors import RequestRefusedError, UnmetNeedError
 from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class SecretRules:
 
     def __init__(self, config: "Config", tokens: "KnownTokens") -> None:
         self._config = config
+        self.secrets = config.secrets
         self._tokens = tokens
 
     def get(self, name: str) -> str | None:
@@ -53,7 +55,7 @@ class SecretRules:
 
         Raises RequestRefusedError for what the server itself uses.
         """
-        secrets = self._config.secrets
+        secrets = self.secrets
         in_keyring = name in PROVIDER_KEYS and secrets.where(name, environment=False) == "keyring"
         if in_keyring and self._config.whose == "project":
             return None
@@ -63,16 +65,18 @@ class SecretRules:
 
     def check(self, name: str, url: "Url") -> None:
         """Raise RequestRefusedError if this secret may not go to this URL."""
-        value = self._config.secrets.get_stored(name)
+        value = self.secrets.get_stored(name)
         for key, known in self._provider_keys:
             if name == key or (value and known is not None and known.is_in(value)):
                 self._check_provider_key(name, key, url)
-        hosts = self._config.secrets.hosts(name)
+        hosts = self.secrets.hosts(name)
         if hosts and not is_bound_to(url, hosts):
-            raise RequestRefusedError(
+            need = self.binding_need(name, [binding_for(url)])
+            raise UnmetNeedError(
                 f"the secret {name} is only for requests to {', '.join(hosts)}, and this one goes to "
                 f"{binding_for(url)}",
-                [f"if that is meant, run this ({RELOAD_NOTE}): {self._command(name, url)}"],
+                [f"if that is meant, run this ({RELOAD_NOTE}): {need.command}"],
+                [need],
             )
 
     def why_unbound(self, name: str, url: "Url | None", new: "SecretHosts") -> str | None:
@@ -84,22 +88,23 @@ class SecretRules:
             return f"The secret {name} is {what} of this server, which no tool may send."
         if url is None:
             return f"The tool sends the secret {name} to a host that depends on the call: write the host out."
-        if is_bound_to(url, new.get(name) or self._config.secrets.hosts(name)):
+        if is_bound_to(url, new.get(name) or self.secrets.hosts(name)):
             return None
         return (
             f"${{{name}}} is neither an argument of the tool nor a secret that is bound to {binding_for(url)}. "
-            f"An admin binds it on the command line ({RELOAD_NOTE}): {self._command(name, url)}"
+            f"An admin binds it on the command line ({RELOAD_NOTE}): "
+            f"{self.binding_need(name, [binding_for(url)]).command}"
         )
 
-    def _command(self, name: str, url: "Url") -> str:
-        """Return the command that binds a secret to a URL, beside the hosts that it is bound to already."""
-        return binding_command(name, dict.fromkeys((*self._config.secrets.hosts(name), binding_for(url))))
+    def binding_need(self, name: str, bindings: Iterable[str]) -> Need:
+        """Return that a stored secret has to be bound to these hosts, beside those that it is bound to already."""
+        return secret_need(name, dict.fromkeys((*self.secrets.hosts(name), *bindings)), stored=True)
 
     # What the server itself uses
 
     def use_by_server(self, name: str) -> str | None:
         """Return what the server uses a secret for, in words; None if it does not use it."""
-        value = self._config.secrets.get_stored(name)
+        value = self.secrets.get_stored(name)
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
                 return own.key

@@ -67,6 +67,8 @@ class ToolCaller(Protocol):
         watch: "CallWatch | None" = None,
     ) -> RunResult: ...
 
+    async def look_again(self) -> "Runtime": ...
+
 
 class NoToolsBackend:
     """For a model that is to have no tools."""

@@ -9,7 +9,8 @@ AskError
 from collections.abc import Iterable
 from typing import Literal
 
-from onetool.core.errors import OneToolError
+from onetool.core.errors import Need, OneToolError
+from onetool.core.model_providers import key_need
 
 Reason = Literal[
     "unauthorized",  # the key is wrong, or may not do this
@@ -38,7 +39,9 @@ Reason = Literal[
 
 
 class AskError(OneToolError):
-    """No answer. `reason` is for programs; `hints` say what to do."""
+    """No answer. `reason` is for programs; `hints` say what to do, and `needs` what has to be set first."""
+
+    needs: tuple[Need, ...] = ()
 
     def __init__(self, message: str, reason: Reason, hints: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -48,6 +51,12 @@ class AskError(OneToolError):
 
 class NoModelError(AskError):
     """Nothing was sent: something has to be configured first."""
+
+    def __init__(self, message: str, reason: Reason, hints: Iterable[str] = (), provider: str | None = None) -> None:
+        """`provider` is the one whose key is not set."""
+        super().__init__(message, reason, hints)
+        if provider is not None:
+            self.needs = (key_need(provider),)
 
 
 class ModelError(AskError):

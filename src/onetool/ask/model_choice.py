@@ -72,6 +72,7 @@ async def choose_model(
             f"there is no key for {name}: {key_name(name)} is not set",
             "no_key",
             [f"`onetool auth set {name}` keeps one; {key_name(name)} in the environment does as well"],
+            name,
         )
     if named := choice.model or (chosen.model if is_own else None):
         return make(named)
@@ -145,6 +146,7 @@ def _no_provider_error(base_url: str) -> NoModelError:
             f"or start Ollama: `ollama serve`; {OLLAMA_SETTING} says where it is",
             'or name a server in the config: ask: {provider: openai, base_url: "http://…/v1", model: NAME}',
         ],
+        first,
     )
 
 

@@ -359,6 +359,14 @@ def _secret_values(node: Node, findings: Findings) -> Values | None:
     return (values, hosts) if len(values) == len(node.value) else None
 
 
+def is_in_config(config: Path | None, secret: str) -> bool:
+    """Return whether the config, or a file that it includes, has a placeholder for this secret."""
+    if config is None:
+        return False
+    _, included = read_files(config, Findings())
+    return any(f"${{{secret}}}" in file.read_text(errors="replace") for file in (config, *included))
+
+
 def check_kept(secret: str, value: str | None, draft: Path) -> None:
     """Check that the draft of the secrets file can be read and holds this value. Raises ValueError."""
     try:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NotRequired, Protocol, Self, TypedDi
 import msgspec
 from msgspec import Meta
 
-from onetool.core.errors import RefusedArguments, ToolFailure
+from onetool.core.errors import Need, RefusedArguments, ToolFailure
 from onetool.core.json_data import ServerAnswer
 
 Code = Literal["tool_not_found", "invalid_args", "execution_error"]
@@ -77,11 +77,11 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Annotated[str | None, Meta(description="timeout, denied, rate_limited … or the tool's own.")] = None
     hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
     details: Annotated[tuple[WrongArgument, ...], Meta(description="Of `invalid_args`: each wrong argument.")] = ()
+    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set before it can work.")] = ()
 
     def cleaned(self, clean: Callable[[Any], Any]) -> "ToolError":
         """Return a copy with secrets masked in every text."""
-        texts = {"message": self.message, "reason": self.reason, "hints": self.hints, "details": self.details}
-        return msgspec.convert({"code": self.code, **clean(msgspec.to_builtins(texts))}, ToolError)
+        return msgspec.convert({**clean(msgspec.to_builtins(self)), "code": self.code}, ToolError)
 
 
 def wrong_arguments(tool: object) -> str:
@@ -105,7 +105,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return the data. Raises ToolFailure for an error: RefusedArguments where the arguments were wrong."""
         if self.error is not None:
             kind = RefusedArguments if self.error.code == "invalid_args" else ToolFailure
-            raise kind(self.raised, reason=self.error.reason, hints=self.error.hints)
+            raise kind(self.raised, reason=self.error.reason, hints=self.error.hints, needs=self.error.needs)
         return self.data
 
     @property

@@ -17,9 +17,10 @@ raises. Exceptions are for people who define and configure tools.
 
 import os
 from collections.abc import Iterable
-from typing import cast
+from typing import Annotated, cast
 
 import msgspec
+from msgspec import Meta
 
 
 class OneToolError(Exception):
@@ -47,20 +48,37 @@ class UnknownProviderError(OneToolError, ValueError):
     """No format of that name."""
 
 
+class Need(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that has to be allowed or set before a tool can work: a host, or a secret."""
+
+    command: Annotated[str, Meta(description="The command that does it.")]
+    host: Annotated[str | None, Meta(description="The host that has to be allowed.")] = None
+    private: Annotated[bool, Meta(description="The host is, or leads to, this machine or its network.")] = False
+    secret: Annotated[str | None, Meta(description="The name of the secret that has to be set.")] = None
+    hosts: Annotated[tuple[str, ...], Meta(description="The hosts that the secret gets bound to.")] = ()
+    stored: Annotated[bool, Meta(description="It is stored, but not for these hosts: only the command binds it.")] = (
+        False
+    )
+
+
 class ToolFailure(OneToolError):  # noqa: N818 - a tool that fails is an outcome, not a bug
     """Raise this in a handler to fail on purpose: the message reaches the caller as it is.
 
     `reason` is a finer cause than the fixed error code: timeout, denied, rate_limited, source_unavailable, not_found …
-    `hints` are things the caller could do about it.
+    `hints` are things the caller could do about it. `needs` are what a person has to allow or set first.
     """
 
     reason: str | None = None
     hints: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
 
-    def __init__(self, message: str, reason: str | None = None, hints: Iterable[str] = ()) -> None:
+    def __init__(
+        self, message: str, reason: str | None = None, hints: Iterable[str] = (), needs: Iterable[Need] = ()
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.hints = tuple(hints)
+        self.needs = tuple(needs)
 
 
 class BadArguments(ToolFailure):
@@ -87,6 +105,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     hint: str | None = None
     severity: str = "error"
+    needs: tuple[Need, ...] = ()
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)

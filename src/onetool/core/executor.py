@@ -43,6 +43,7 @@ from onetool.core.context import (
 )
 from onetool.core.errors import (
     BadArguments,
+    Need,
     OneToolError,
     SchemaError,
     ToolFailure,
@@ -299,7 +300,10 @@ class Executor:
             return CallRefused("invalid_args", message, reason=_text(error.reason), hints=hints, details=details)
         if isinstance(error, ToolFailure):
             message = message_of(error) or "it failed"
-            return CallRefused("execution_error", message, reason=_text(error.reason), hints=_texts(error.hints))
+            needs = tuple(one for one in error.needs if type(one) is Need)
+            return CallRefused(
+                "execution_error", message, reason=_text(error.reason), hints=_texts(error.hints), needs=needs
+            )
         if isinstance(error, OneToolError) and hasattr(error, "reason"):
             # Such as that the database is away: no line of the tool is to blame.
             return CallRefused("execution_error", describe_error(error), reason=_text(getattr(error, "reason", None)))

@@ -13,8 +13,9 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
+from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDERS
-from onetool.http.errors import RequestRefusedError
+from onetool.http.errors import RequestRefusedError, UnmetNeedError
 from onetool.http.url import DEFAULT_PORTS, Url, is_address, normal_host
 
 MAX_REMEMBERED = 1_000  # origins
@@ -162,10 +163,9 @@ class AllowedHosts:
             return rule
         rule = self._find(url)
         if rule is None:
-            raise RequestRefusedError(
-                f"{url.authority} is not in allowedHosts, so no tool may call it",
-                [f"to allow it: {allow_command(url.authority, is_private(url.host))}"],
-            )
+            need = host_need(url)
+            message = f"{url.authority} is not in allowedHosts, so no tool may call it"
+            raise UnmetNeedError(message, [f"to allow it: {need.command}"], [need])
         if is_address(url.host):
             self.check_address(rule, url.host, url)
         elif not rule.allow_private and _is_near(url.host):
@@ -266,8 +266,17 @@ def entry_for(url: Url) -> str:
     return host_entry(url.authority, is_private(url.host))
 
 
-def allow_command(host: str, private: bool) -> str:
-    return f"onetool hosts allow {'--private ' if private else ''}{host}"
+def host_need(url: Url, private: bool = False) -> Need:
+    """Return that this URL's host has to be allowed. `private`: it leads to an address of this machine or network."""
+    private = private or is_private(url.host)
+    command = f"onetool hosts allow {'--private ' if private else ''}{url.authority}"
+    return Need(command=command, host=url.authority, private=private)
+
+
+def secret_need(name: str, bindings: Iterable[str] = (), stored: bool = False) -> Need:
+    """Return that a secret has to be set, or if it is `stored`, bound to these hosts."""
+    bindings = tuple(bindings)
+    return Need(command=binding_command(name, bindings), secret=name, hosts=bindings, stored=stored)
 
 
 def host_entry(host: str, private: bool) -> str:
@@ -276,7 +285,6 @@ def host_entry(host: str, private: bool) -> str:
 
 
 def _needs_private(url: Url, what: str) -> RequestRefusedError:
-    return RequestRefusedError(
-        f"{what}, and its entry in allowedHosts does not allow that",
-        [f"if that is meant: {allow_command(url.authority, private=True)}"],
-    )
+    need = host_need(url, private=True)
+    message = f"{what}, and its entry in allowedHosts does not allow that"
+    return UnmetNeedError(message, [f"if that is meant: {need.command}"], [need])

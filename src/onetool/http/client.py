@@ -10,7 +10,7 @@ fetch at a time for each set of credentials, however many calls wait for it, on 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -28,6 +28,7 @@ from onetool.http.pool import MAX_PER_ORIGIN, Connect, ConnectionPool, Dialler, 
 if TYPE_CHECKING:
     import ssl
 
+    from onetool.core.errors import Need
     from onetool.core.json_data import StoreBlob
     from onetool.database.documents import Documents
     from onetool.http.allowed_hosts import AllowedHosts
@@ -130,6 +131,10 @@ class HttpClient:
                 loop.call_soon_threadsafe(pool.close)
 
 
+async def _nothing_newer() -> None:
+    return None
+
+
 class HttpContext(NamedTuple):
     """What HTTP tools use of the app. `mask_also` registers a secret, which `redact` masks from then on."""
 
@@ -142,6 +147,8 @@ class HttpContext(NamedTuple):
     check_secret: Callable[[str, "Url"], None] = lambda *_: None  # raises if this secret may not go to this URL
     logins: "Documents | None" = None  # of people
     files: "FileSources | None" = None  # for tools that send files
+    needs: "Callable[[Any], Sequence[Need]]" = lambda _: ()  # what has to be allowed or set for an HttpTool
+    look_again: "Callable[[], Awaitable[HttpContext | None]]" = _nothing_newer  # at the settings; None: unchanged
 
 
 def request_bytes(request: "HttpRequest") -> bytes:

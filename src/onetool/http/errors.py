@@ -8,14 +8,18 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from onetool.core.errors import OneToolError, ToolFailure, cut
+from onetool.core.errors import Need, OneToolError, ToolFailure, cut
 
 
 class RequestRefusedError(ToolFailure):
     """The request was not sent: its URL is invalid or not allowed. `hints` say what to change in the config."""
 
-    def __init__(self, message: str, hints: Iterable[str] = ()) -> None:
-        super().__init__(message, reason="denied", hints=hints)
+    def __init__(self, message: str, hints: Iterable[str] = (), needs: Iterable[Need] = ()) -> None:
+        super().__init__(message, reason="denied", hints=hints, needs=needs)
+
+
+class UnmetNeedError(RequestRefusedError):
+    """A host has to be allowed, or a secret set. Nothing was sent before it was noticed."""
 
 
 class AuthError(OneToolError):
@@ -81,7 +85,7 @@ def with_message(failure: ToolFailure, message: str, *hints: str) -> ToolFailure
     """Return a copy of the error with another message; `hints` are used if it has none."""
     hints = failure.hints or hints
     if not isinstance(failure, WireError):
-        return ToolFailure(message, failure.reason, hints)
+        return ToolFailure(message, failure.reason, hints, failure.needs)
     other = WireError(message, failure.reason, hints)
     other.again = failure.again
     return other

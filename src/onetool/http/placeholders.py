@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.schema_keywords import in_place_subschemas
 from onetool.core.text import did_you_mean
-from onetool.http.allowed_hosts import binding_command
+from onetool.http.allowed_hosts import binding_command, secret_need
+from onetool.http.errors import UnmetNeedError
 
 Values = Mapping[str, Any]  # what stands for each name in one call; an absent argument is not in it
 Lookup = Callable[[str], str | None]
@@ -228,11 +229,14 @@ def gather(placeholders: Iterable[Placeholder], args: Mapping[str, Any], secret:
         elif value := secret(name):
             values[name] = str(value)  # and no kind of text that hides itself: JSON would not take it
         else:
-            raise ToolFailure(
+            need = secret_need(name)
+            unset = UnmetNeedError(
                 f"the secret {name} is not set, and the tool's request needs it",
-                hints=[f"run: {binding_command(name)}; or add it to the secrets file",
-                       f"if an argument is meant, add `{name}` to the tool's argSchema"],
-            )  # fmt: skip
+                [f"run: {need.command}", f"if an argument is meant, add `{name}` to the tool's argSchema"],
+                [need],
+            )
+            unset.reason = "secret_missing"
+            raise unset
     return values
 
 

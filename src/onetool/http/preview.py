@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from onetool.core.errors import ToolFailure
+from onetool.core.errors import Need, ToolFailure
 from onetool.core.redaction import MASK
-from onetool.http.allowed_hosts import binding_command
+from onetool.http.allowed_hosts import binding_for, secret_need
 from onetool.http.auth import with_header
 from onetool.http.files import file_preview
 
@@ -35,6 +35,7 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is no text.")]
     step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
     notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
+    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set before it can be sent.")] = ()
 
 
 class _Words:
@@ -66,7 +67,8 @@ def previewed(
     headers: dict[str, str] = {}
     for name, value in signed.headers:
         headers[name] = f"{headers[name]}, {words.show(value)}" if name in headers else words.show(value)
-    notes = [*_notes(request, filled, outside), *body_notes]
+    notes, needs = _notes(request, filled, outside)
+    notes += body_notes
     if words.steps:
         notes.append("${steps.…} stands for what an earlier request gives")
     if when:
@@ -78,6 +80,7 @@ def previewed(
         body=body,
         step=step,
         notes=tuple(words.show(note) for note in notes),
+        needs=() if words.show(signed.url.authority) != signed.url.authority else tuple(needs),
     )
 
 
@@ -114,13 +117,18 @@ def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
     return text[:MAX_BODY], [f"the body has {len(text):,} characters, of which the first {MAX_BODY:,} are shown"]
 
 
-def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> list[str]:
-    """Return what would keep the request from being sent."""
-    notes: list[str] = []
+def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> tuple[list[str], list[Need]]:
+    """Return what would keep it from being sent, in words and as what has to be allowed or set."""
+    notes, needs = list[str](), list[Need]()
+
+    def note(refusal: ToolFailure) -> None:
+        notes.append("; ".join([str(refusal), *refusal.hints]))
+        needs.extend(refusal.needs)
+
     try:
         outside.hosts.check(filled.url)
     except ToolFailure as refusal:
-        notes.append("; ".join([str(refusal), *refusal.hints]))
+        note(refusal)
     asks_elsewhere = request.auth is not None and request.auth.asks_elsewhere
     find = outside.secret or (lambda _: None)
     for name in sorted(request.secrets):
@@ -128,9 +136,11 @@ def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext"
             if not asks_elsewhere:
                 outside.check_secret(name, filled.url)
             if find(name) is None:
-                notes.append(f"the secret {name} is not set: {binding_command(name)}")
+                there = (binding_for(url) for names, url in request.destinations if name in names and url is not None)
+                need = secret_need(name, dict.fromkeys(there))
+                note(ToolFailure(f"the secret {name} is not set: {need.command}", needs=[need]))
         except ToolFailure as refusal:
-            notes.append("; ".join([str(refusal), *refusal.hints]))
+            note(refusal)
     if asks_elsewhere:
         notes.append("the token is asked for before it is sent")
-    return notes
+    return notes, needs

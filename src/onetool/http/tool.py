@@ -12,13 +12,13 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from onetool.core.context import CallContext, current_call
-from onetool.core.errors import BadArguments, ToolFailure
+from onetool.core.errors import BadArguments, Need, ToolFailure
 from onetool.core.redaction import mask_values
 from onetool.core.text import did_you_mean
 from onetool.http.auth import Authenticator, encoded_parts
 from onetool.http.client import HttpContext
 from onetool.http.definition import HttpImpl, RequestStep, ToolLimits, all_sending_seconds, total_seconds
-from onetool.http.errors import with_message
+from onetool.http.errors import UnmetNeedError, with_message
 from onetool.http.files import load_files
 from onetool.http.placeholders import (
     STEPS,
@@ -225,9 +225,23 @@ class HttpTool:
         return [step.request.auth for step in self._steps if step.request.auth is not None]
 
     async def __call__(self, **args: Any) -> Any:
+        context = self._context()
+        try:
+            try:
+                return await self._call(args, context)
+            except UnmetNeedError:  # a person may have allowed or set it a moment ago
+                newer = await context.look_again()
+                if newer is None:
+                    raise
+                context = newer
+                return await self._call(args, context)
+        except ToolFailure as failure:
+            _complete(failure, context.needs(self) if failure.needs else ())
+            raise
+
+    async def _call(self, args: dict[str, Any], context: HttpContext) -> Any:
         call = current_call.get()
         environment = None if call is None else call.environment
-        context = self._context()
         secret = context.secret or ((lambda _: None) if environment is None else environment.secret)
         if environment is not None:
             context = context._replace(redact=lambda value: environment.redact(value, args))
@@ -299,6 +313,15 @@ def _never_called() -> HttpContext:
     raise AssertionError("this tool is there to be looked at, and not to be called")
 
 
+def _complete(failure: ToolFailure, needs: Sequence[Need]) -> None:
+    """Add all other needs of the tool to a failure, and where a secret goes to its command."""
+    for need in failure.needs:
+        known = next((one for one in needs if (one.host, one.secret) == (need.host, need.secret)), need)
+        failure.hints = tuple(hint.replace(need.command, known.command) for hint in failure.hints)
+        needs = needs if known in needs else (*needs, need)
+    failure.needs = tuple(needs)
+
+
 @contextmanager
 def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
     """Name the step, and those that were done, in failures: they end the call.
@@ -314,6 +337,10 @@ def _named(name: str, done: "list[str] | tuple[str, ...]") -> Iterator[None]:
             wrong = BadArguments(message, failure.reason, failure.hints)
             wrong.argument = failure.argument
             raise wrong from None
+        if isinstance(failure, UnmetNeedError) and not done:
+            unmet = UnmetNeedError(message, failure.hints, failure.needs)
+            unmet.reason = failure.reason
+            raise unmet from None
         raise with_message(failure, message) from None
 
 

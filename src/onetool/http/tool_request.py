@@ -24,6 +24,7 @@ from onetool.http.errors import (
     RequestRefusedError,
     RequestTimeoutError,
     ResponseTooLargeError,
+    UnmetNeedError,
     WireError,
     with_message,
 )
@@ -164,9 +165,14 @@ class ToolRequest:
             signed = request if signer is None else signer.sign(request)
             self._check_size(signed)
             left = until - monotonic()
-            answer = await context.client.send(
-                signed, context.hosts, timeout=left, max_bytes=self._max_bytes, stream=self._streams
-            )
+            try:
+                answer = await context.client.send(
+                    signed, context.hosts, timeout=left, max_bytes=self._max_bytes, stream=self._streams
+                )
+            except UnmetNeedError as unmet:
+                if not hops:
+                    raise
+                raise RequestRefusedError(str(unmet), unmet.hints, unmet.needs) from None
             try:
                 there = next_request(request, answer) if self._follow else None
             except ToolFailure:

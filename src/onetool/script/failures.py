@@ -96,8 +96,8 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
     kind, text = error.kind, error.message
     place = _place(error, scene)
     if failed := scene.failures.get(text):  # a tool's failure that the code did not catch: its own words and hints
-        return ToolError(
-            code="execution_error", message=_short(failed.message), reason=failed.reason, hints=(*place, *failed.hints)
+        return replace(
+            failed, code="execution_error", message=_short(failed.message), hints=(*place, *failed.hints), details=()
         )
     text = text[:MAX_READ]
     if is_limit(error):

@@ -60,6 +60,10 @@ class TokenNameError(OneToolError):
     """The name of a token is taken, or there is none of that name."""
 
 
+class TokenNameRevokedError(TokenNameError):
+    """A token of that name was revoked, and whoever gets the name gets what is stored for it."""
+
+
 class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token, by its hash, and what it may do. Times are seconds since 1970."""
 

@@ -49,6 +49,14 @@ def test_one_tool_is_shown_with_what_it_needs(weather, here):
     assert shown["needs"] == {
         "secrets": [{"name": "WEATHER_TOKEN", "source": None}],
         "hosts": [{"host": "api.example.com", "allowed": False, "entry": '"api.example.com"'}],
+        "missing": [
+            {"host": "api.example.com", "command": "onetool hosts allow api.example.com"},
+            {
+                "secret": "WEATHER_TOKEN",
+                "hosts": ["api.example.com"],
+                "command": "onetool auth set WEATHER_TOKEN --host api.example.com",
+            },
+        ],
     }
     assert did("show", "weather.forecast@1") == shown  # as code says it
     (here / ".onetool").mkdir()

@@ -384,6 +384,7 @@ SHARED = {
     "GET /tools/bundles/{bundleID}/tools/{toolSlug}/versions", "POST /tools/validate", "POST /tools/preview",
     "POST /tools/servers/{server}/approve", "POST /tools/trust", "POST /run/check", "GET /run/names", "GET /servers",
     "GET /servers/{server}", "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
+    "PUT /hosts/{host}", "PUT /secrets/{secret}", "GET /tokens", "POST /tokens", "DELETE /tokens/{token}",
     "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json",
 }  # fmt: skip
 """Routes whose things are everybody's who may, or that make something new."""

@@ -711,6 +711,102 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/hosts/{host}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example api.example.com */
+                host: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Allow tools to call a host
+         * @description It is written into the config, and in force at once. One host, with its port or without: wildcards are for the command line. No tool can call this. It needs the role admin.
+         */
+        put: operations["allowHostForTools"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/secrets/{secret}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example METEO_KEY */
+                secret: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Store a secret, bound to hosts
+         * @description It goes into the secrets file, and is in force at once. The hosts of a secret that is stored are never changed here, and its value only with `replace`; 409 says so. No tool can call this. It needs the role admin.
+         */
+        put: operations["setSecret"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the named tokens
+         * @description It needs the role admin.
+         */
+        get: operations["listTokens"];
+        put?: never;
+        /**
+         * Make a token
+         * @description Only in a session that a link of `onetool page` has begun: no token makes others. It is shown this once. The first one closes the server to clients that send none. No tool can call this. It needs the role admin.
+         */
+        post: operations["addNamedToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of a token.
+                 * @example ci
+                 */
+                token: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a token, at once
+         * @description Also one of the config. What it does now ends within seconds. It needs the role admin.
+         */
+        delete: operations["revokeNamedToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/run": {
         parameters: {
             query?: never;
@@ -1180,12 +1276,41 @@ export interface components {
              * @default []
              */
             hints?: string[];
+            /**
+             * @description What has to be allowed or set first.
+             * @default []
+             */
+            needs?: components["schemas"]["Need"][];
         };
         /** @description One of several errors in a request. */
         Fault: {
             /** @description JSON pointer (RFC 6901) into what `in` of the problem names. */
             pointer: string;
             message: string;
+        };
+        /** @description Something that has to be allowed or set before a tool can work: a host, or a secret. */
+        Need: {
+            /** @description The command that does it. */
+            command: string;
+            /** @description The host that has to be allowed. */
+            host?: string | null;
+            /**
+             * @description The host is, or leads to, this machine or its network.
+             * @default false
+             */
+            private?: boolean;
+            /** @description The name of the secret that has to be set. */
+            secret?: string | null;
+            /**
+             * @description The hosts that the secret gets bound to.
+             * @default []
+             */
+            hosts?: string[];
+            /**
+             * @description It is stored, but not for these hosts: only the command binds it.
+             * @default false
+             */
+            stored?: boolean;
         };
         Bundle: {
             /** @description Letters, digits, dashes, in NFC. */
@@ -1410,6 +1535,11 @@ export interface components {
              * @default []
              */
             notes?: string[];
+            /**
+             * @description What has to be allowed or set before it can be sent.
+             * @default []
+             */
+            needs?: components["schemas"]["Need"][];
         };
         /** @description A tool as PUT takes it, and arguments for it. */
         PreviewDraft: {
@@ -1514,6 +1644,11 @@ export interface components {
             message: string;
             /** @description What to do: a command or a text to copy. */
             fix?: string;
+            /**
+             * @description What has to be allowed or set.
+             * @default []
+             */
+            needs?: components["schemas"]["Need"][];
         };
         /** @description Whether the database is reached; if not, `why`. */
         DatabaseReport: {
@@ -1553,6 +1688,96 @@ export interface components {
             folder: string;
             /** @description That of a dry run. */
             digest?: string | null;
+        };
+        /** @description `private`: the host may lead to an address of this machine or its network. */
+        HostGrant: {
+            /**
+             * @description True in any case for names and addresses that are private.
+             * @default false
+             */
+            private?: boolean;
+        };
+        /** @description A host that tools may call. */
+        AllowedHost: {
+            /** @description As it stands in the config: IDN in ASCII. */
+            host: string;
+            private: boolean;
+        };
+        /** @description The value of a secret, and the hosts that it is sent to. It can't be read again. */
+        SecretGrant: {
+            value: string;
+            /**
+             * @description It goes to these only. `http://` allows plain http.
+             * @default []
+             */
+            hosts?: string[];
+        };
+        /** @description A secret, without its value. */
+        SecretState: {
+            name: string;
+            /** @description The hosts that it is bound to. */
+            hosts: string[];
+        };
+        /** @description The named tokens, and what another one would change. */
+        TokenList: {
+            tokens: components["schemas"]["TokenEntry"][];
+            /** @description Whether this session may add tokens. */
+            canAdd: boolean;
+            /** @description The first token closes the server to clients that send none. */
+            closes: boolean;
+            /** @description Clients that did so in the last day; "": without a name. */
+            clients: string[];
+        };
+        /** @description What may be shown of a token: not the token, and not its hash. */
+        TokenEntry: {
+            name: string;
+            /** @description valid, expired or revoked. */
+            state: string;
+            /** @description `stored`, or the file and line of the config. */
+            where: string;
+            /** @enum {unknown} */
+            role?: "admin" | "call" | "edit";
+            /** @description Names and patterns; null: all. */
+            tools?: string[] | null;
+            rate?: string | null;
+            expires?: string | null;
+            created?: string | null;
+            whole?: boolean;
+            /** @description When it was revoked. */
+            revoked?: string;
+        };
+        /** @description A token to make. */
+        NewTokenRequest: {
+            /** @description Letters, digits, dots, dashes and underscores, at most 64. */
+            name: string;
+            /**
+             * @default call
+             * @enum {unknown}
+             */
+            role?: "admin" | "call" | "edit";
+            /** @description Names and patterns (`time.*`); null: all. */
+            tools?: string[] | null;
+            /** @description 600/min, 10/s, 5000/day. */
+            rate?: string | null;
+            /** @description 30d, 12h or 4w from now, or a date: 2027-01-01. */
+            expires?: string | null;
+            /**
+             * @description The name was revoked, and is for the same person or program.
+             * @default false
+             */
+            again?: boolean;
+        };
+        /** @description A token, shown this once. */
+        NewToken: {
+            /** @description To be sent as `Authorization: Bearer …`. It can't be read again. */
+            token: string;
+            entry: components["schemas"]["TokenEntry"];
+        };
+        /** @description A token that is refused from now on. */
+        RevokedTokenReport: {
+            name: string;
+            /** @description Lines of the config that are of no use any more. */
+            remove: string[];
         };
         /** @description Code, and the names that it finds bound. */
         RunRequest: {
@@ -1968,6 +2193,11 @@ export interface components {
              * @default []
              */
             details?: components["schemas"]["WrongArgument"][];
+            /**
+             * @description What has to be allowed or set before it can work.
+             * @default []
+             */
+            needs?: components["schemas"]["Need"][];
         };
         /** @description One wrong argument: where it is, what was expected, what came, and what may have been meant. */
         WrongArgument: {
@@ -2018,6 +2248,11 @@ export interface components {
              * @default []
              */
             hints?: string[];
+            /**
+             * @description What has to be allowed or set first.
+             * @default []
+             */
+            needs?: components["schemas"]["Need"][];
             /** @description What was done before it failed: tools may have run. */
             answer?: components["schemas"]["Answer"] | null;
         };
@@ -2039,6 +2274,8 @@ export interface components {
             isConfigured: boolean;
             /** @description What has to be set first. */
             missing?: string;
+            /** @description Its key, where it is missing. */
+            needs?: components["schemas"]["Need"][];
         };
         /** @description Sessions, the newest first. The token is null on the last page. */
         SessionPage: {
@@ -2174,6 +2411,8 @@ export interface components {
             health: Record<string, never>;
             /** @description The file in force; null: the defaults. */
             config: string | null;
+            /** @description Whether changed settings are in force without a reload. */
+            followsFiles: boolean;
         };
         /** @description One request, `request` with its `response`; or several, `requests`. */
         HttpImpl: {
@@ -3079,6 +3318,8 @@ export interface components {
                     allowed: boolean | null;
                     entry: string | null;
                 }[];
+                /** @description What has to be allowed or set before the tools can be called. */
+                missing: components["schemas"]["Need"][];
             };
         };
         ServerChanges: {
@@ -8255,6 +8496,610 @@ export interface operations {
             /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    allowHostForTools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example api.example.com */
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["HostGrant"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AllowedHost"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setSecret: {
+        parameters: {
+            query?: {
+                /** @description Replace the value of a secret that is stored. */
+                replace?: true | false | 1 | 0;
+            };
+            header?: never;
+            path: {
+                /** @example METEO_KEY */
+                secret: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "value": "a-key-of-the-api",
+                 *       "hosts": [
+                 *         "api.example.com"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["SecretGrant"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretState"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    addNamedToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "ci",
+                 *       "role": "call",
+                 *       "expires": "30d"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It exists already, or something is in the way. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revokeNamedToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of a token.
+                 * @example ci
+                 */
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedTokenReport"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
                     [name: string]: unknown;
                 };
                 content: {

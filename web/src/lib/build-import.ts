@@ -3,6 +3,7 @@
 import { request } from "./api";
 import { slugOf } from "./build";
 import { catalog } from "./catalog.svelte";
+import type { Need } from "./failure";
 import { isObject } from "./json-text";
 
 export type ImportKind = "zip" | "openapi" | "curl" | "servers";
@@ -31,7 +32,7 @@ export interface ImportReport {
   skipped: { about: string; why: string }[];
   warnings: { about: string; why: string }[];
   secretsKept: string[];
-  needs: { secrets: { name: string; source: string | null }[]; hosts: { host: string; allowed: boolean | null; entry: string | null }[] };
+  needs: { missing: Need[] };
 }
 
 /** What a file or a text is; null if it can't be imported. */

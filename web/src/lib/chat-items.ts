@@ -1,7 +1,7 @@
 /** What stands in a conversation, one below the other: what people ask, what models say, what is called. */
 
 import { t } from "./i18n.svelte";
-import { failureOf } from "./failure";
+import { failureOf, type Need } from "./failure";
 import type { Outcome } from "./invoke";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
 
@@ -49,7 +49,7 @@ export type Item =
   | { kind: "text"; text: string }
   | { kind: "thinking"; text: string }
   | { kind: "notice"; text: string }
-  | { kind: "failed"; text: string; hints: string[]; isCalm: boolean }
+  | { kind: "failed"; text: string; hints: string[]; needs: Need[]; isCalm: boolean }
   | CallItem
   | EndItem;
 
@@ -123,7 +123,7 @@ export function keptCalls(found: JsonObject): Map<string, CallItem> {
 
 function brokenOf(one: JsonObject): Item {
   const isCalm = one.end === "stopped";
-  return { kind: "failed", text: isCalm ? t("chat.stopped") : text(one.why) || t("chat.broken"), hints: [], isCalm };
+  return { kind: "failed", text: isCalm ? t("chat.stopped") : text(one.why) || t("chat.broken"), hints: [], needs: [], isCalm };
 }
 
 /** Of a result, the server keeps what the model read. */

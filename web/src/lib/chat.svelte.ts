@@ -5,8 +5,9 @@
  */
 
 import { ApiError, get, refusal, request, send } from "./api";
-import { approvalOf, callOf, endOf, itemsOf, keptCalls, outcomeOf, textsOf, type Attached, type CallItem, type Item } from "./chat-items";
+import { approvalOf, callOf, endOf, itemsOf, keptCalls, outcomeOf, type Attached, type CallItem, type Item } from "./chat-items";
 import { texts } from "./events";
+import { failureOf } from "./failure";
 import { t } from "./i18n.svelte";
 import { isObject, parseJson, writeJson, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
@@ -212,8 +213,8 @@ export class Conversation {
       this.#finish(found.answer as JsonObject, since);
       return true;
     } else if (name === "error") {
-      if (found.reason === "interrupted") this.#fail(t("chat.stopped"), [], true);
-      else this.#fail(String(found.message ?? ""), textsOf(found.hints));
+      if (found.reason === "interrupted") this.#fail(t("chat.stopped"), {}, true);
+      else this.#fail(String(found.message ?? ""), found);
       return true;
     }
     return false;
@@ -268,9 +269,11 @@ export class Conversation {
     return Math.max(0, this.items.findLastIndex((one) => one.kind === "user"));
   }
 
-  #fail(text: string, hints: string[] = [], isCalm = false): void {
+  /** `error` has the hints, and what is missing. */
+  #fail(text: string, error: unknown = {}, isCalm = false): void {
+    const { hints, needs } = failureOf(isObject(error) ? error : {}, text);
     this.#draw();
-    this.#put({ kind: "failed", text, hints, isCalm });
+    this.#put({ kind: "failed", text, hints, needs, isCalm });
     notices.announce(line(text));
   }
 
@@ -282,7 +285,7 @@ export class Conversation {
       if (this.files.length === 0) this.files = this.#last.files;
       this.#last = null;
     }
-    this.#fail(messageOf(error), hintsOf(error.body));
+    this.#fail(messageOf(error), error.body);
   }
 
   /** Calls that still ran when the stream ended: what came of them only the server may know. */
@@ -314,5 +317,3 @@ export class Conversation {
     this.items = this.items.map((one, index) => (index === at && one.kind === "call" ? change(one) : one));
   }
 }
-
-const hintsOf = (body: unknown): string[] => textsOf(isObject(body) ? body.hints : []);

@@ -1,6 +1,10 @@
 /** Why something failed, in the server's words. */
 
+import type { Schemas } from "./api";
 import { isObject, writeJson, type JsonObject } from "./json-text";
+
+/** What has to be allowed or set first. */
+export type Need = Schemas["Need"];
 
 export interface Fault {
   pointer: string;
@@ -14,22 +18,32 @@ export interface CallFailure {
   reason: string | null;
   hints: string[];
   faults: Fault[]; // of arguments: pointers into them
+  needs: Need[];
   retryAfter: number | null; // seconds
 }
 
-export const NOTHING: CallFailure = { code: "", message: "", reason: null, hints: [], faults: [], retryAfter: null };
+export const NOTHING: CallFailure = { code: "", message: "", reason: null, hints: [], faults: [], needs: [], retryAfter: null };
 
 /** Of the envelope of a tool that failed, or of a problem: the call was refused. */
 export function failureOf(error: JsonObject, otherwise: string): CallFailure {
   const listed = [error.errors, error.details].find(Array.isArray) ?? [];
+  const needs = needsOf(error);
+  const hints = Array.isArray(error.hints) ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one))) : [];
   return {
     ...NOTHING,
     code: String(error.code ?? error.status ?? ""),
     message: String(error.detail ?? error.message ?? error.title ?? otherwise).slice(0, 20_000),
     reason: typeof error.reason === "string" ? error.reason : null,
-    hints: Array.isArray(error.hints) ? error.hints.map((one) => (typeof one === "string" ? one : writeJson(one))) : [],
+    hints: hints.filter((hint) => !needs.some((need) => hint.includes(need.command))), // those are done on the page
     faults: listed.filter(isObject).map(faultOf),
+    needs,
   };
+}
+
+/** Of an error: what is missing. */
+export function needsOf(error: unknown): Need[] {
+  const listed = isObject(error) && Array.isArray(error.needs) ? error.needs : [];
+  return listed.filter((one) => isObject(one) && typeof one.command === "string") as unknown as Need[];
 }
 
 function faultOf(found: JsonObject): Fault {

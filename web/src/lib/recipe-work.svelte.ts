@@ -12,6 +12,7 @@ import { request, toolPath } from "./api";
 import { Draft, type Start } from "./build-draft.svelte";
 import { catalog, type ToolRow } from "./catalog.svelte";
 import { isIdentifier } from "./copy-as";
+import { NOTHING } from "./failure";
 import { t } from "./i18n.svelte";
 import { invoke, type CallFailure, type Outcome, type Progress } from "./invoke";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "./json-text";
@@ -305,7 +306,7 @@ function failureOf(error: unknown): CallFailure {
   if (error instanceof StepFailure) return error.failure;
   const parts = error instanceof RecipeError ? Object.fromEntries(Object.entries(error.parts).map(([name, text]) => [name, line(text)])) : {};
   const message = error instanceof RecipeError ? t(error.key, parts) : messageOf(error);
-  return { code: "", message, reason: null, hints: [], faults: [], retryAfter: null };
+  return { ...NOTHING, message };
 }
 
 /** How code calls a tool. */

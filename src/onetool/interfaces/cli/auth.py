@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from onetool.config import load_secrets
-from onetool.config.include import HostBoundSecret, check_kept, read_files
-from onetool.config.node import Findings
+from onetool.config.include import HostBoundSecret, check_kept, is_in_config
 from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS, key_name
 from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options, find_here
@@ -57,7 +56,7 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
     if in_keyring and hosts:
         raise click.UsageError("The keyring keeps no hosts: leave out --keyring or --host.")
     secret, file, known = _secret_name(name, is_own), _file(ctx), _secrets(ctx)
-    if not (secret.isupper() or is_own or hosts or known.where(secret) or _is_in_config(ctx, secret)):
+    if not (secret.isupper() or is_own or hosts or known.where(secret) or is_in_config(find_here(ctx).config, secret)):
         raise click.BadParameter(
             f"{name!r} is not a model provider ({', '.join(PROVIDERS)}){or_rather(name.lower(), PROVIDERS) or '.'} "
             f"To store a secret of that name: onetool auth set {name} --secret"
@@ -127,14 +126,6 @@ def _secret_name(name: str, is_own: bool = False) -> str:
     if not NAME.fullmatch(name):
         raise click.BadParameter(f"{name!r} is no provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
     return name
-
-
-def _is_in_config(ctx: click.Context, secret: str) -> bool:
-    """Return whether the config in force, or a file that it includes, has a placeholder for this secret."""
-    if (config := find_here(ctx).config) is None:
-        return False
-    _, included = read_files(config, Findings())
-    return any(f"${{{secret}}}" in file.read_text(errors="replace") for file in (config, *included))
 
 
 def _secrets(ctx: click.Context) -> Secrets:

@@ -1,7 +1,6 @@
 """`onetool hosts …`: which hosts HTTP tools may call, `allowedHosts` in the config."""
 
 import os
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +10,6 @@ import click
 from onetool.config import load_config
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.core.text import or_rather
-from onetool.http.errors import RequestRefusedError
-from onetool.http.url import parse_url
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
 
@@ -37,7 +34,9 @@ def allow(ctx: click.Context, names: tuple[str, ...], private: bool) -> None:
 
     Names of this machine and its network may resolve to private addresses. Other names may do so only with --private.
     """
-    wanted = [(host, private or is_private) for host, is_private in map(read_host, names)]
+    from onetool.app.grants import allow_hosts
+
+    wanted = [(host, private or is_private) for host, is_private in map(host_argument, names)]
     target = config_for_hosts(ctx)
     new = allow_hosts(target, wanted)
     for host, _ in wanted:
@@ -81,18 +80,14 @@ def remove(ctx: click.Context, names: tuple[str, ...]) -> None:
         click.echo(printable(f"Removed {name} from {target.file}."))
 
 
-def read_host(text: str) -> tuple[str, bool]:
-    """Return a host as it was given, or that of a URL; and whether it is a name or an address of this network."""
-    from onetool.http.allowed_hosts import is_private, read_entry
+def host_argument(text: str) -> tuple[str, bool]:
+    """Read a host. Raises a usage error."""
+    from onetool.app.grants import read_host
 
     try:
-        if "://" in text:
-            url = parse_url(text)
-            return url.authority, is_private(url.host)
-        pattern = read_entry(text)
-    except (ValueError, RequestRefusedError) as error:
+        return read_host(text)
+    except ValueError as error:
         raise click.BadParameter(printable(f"{error}."), param_hint="HOST") from None
-    return text, not pattern.is_wildcard and is_private(pattern.host)
 
 
 def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
@@ -100,17 +95,3 @@ def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
     from onetool.config.server_import import ConfigTarget
 
     return ConfigTarget(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))
-
-
-def allow_hosts(target: "ConfigTarget", wanted: Iterable[tuple[str, bool]]) -> list[str]:
-    """Write those that are not allowed yet; which these were."""
-    from onetool.config.edit import put_host
-
-    there = {(one.host.lower(), one.allow_private) for one in target.config.allowed_hosts}
-    new: list[str] = []
-    for host, private in dict(wanted).items():
-        if {(host.lower(), private), (host.lower(), True)} & there:
-            continue
-        target.write(partial(put_host, host=host, private=private))
-        new.append(host)
-    return new

@@ -5,22 +5,25 @@ it: TOKEN=$(onetool tokens add ci).
 """
 
 import json
-import os
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onetool.app.access import accepts_any, as_stored, local_role, needs_credential, open_token_store, shown_time
-from onetool.app.audit import anonymous_clients
+from onetool.app.access import accepts_any, as_stored, local_role, open_token_store
+from onetool.app.token_admin import (
+    add_token,
+    check_name,
+    closed_clients,
+    expiry,
+    revoke_token,
+    token_row,
+    token_rows,
+)
 from onetool.config import find, load_config
-from onetool.config.load import token_places
 from onetool.config.model import TokenConfig
 from onetool.core.errors import OneToolError
 from onetool.core.principal import ROLES, Role
-from onetool.core.text import or_rather, read_span, utc_text
-from onetool.database import DatabaseError
 from onetool.database.connection import DatabaseAwayError
 from onetool.interfaces.cli.options import (
     complete_tools,
@@ -33,7 +36,7 @@ from onetool.interfaces.cli.options import (
     warn_unmatched,
 )
 from onetool.interfaces.cli.output import echo, print_json, print_table, printable, wants_json
-from onetool.services.access_tokens import LOSS_FIX, new_token, token_hash
+from onetool.services.access_tokens import LOSS_FIX, TokenNameRevokedError, new_token, token_hash
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -41,13 +44,11 @@ if TYPE_CHECKING:
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
 COLUMNS = ("name", "role", "tools", "rate", "expires", "where", "")
-DAY_S = 86_400
 UNNAMED = "others that don't say their name"
-_RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
 MAY = {
     "call": "call tools, run code and ask",
     "edit": "call tools, run code, ask, and change bundles and examples",
-    "admin": "do everything but make and revoke tokens",
+    "admin": "do everything but make tokens",
 }
 
 
@@ -114,7 +115,7 @@ def add(
     onetool tokens add ci --tools 'time.*,web.get' --rate 600/min --expires 30d
     onetool tokens add anna --role edit
     """
-    text, later = new_token(), read_span(expires or "")
+    text = new_token()
     wanted = _checked(
         TokenConfig(
             name=name,
@@ -122,24 +123,25 @@ def add(
             tools=tuple(dict.fromkeys(patterns)) if patterns else None,
             role=role,
             rate=rate,
-            expires=utc_text(time.time() + later) if later else expires,
+            expires=expiry(expires),
             whole=not no_whole,
         )
     )
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    replaced = _require_free_name(name, config, store, only_print)
-    if not again:
-        _require_unused_name(name, store)
-    if not only_print and not needs_credential(config.http, store):
-        _tell_first(config)
+    try:
+        replaced = check_name(name, config, store, only_print, again)
+    except TokenNameRevokedError as error:
+        same = "Add --again if it is for the same person or program; else take another name."
+        raise click.ClickException(f"{error} {same}") from None
+    if not only_print and (clients := closed_clients(config, store)) is not None:
+        _tell_first(config, clients)
     token = as_stored(wanted)
     if not only_print:
-        text = store.add(name, role, token.tools, token.rate, token.expires, token.whole)
-        token = store.named(name) or token
+        text, token = add_token(store, token)
     if as_json:
         more = {"where": "config", "config": _line(wanted)} if only_print else {}
-        print_json({"token": text, **_row(token), **more})
+        print_json({"token": text, **token_row(token), **more})
     else:
         echo(text)
     if only_print and not as_json:
@@ -150,8 +152,7 @@ def add(
     where = None if only_print else _place(ctx, store)
     _tell(token, config, where)
     if patterns:
-        packs = {pattern.partition(".")[0] for pattern in patterns}
-        warn_unmatched("--tools", open_app(ctx, packs=packs, imports=False), patterns)
+        warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
 
 
 def _checked(token: "TokenConfig") -> "TokenConfig":
@@ -163,52 +164,27 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
     return token
 
 
-def _require_free_name(name: str, config: "Config", store: "TokenStore", only_print: bool) -> str | None:
-    """Require a free name. What is stored belongs to a name: two tokens of one name would be one person.
-
-    Returns the line of the config that the new one replaces, if it is to be printed only.
-    """
-    if only_print and store.named(name):
-        raise click.ClickException(f"a stored token is called {name} already; take another name, or revoke that one.")
-    place = next((place for one, place in _configured(config) if one.name == name), None)
-    if place and not only_print:
-        raise click.ClickException(
-            f"a token of the config is called {name} already ({place}); take another name, or add --print."
-        )
-    return place
-
-
-def _require_unused_name(name: str, store: "TokenStore") -> None:
-    """Require a name that was not revoked: whoever gets a name gets what is stored for it."""
-    revoked = [one.at for one in store.revoked().values() if one.name == name]
-    if revoked:
-        raise click.ClickException(
-            f"a token called {name} was revoked on {shown_time(max(revoked))}, and whoever gets the name gets what is "
-            f"stored for it: results, sessions and examples. Add --again if it is for the same person or program; "
-            "else take another name."
-        )
+def _packs(patterns: list[str]) -> set[str]:
+    return {pattern.partition(".")[0] for pattern in patterns}
 
 
 def _line(token: "TokenConfig") -> str:
-    """Return the entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
+    """The entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
     parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
 def _place(ctx: click.Context, store: "TokenStore") -> str:
-    """Return where the token was stored. In a project that is not trusted, that is not the project."""
+    """Where the token was stored. In a project that is not trusted, that is not the project."""
     place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
 
 
-def _tell_first(config: "Config") -> None:
+def _tell_first(config: "Config", names: list[str]) -> None:
     """Say what the first token means for clients that send none, and which those are, on standard error."""
     lines = [f"This is the first token. {_servers(config)} refuse clients that send none from now on."]
-    names: list[str] = []
-    with suppress(DatabaseError):
-        names = anonymous_clients(config, time.time() - DAY_S)
     if names:
         lines.append(f"Clients that called without one in the last day: {', '.join(one or UNNAMED for one in names)}.")
     elif config.audit.mode == "none":
@@ -262,15 +238,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
     store = ctx.with_resource(open_token_store(config))
     if store.view().problem == str(DatabaseAwayError()):  # its own words are about changes, and this only reads
         raise click.ClickException("the database can't be reached: `onetool db` says why")
-    stored, gone = store.list(), store.revoked()
-    rows = [_row(token, "stored") for token in stored]
-    rows += [_row(as_stored(one), place, one.hash in gone) for one, place in _configured(config)]
-    listed = {token.hash for token in (*stored, *config.http.tokens)}
-    rows += [
-        {"name": one.name, "where": "stored", "state": "revoked", "revoked": utc_text(one.at)}
-        for hash, one in gone.items()
-        if hash not in listed
-    ]
+    rows = token_rows(config, store)
     if loss := store.loss:
         click.echo(printable(f"warning: {loss}. To fix it, {LOSS_FIX}."), err=True)
     if wants_json(as_json):
@@ -280,23 +248,6 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
             echo(NONE)
     else:
         print_table("Tokens", COLUMNS, map(_cells, rows))
-
-
-def _row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
-    """Return what may be shown of a token: nothing of its hash."""
-    is_over = token.expires is not None and token.expires <= time.time()
-    rate = token.rate
-    return {
-        "name": token.name,
-        "role": token.role,
-        "tools": token.tools,
-        "rate": rate and f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}",
-        "expires": None if token.expires is None else utc_text(token.expires),
-        "created": None if token.created is None else utc_text(token.created),
-        "whole": token.whole,
-        "where": where,
-        "state": "revoked" if is_revoked else "expired" if is_over else "valid",
-    }
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -320,21 +271,12 @@ def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token, at once, also in a running server."""
     config = _config(ctx)
     store = ctx.with_resource(open_token_store(config))
-    of_config = [(one, place) for one, place in _configured(config) if one.name == name]
-    stored = store.named(name)
-    if stored is None and not of_config:
-        if any(one.name == name for one in store.revoked().values()):
-            click.echo(printable(f"{name} was revoked before."), err=True)
-            return
-        known = [one.name for one in (*store.list(), *config.http.tokens)]
-        rather = or_rather(name, known) or "; see: onetool tokens list"
-        raise click.ClickException(printable(f"no token is called {name}{rather}"))
-    if stored is not None:
-        store.revoke(name)
-    for one, _ in of_config:
-        store.revoke_hash(one.hash, name)
+    places = revoke_token(name, config, store)
+    if places is None:
+        click.echo(printable(f"{name} was revoked before."), err=True)
+        return
     click.echo(f"{name} is revoked, also for servers that run.", err=True)
-    for _, place in of_config:
+    for place in places:
         click.echo(printable(f"It stands in the config, where it is of no use any more: remove {place}."), err=True)
     if not accepts_any(config.http, store):  # who had the last token must not get in without one
         click.echo("No token is left, so the server accepts no requests. Make one: onetool tokens add.", err=True)
@@ -348,14 +290,3 @@ def _config(ctx: click.Context) -> "Config":
 
     logging.getLogger("onetool.serve").setLevel(logging.CRITICAL)  # it would say what the command says itself
     return load_config(find_here(ctx))
-
-
-def _configured(config: "Config") -> list[tuple["TokenConfig", str]]:
-    """Return the tokens of the config, each with its file and line."""
-    if not config.http.tokens or config.path is None:
-        return []
-    places: list[str] = []
-    for file, line in token_places(config.path):
-        near = os.path.relpath(file)
-        places.append(f"{file if near.startswith('..') else near}:{line}")
-    return list(zip(config.http.tokens, places, strict=False))

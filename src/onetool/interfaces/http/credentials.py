@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from onetool.app.access import needs_credential
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import Principal, Role, current_address, current_principal, is_admitted
+from onetool.core.principal import OWNER, Principal, Role, current_address, current_principal, is_admitted
 from onetool.http.asgi import HttpError, Scope
 from onetool.interfaces.http.jwt_token import looks_like_jwt
 from onetool.interfaces.http.login_sessions import PREFIX, LoginSession, LoginSessions
@@ -43,7 +43,6 @@ CHALLENGE = (b"www-authenticate", b'Bearer realm="onetool"')
 UNCHECKED = "Credentials can't be checked now: the server's log says why."
 MAX_ADMITTED = 10_000  # callers that are remembered
 NOBODY = Principal(role="edit")
-OWNER = Principal(name="(owner)", role="admin")  # no token has such a name; what is stored is the command line's
 _SESSION = PREFIX.encode()
 
 

@@ -20,12 +20,12 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.config.model import OWN_TOKEN
-from onetool.core.principal import Principal, Rate
+from onetool.core.principal import OWNER, Principal, Rate
 from onetool.core.text import utc_text
 from onetool.database import DatabaseError
 from onetool.http.asgi import HEAD, HttpError, Receive, Scope, Send, client_network, read_body, respond
 from onetool.http.definition import FROM_TOOL
-from onetool.interfaces.http.credentials import CHALLENGE, OWNER, bearer
+from onetool.interfaces.http.credentials import CHALLENGE, bearer
 from onetool.interfaces.http.login_sessions import LoginSession, LoginSessions, SessionNotEndedError
 from onetool.interfaces.http.request_log import SIGNED_IN
 from onetool.interfaces.http.rules import AccessRules

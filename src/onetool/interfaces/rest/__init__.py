@@ -18,6 +18,7 @@ run            code: running and checking it
 insight        counts, the audit log, stored results
 servers        MCP servers: state, approval, import
 checks         what is wrong, and whether a project is trusted
+grants         hosts and secrets for tools, and tokens for callers
 events         the ASGI apps at /events and /status
 
 ask_app        the ASGI app at /ask
@@ -37,7 +38,19 @@ CALL_PATH = "/call"
 CALL_METHODS = ("POST", "OPTIONS")
 EVENTS_PATH = "/events"
 STATUS_PATH = "/status"
-ROOTS = ("/tools", "/run", "/servers", "/results", "/check", "/trust", "/stats", "/audit")
+ROOTS = (
+    "/tools",
+    "/run",
+    "/servers",
+    "/results",
+    "/check",
+    "/trust",
+    "/stats",
+    "/audit",
+    "/hosts",
+    "/secrets",
+    "/tokens",
+)
 """The paths that all other routes are below: what is sent there comes to the same app."""
 
 

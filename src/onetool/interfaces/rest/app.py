@@ -185,4 +185,5 @@ def bare_value(result: ToolResult) -> bytes:
         return encode(result.data)
     refuse_unrun(error, "")
     headers = rate_limit_headers(result.meta.get(NOTE), refused=True)
-    raise RestError(424, error.code, error.message, reason=error.reason, hints=error.hints, headers=headers)
+    more: dict[str, Any] = {"reason": error.reason, "hints": error.hints, "needs": error.needs}
+    raise RestError(424, error.code, error.message, **more, headers=headers)

@@ -279,7 +279,9 @@ async def list_models(request: RestRequest) -> RestResponse:
 
     No hosted provider is asked for its list, so other models of it can be named as well.
     """
-    return RestResponse(200, encode(await request.context.app.ask_models(request.context.allowed)))
+    app = request.context.app
+    await app.look_again()
+    return RestResponse(200, encode(await app.ask_models(request.context.allowed)))
 
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 200}

@@ -201,11 +201,13 @@ class AskFailedError(RestError):
             headers=[(b"retry-after", b"%d" % max(1, ceil(wait)))] if wait is not None and status in (429, 503) else (),
         )
         self.hints = tuple(map(in_client_words, error.hints))
+        self.needs = error.needs
         self.answer = answer if answer.provider else None  # else nothing has been done
 
     def event(self, clean: Callable[[Any], Any]) -> bytes:
         """The data of the `error` event."""
         said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
+        said |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
         return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.core.errors import ConfigError, Mistake
+from onetool.core.errors import ConfigError, Mistake, Need
 from onetool.core.text import utc_text
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
@@ -44,6 +44,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     where: Annotated[str, Meta(description="A file with its line, or the tool or key that it is about.")]
     message: str
     fix: Annotated[str | UnsetType, Meta(description="What to do: a command or a text to copy.")] = UNSET
+    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set.")] = ()
 
 
 class DatabaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -81,6 +82,7 @@ async def get_check(request: RestRequest) -> RestResponse:
     What `onetool check` says, and what keeps a changed config from being used.
     """
     context = request.context
+    await context.app.look_again()
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
     if context.members is not None:  # an address may come from the environment, and is no secret for that
@@ -142,6 +144,7 @@ def _finding(mistake: Mistake) -> CheckFinding:
         where=place or mistake.key or "",
         message=f"{about}{mistake.message}",
         fix=mistake.hint or UNSET,
+        needs=mistake.needs,
     )
 
 

@@ -296,6 +296,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tools: Annotated[int, Meta(description="How many there are.")]
     health: Annotated[dict[str, Any], Meta(description="As `onetool health` has it.")]
     config: Annotated[str | None, Meta(description="The file in force; null: the defaults.")]
+    follows_files: Annotated[bool, Meta(description="Whether changed settings are in force without a reload.")]
 
 
 STATUS = RestRoute(
@@ -336,4 +337,5 @@ class StatusApp(RestApp):
             tools=app.catalog.count(allowed),
             health=app.health(allowed, with_findings=False),
             config=None if file is None else str(file),
+            follows_files=app.follows_files,
         )

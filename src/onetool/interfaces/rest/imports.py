@@ -196,7 +196,7 @@ def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> Re
 def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
     """The answer to every import: what there is nothing of is empty."""
     empty: dict[str, Any] = {key: [] for key in ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept")}
-    return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": []}, **found}
+    return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
 
 
 def _tool_rows(arrival: "BundleImport") -> list[dict[str, Any]]:

@@ -133,6 +133,7 @@ SCHEMAS: dict[str, Schema] = {
         needs=_whole(
             secrets=_list(_whole(name=_TEXT, source=_NULLABLE), "`source` is null: the secret is not set."),
             hosts=_list(_whole(host=_TEXT, allowed={"type": ["boolean", "null"]}, entry=_NULLABLE)),
+            missing=_list(schema_ref("Need"), "What has to be allowed or set before the tools can be called."),
         ),
     ),
     "ServerChanges": _whole(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from onetool.core.errors import Need
 from onetool.core.principal import Principal, Role
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.http.asgi import Headers, HttpError
@@ -61,6 +62,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: Annotated[tuple[Fault, ...], Meta(description="Where several things are wrong: each of them.")] = ()
     reason: Annotated[str | msgspec.UnsetType | None, Meta(description="Why a tool failed.")] = msgspec.UNSET
     hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
+    needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set first.")] = ()
 
 
 class RestError(HttpError):
@@ -78,10 +80,12 @@ class RestError(HttpError):
         headers: Headers = (),
         reason: str | msgspec.UnsetType | None = msgspec.UNSET,
         hints: Iterable[str] = (),
+        needs: Iterable[Need] = (),
     ) -> None:
         super().__init__(status, code, message, headers)
         self.reason = reason
         self.hints = tuple(hints)
+        self.needs = tuple(needs)
         self.part = part
         self.pointer = pointer
         self.errors = tuple(errors)
@@ -125,6 +129,7 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
         errors=errors,
         reason=getattr(refused, "reason", msgspec.UNSET),
         hints=hints,
+        needs=getattr(refused, "needs", ()),
     )
     return msgspec.json.encode(problem)
 

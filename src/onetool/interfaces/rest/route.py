@@ -18,6 +18,8 @@ from onetool.core.principal import Principal, Role
 from onetool.interfaces.rest.problem import Problem
 from onetool.interfaces.rest.query import QueryParameter
 from onetool.interfaces.rest.request import RestRequest, RestResponse
+from onetool.services.secret_file import NAME as SECRET_NAME
+from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.names import (
     ID_SCHEMA,
     SLUG_SCHEMA,
@@ -97,6 +99,12 @@ class PathParameter(msgspec.Struct, frozen=True):
     example: str | None = None
 
 
+def _secret(text: str) -> str:
+    if not SECRET_NAME.fullmatch(text):
+        raise InvalidError("Invalid name of a secret (expected letters, digits and _, for example METEO_KEY)")
+    return text
+
+
 BUNDLE = "/tools/bundles/{bundleID}"
 TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{version}"
 PATH_PARAMETERS = {
@@ -107,4 +115,7 @@ PATH_PARAMETERS = {
         {"type": "string", "minLength": 1}, description="The name of an MCP server in the config.", example="docs"
     ),
     "handle": PathParameter({"type": "string", "minLength": 1}),
+    "host": PathParameter({"type": "string", "minLength": 1}, example="api.example.com"),
+    "secret": PathParameter({"type": "string", "pattern": f"^{SECRET_NAME.pattern}$"}, _secret, example="METEO_KEY"),
+    "token": PathParameter({"type": "string", "minLength": 1}, description="The name of a token.", example="ci"),
 }

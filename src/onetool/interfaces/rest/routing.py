@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from onetool.core.principal import LOCAL, Principal, Role
 from onetool.http.asgi import Scope
-from onetool.interfaces.rest import checks, editing, handlers, imports, insight, invoke, run, servers
+from onetool.interfaces.rest import checks, editing, grants, handlers, imports, insight, invoke, run, servers
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded
 from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRoute
@@ -37,13 +37,14 @@ class RouteMatch(NamedTuple):
     route: RestRoute | None  # None: OPTIONS
 
 
-_NAME = re.compile(r"[\w.-]{1,64}")
-_NAMED = ("{bundleID}", "{toolSlug}", "{version}", "{server}")  # what the audit log names: other ids may be secret
+_NAME = re.compile(r"[\w.:\[\]-]{1,100}")
+_CHECKED = ("{bundleID}", "{toolSlug}", "{version}")
+_NAMED = (*_CHECKED, "{server}", "{host}", "{secret}", "{token}")  # what the audit log names: other ids may be secret
 
 
 def _is_name(part: str, value: str) -> bool:
-    """Whether the log may repeat it: ids, slugs and versions were checked, and a server's name is a short word."""
-    return part != "{server}" or _NAME.fullmatch(value) is not None
+    """Whether the log may repeat it: ids, slugs and versions were checked, and other names are short words."""
+    return part in _CHECKED or _NAME.fullmatch(value) is not None
 
 
 def audited(method: str, found: RouteMatch, principal: Principal, role: Role) -> tuple[AuditKind | None, str]:
@@ -126,5 +127,5 @@ def routes_of(*modules: ModuleType) -> list[RestRoute]:
     return [one for module in modules for one in vars(module).values() if isinstance(one, RestRoute)]
 
 
-API_ROUTES = RouteTable(routes_of(handlers, invoke, editing, imports, servers, checks, run, insight))
+API_ROUTES = RouteTable(routes_of(handlers, invoke, editing, imports, servers, checks, grants, run, insight))
 check_route = API_ROUTES.check

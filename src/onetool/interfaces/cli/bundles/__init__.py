@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onetool.app.bundles import all_bundles, all_tools
-from onetool.app.findings import read_http_tool, requirements_of
+from onetool.app.findings import requirements_of
+from onetool.app.requirements import read_http_tool
 from onetool.core.errors import OneToolError
 from onetool.core.signature import resolve_definition, type_name
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save

@@ -14,15 +14,16 @@ import click
 
 from onetool.app import App
 from onetool.app.bundles import all_bundles, all_tools
+from onetool.app.grants import allow_hosts
 from onetool.config.find import FOLDER, NAME, user_home
 from onetool.core.errors import OneToolError, cut
 from onetool.core.text import or_rather
 from onetool.http.allowed_hosts import host_entry
-from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 from onetool.interfaces.cli.output import echo, print_json, printable, wants_json
 
 if TYPE_CHECKING:
-    from onetool.app.findings import Requirements
+    from onetool.app.requirements import Requirements
     from onetool.sources.bundles.service import BundleService, Shown
 
 MAX_DESCRIPTION_LENGTH = 120  # characters of a description, in a list
@@ -234,9 +235,9 @@ def allowing(ctx: click.Context, needs: "Requirements") -> "Requirements":
     if not closed:
         return needs
     target = config_for_hosts(ctx)
-    for host in allow_hosts(target, map(read_host, closed)):
+    for host in allow_hosts(target, map(host_argument, closed)):
         print_note(f"Allowed {host} in {target.file}.")
-    allowed = (one._replace(allowed=True, entry=None) if one.entry else one for one in needs.hosts)
+    allowed = (one._replace(allowed=True, entry=None, need=None) if one.entry else one for one in needs.hosts)
     return needs._replace(hosts=tuple(allowed))
 
 
@@ -248,10 +249,10 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
         print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {file}:")
         print_note(f"  {hosts_line(app, entries)}")
         print_note(f"which this does: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")
-    if names := needs.unset():
-        print_note("Secrets to set:" if len(names) > 1 else "Secret to set:")
-        for name in names:
-            print_note(f"  {needs.command_for(name)}")
+    if unset := needs.unset():
+        print_note("Secrets to set:" if len(unset) > 1 else "Secret to set:")
+        for one in unset:
+            print_note(f"  {one.command}")
 
 
 def hosts_line(app: "App", entries: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.app.findings import requirements_of
+from onetool.app.grants import allow_hosts
 from onetool.core.os_files import NO_WAIT, PLAIN
 from onetool.interfaces.cli.bundles.references import (
     ReferenceType,
@@ -27,7 +28,7 @@ from onetool.interfaces.cli.bundles.references import (
     print_requirements,
     warn_if_name_taken,
 )
-from onetool.interfaces.cli.hosts import allow_hosts, config_for_hosts, read_host
+from onetool.interfaces.cli.hosts import config_for_hosts, host_argument
 from onetool.interfaces.cli.inputs import STDIN, fetch_url, is_url, read_bytes
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, stdout, wants_json
@@ -36,7 +37,7 @@ from onetool.sources.bundles.model import shown
 if TYPE_CHECKING:
     from onetool.app import App
     from onetool.app.bundle_import import BundleImport, ImportRemark
-    from onetool.app.findings import Requirements
+    from onetool.app.requirements import Requirements
 
 
 MAX_SHOWN = 20
@@ -114,7 +115,7 @@ def import_bundle(
     from onetool.app.bundle_import import ImportOptions, read_import, store_import
 
     if allow and is_url(source) and not dry_run:
-        allow_hosts(config_for_hosts(ctx), [read_host(source)])
+        allow_hosts(config_for_hosts(ctx), [host_argument(source)])
     app = open_app(ctx)
     data = fetch_url(app, source) if is_url(source) else read_bytes(source)
     document_url = source if is_url(source) else None

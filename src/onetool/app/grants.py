@@ -1,0 +1,190 @@
+"""What a person gives to tools: hosts that they may call, and secrets for these. The command line and REST do this."""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from onetool.config.edit import put_host
+from onetool.config.find import NAME as CONFIG_NAME
+from onetool.config.find import own_folder, trust_store
+from onetool.config.include import HostBoundSecret, check_kept, is_in_config
+from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
+from onetool.config.trust import trust_renewed
+from onetool.core.errors import ConfigError, OneToolError
+from onetool.core.model_providers import PROVIDER_KEYS
+from onetool.http.allowed_hosts import NOWHERE, binding_command, is_private, reach, read_binding, read_entry
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import is_address, parse_url
+from onetool.services.secret_file import SecretExistsError, put_secret
+from onetool.services.secrets import Secret
+
+if TYPE_CHECKING:
+    from onetool.app import App
+
+log = logging.getLogger("onetool.serve")
+
+WrongPart = Literal["host", "hosts", "value"]
+
+
+class GrantValueError(OneToolError):
+    """A host or a secret that can't be used as it was given."""
+
+    def __init__(self, part: WrongPart, message: str) -> None:
+        super().__init__(message)
+        self.part: WrongPart = part
+
+
+class GrantRefusedError(OneToolError):
+    """Nothing was changed. `code` is for programs."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# Hosts
+
+
+def read_host(text: str) -> tuple[str, bool]:
+    """Return a host as it was given, or that of a URL, and whether it is of this machine or its network.
+
+    Raises ValueError.
+    """
+    try:
+        if "://" in text:
+            url = parse_url(text)
+            return url.authority, is_private(url.host)
+        pattern = read_entry(text)
+    except RequestRefusedError as error:
+        raise ValueError(str(error)) from None
+    return text, not pattern.is_wildcard and is_private(pattern.host)
+
+
+def allow_hosts(target: ConfigTarget, wanted: Iterable[tuple[str, bool]]) -> list[str]:
+    """Write the hosts that are not allowed yet into the config, and return them."""
+    there = {(one.host.lower(), one.allow_private) for one in target.config.allowed_hosts}
+    new: list[str] = []
+    for host, private in dict(wanted).items():
+        if {(host.lower(), private), (host.lower(), True)} & there:
+            continue
+        target.write(partial(put_host, host=host, private=private))
+        new.append(host)
+    return new
+
+
+def allow_host(app: "App", text: str, private: bool) -> tuple[str, bool]:
+    """Allow one host in the config of a running app, at once. Returns it as it was written, and whether it may be
+    private. Raises GrantValueError, GrantRefusedError.
+    """
+    host, name = _single_host(text, "host")
+    if is_address(name) and reach(name) == NOWHERE:
+        raise GrantValueError("host", f"{host} is not the address of a single machine, so no tool can call it")
+    private = private or is_private(name)
+    file = app.config.path
+    try:
+        target = ConfigTarget(str(file) if file else None, new=own_folder() / CONFIG_NAME)
+        allow_hosts(target, [(host, private)])
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise GrantRefusedError("config_unchanged", str(error)) from None
+    _take_over(app, target.file, is_new=file is None)
+    in_force = {(one.host.lower(), one.allow_private) for one in app.config.allowed_hosts}
+    if {(host, private), (host, True)}.isdisjoint(in_force):
+        message = f"{host} is allowed in {target.file}, which needs a reload: ot.reload()"
+        raise GrantRefusedError("config_unused", message)
+    log.info("Allowed over REST: the host %s in %s", host, target.file)
+    return host, private
+
+
+def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
+    """Return one host in the form that is written and compared, with its port, and its bare name."""
+    try:
+        pattern = read_entry(text)
+    except ValueError as error:
+        raise GrantValueError(part, str(error).removeprefix("allowedHosts: ")) from None
+    if pattern.is_wildcard:
+        raise GrantValueError(part, f"{text[:100]!r} means many hosts, which only the command line allows")
+    bare = f"[{pattern.host}]" if ":" in pattern.host else pattern.host
+    return bare if pattern.port is None else f"{bare}:{pattern.port}", pattern.host
+
+
+def _take_over(app: "App", file: Path, *, is_new: bool = False) -> None:
+    """Put a changed file in force. Only a config that is new here needs everything to be read again."""
+    try:
+        app.reload() if is_new else app.reload_settings()
+    except ConfigError as error:
+        why = "; ".join(map(str, error.mistakes))
+        raise GrantRefusedError("config_unused", f"{file} was changed, but can't be used as it is: {why}") from None
+
+
+# Secrets
+
+
+def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replace: bool) -> tuple[str, ...]:
+    """Store a secret for these hosts in the secrets file of a running app, at once. Returns its hosts.
+
+    With `replace`, the value of a stored secret is replaced. Its hosts are never changed: what is sent there now could
+    stop working, and whoever asks for another host may not be meant to have it. Raises GrantValueError,
+    GrantRefusedError.
+    """
+    if not value.strip() or not value.isprintable():
+        raise GrantValueError("value", "a secret is one line of text, and not empty")
+    wanted = tuple(dict.fromkeys(map(_binding, hosts)))
+    for _, message, _ in HostBoundSecret(value=Secret(""), hosts=wanted).problems() if wanted else ():
+        raise GrantValueError("hosts", message)
+    file = app.config.secrets.file
+    if file is None:
+        where = "the secrets stand in the config itself; move them to a file: secrets: secrets.yaml"
+        raise GrantRefusedError("secrets_not_kept", where)
+    _take_over(app, file)  # what others have stored meanwhile
+    hosts = _hosts_to_store(app, name, wanted, replace)
+    check = partial(check_kept, name, value)
+    try:
+        with trust_renewed(file.absolute(), trust_store(), own_folder(), (name,)):
+            put_secret(file, name, value, check, hosts, new_only=not replace)
+    except SecretExistsError:
+        raise GrantRefusedError("secret_exists", f"{name} was stored by somebody else a moment ago") from None
+    except (OSError, ValueError) as error:
+        raise GrantRefusedError("secrets_not_kept", f"nothing was kept in {file}: {error}") from None
+    _take_over(app, file)
+    log.info("Stored over REST: the secret %s, for %s", name, ", ".join(hosts) or "no host")
+    return hosts
+
+
+def _binding(text: str) -> str:
+    """Return a binding in the form that is compared."""
+    try:
+        read_binding(text)
+    except ValueError as error:
+        raise GrantValueError("hosts", str(error).removeprefix("allowedHosts: ")) from None
+    scheme, _, host = text.rpartition("://")
+    written, _ = _single_host(host, "hosts")
+    return f"http://{written}" if scheme == "http" else written
+
+
+def _hosts_to_store(app: "App", name: str, wanted: tuple[str, ...], replace: bool) -> tuple[str, ...]:
+    """Return the hosts that the secret gets. Raises GrantRefusedError if something else uses it."""
+    known, command = app.config.secrets, binding_command(name, wanted)
+    by_hand = f"If that is meant, on the command line: {command}"
+    if used := app.runtime.secret_rules.use_by_server(name):
+        raise GrantRefusedError("secret_in_use", f"{name} is {used} of this server: name another secret in the tool")
+    if name in PROVIDER_KEYS and wanted:
+        message = f"{name} is a model provider's key, and goes to no other host: name another secret in the tool"
+        raise GrantRefusedError("secret_in_use", message)
+    where, bound = known.where(name), known.hosts(name)
+    if wanted and (where == "environment" or (where is None and is_in_config(app.config.path, name))):
+        source = "is a variable of the server's environment" if where else "is named in the config"
+        message = f"{name} {source}: what uses it there could not, if it were for {', '.join(wanted)} only. {by_hand}"
+        raise GrantRefusedError("secret_in_use", message)
+    if where in (None, "environment"):
+        return wanted
+    place = f", for {', '.join(bound)}" if bound else ""
+    if not replace or where != "file":
+        how = "Its value can be replaced, with replace=true" if where == "file" else by_hand
+        raise GrantRefusedError("secret_exists", f"{name} is stored already, in the {where}{place}. {how}")
+    if any(one not in bound for one in wanted):
+        command = binding_command(name, dict.fromkeys((*bound, *wanted)))
+        message = f"{name} is stored{place or ' for no host'}, and its hosts can't be changed here"
+        raise GrantRefusedError("secret_bound", f"{message}. If that is meant, on the command line: {command}")
+    return bound

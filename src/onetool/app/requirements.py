@@ -1,0 +1,134 @@
+"""What tools of bundles need before they can be called: secrets, and hosts that have to be allowed."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import to_builtins
+
+from onetool.core.errors import OneToolError
+
+if TYPE_CHECKING:
+    from onetool.app.secret_rules import SecretRules
+    from onetool.core.errors import Need
+    from onetool.http.allowed_hosts import AllowedHosts
+    from onetool.http.tool import HttpTool
+    from onetool.http.url import Url
+
+_AUTHORITY = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
+
+
+class RequiredSecret(NamedTuple):
+    name: str
+    source: str | None  # where it comes from; None: it is not set
+    need: "Need | None" = None
+
+
+class RequiredHost(NamedTuple):
+    host: str
+    allowed: bool | None  # None: only a call says what it is
+    entry: str | None = None  # what to write into allowedHosts
+    need: "Need | None" = None
+
+
+class Requirements(NamedTuple):
+    secrets: tuple[RequiredSecret, ...] = ()
+    hosts: tuple[RequiredHost, ...] = ()
+    sent_to: Mapping[str, Iterable[str]] = {}  # bindings by the names of the secrets that need them
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "secrets": [{"name": one.name, "source": one.source} for one in self.secrets],
+            "hosts": [{"host": one.host, "allowed": one.allowed, "entry": one.entry} for one in self.hosts],
+            "missing": to_builtins(self.missing()),
+        }
+
+    def missing(self) -> "list[Need]":
+        """Return what has to be allowed or set before the tools can be called."""
+        return [one.need for one in (*self.hosts, *self.secrets) if one.need is not None]
+
+    def unset(self) -> "list[Need]":
+        """Return the secrets that are not set."""
+        return [one.need for one in self.secrets if one.need is not None and one.source is None]
+
+    def closed(self) -> list[str]:
+        """Entries for allowedHosts."""
+        return [one.entry for one in self.hosts if one.entry is not None]
+
+
+def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Iterable[HttpTool]") -> Requirements:
+    """Return what these tools need together."""
+    from onetool.http.allowed_hosts import binding_for
+
+    secrets: dict[str, dict[str, Url]] = {}  # by name, with the URLs by the bindings that each needs
+    urls: dict[str, None] = {}
+    for tool in tools:
+        secrets |= {name: {} for name in sorted(tool.secrets) if name not in secrets}
+        for name, url in tool.destinations:
+            secrets[name] |= {} if url is None else {binding_for(url): url}
+        urls |= dict.fromkeys(_urls_of(tool))
+    found = tuple(_required_secret(rules, name, there) for name, there in secrets.items())
+    return Requirements(found, _hosts_there(hosts, urls), secrets)
+
+
+def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]") -> RequiredSecret:
+    from onetool.http.allowed_hosts import is_bound_to, secret_need
+
+    known = rules.secrets
+    source, hosts = known.where(name, environment=False), known.hosts(name)
+    if rules.use_by_server(name):
+        return RequiredSecret(name, source)
+    if source is None:
+        return RequiredSecret(name, source, secret_need(name, there))
+    elsewhere = [binding for binding, url in there.items() if hosts and not is_bound_to(url, hosts)]
+    return RequiredSecret(name, source, rules.binding_need(name, elsewhere) if elsewhere else None)
+
+
+def _hosts_there(hosts: "AllowedHosts", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
+    """Return the hosts of URLs with or without a path."""
+    found: dict[str, RequiredHost] = {}
+    for url in urls:
+        match = _AUTHORITY.match(url)
+        if match is not None and match[2]:
+            found.setdefault(match[2].lower(), _required_host(hosts, match[1], match[2]))
+    return tuple(found.values())
+
+
+def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
+    """An HTTP tool of a bundle, to look at; None if its file can't be read."""
+    from onetool.http.definition import HttpImpl
+    from onetool.http.tool import tool_to_inspect
+    from onetool.sources.bundles.validation import converted
+
+    try:
+        impl = converted(tool["httpImpl"], HttpImpl)
+        return tool_to_inspect(impl, tool.get("argSchema") or {}, bundle=tool.get("bundleID"))
+    except (OneToolError, ValueError):
+        return None
+
+
+def _urls_of(tool: "HttpTool") -> Iterator[str]:
+    """Where its requests go to, and where it gets its tokens."""
+    from onetool.http.definition import OAuth2
+
+    requests = [step.request for step in tool.impl.steps]
+    yield from (request.url_template for request in requests)
+    yield from (auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
+
+
+def _required_host(hosts: "AllowedHosts", scheme: str, authority: str) -> RequiredHost:
+    from onetool.http.allowed_hosts import entry_for, host_need
+    from onetool.http.errors import RequestRefusedError
+    from onetool.http.url import parse_url
+
+    if "${" in authority:
+        return RequiredHost(authority, None)
+    try:
+        url = parse_url(f"{scheme}://{authority}/")
+    except RequestRefusedError:
+        return RequiredHost(authority, False)
+    try:
+        hosts.check(url)
+    except RequestRefusedError:
+        return RequiredHost(url.authority, False, entry_for(url), host_need(url))
+    return RequiredHost(url.authority, True)

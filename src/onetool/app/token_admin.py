@@ -1,0 +1,135 @@
+"""Adding, listing and revoking the named tokens of a server: what `onetool tokens` and REST share.
+
+All functions raise TokenStoreError if the stored tokens can't be used.
+"""
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from onetool.app.access import as_stored, needs_credential, shown_time
+from onetool.core.text import or_rather, read_span, utc_text
+from onetool.database import DatabaseError
+from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.config.model import TokenConfig
+    from onetool.core.principal import Rate
+    from onetool.services.access_tokens import StoredToken, TokenStore
+
+DAY_S = 86_400
+_RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
+
+
+def expiry(text: str | None) -> str | None:
+    """Return a span such as `30d` as a date and time; other texts as they are."""
+    later = read_span(text or "")
+    return text if not later else utc_text(time.time() + later)
+
+
+def check_name(name: str, config: "Config", store: "TokenStore", only_print: bool, again: bool) -> str | None:
+    """Raise TokenNameError if a new token can't have this name: two tokens of one name would be one person, and what
+    is stored for a name may be somebody else's, unless it is for the same one `again`.
+
+    Returns the line of the config that the new one replaces, if it is to be printed only.
+    """
+    if only_print and store.named(name):
+        raise TokenNameError(f"a stored token is called {name} already; take another name, or revoke that one.")
+    place = next((place for one, place in configured_tokens(config) if one.name == name), None)
+    if place and not only_print:
+        raise TokenNameError(
+            f"a token of the config is called {name} already ({place}); take another name, or add --print."
+        )
+    revoked = [one.at for one in store.revoked().values() if one.name == name]
+    if revoked and not again:
+        raise TokenNameRevokedError(
+            f"a token called {name} was revoked on {shown_time(max(revoked))}, and whoever gets the name gets what is "
+            f"stored for it: results, sessions and examples."
+        )
+    return place
+
+
+def add_token(store: "TokenStore", token: "StoredToken") -> "tuple[str, StoredToken]":
+    """Store a new token like this one. Returns its text, which nobody can read again, and the token."""
+    text = store.add(token.name, token.role, token.tools, token.rate, token.expires, token.whole)
+    return text, store.named(token.name) or token
+
+
+def closed_clients(config: "Config", store: "TokenStore") -> list[str] | None:
+    """Return the clients that the first token would close the server to: those that called without a credential in
+    the last day, "" for those without a name. None if it is not the first.
+    """
+    from onetool.app.audit import anonymous_clients
+
+    if needs_credential(config.http, store):
+        return None
+    with suppress(DatabaseError):
+        return anonymous_clients(config, time.time() - DAY_S)
+    return []
+
+
+def revoke_token(name: str, config: "Config", store: "TokenStore") -> list[str] | None:
+    """Revoke a token, at once, also in running servers. Returns the lines of the config that are of no use any more;
+    None if it was revoked before. Raises TokenNameError.
+    """
+    of_config = [(one, place) for one, place in configured_tokens(config) if one.name == name]
+    stored = store.named(name)
+    if stored is None and not of_config:
+        if any(one.name == name for one in store.revoked().values()):
+            return None
+        known = [one.name for one in (*store.list(), *config.http.tokens)]
+        raise TokenNameError(f"no token is called {name}{or_rather(name, known) or '; see: onetool tokens list'}")
+    if stored is not None:
+        store.revoke(name)
+    for one, _ in of_config:
+        store.revoke_hash(one.hash, name)
+    return [place for _, place in of_config]
+
+
+def token_rows(config: "Config", store: "TokenStore") -> list[dict[str, Any]]:
+    """Return what may be shown of all tokens: those that were stored, those of the config, and what was revoked."""
+    stored, gone = store.list(), store.revoked()
+    rows = [token_row(token) for token in stored]
+    rows += [token_row(as_stored(one), place, one.hash in gone) for one, place in configured_tokens(config)]
+    listed = {token.hash for token in (*stored, *config.http.tokens)}
+    revoked = (one for hash, one in gone.items() if hash not in listed)
+    return rows + [
+        {"name": one.name, "where": "stored", "state": "revoked", "revoked": utc_text(one.at)} for one in revoked
+    ]
+
+
+def token_row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
+    """Return what may be shown of a token: nothing of its hash."""
+    is_over = token.expires is not None and token.expires <= time.time()
+    return {
+        "name": token.name,
+        "role": token.role,
+        "tools": token.tools,
+        "rate": token.rate and _shown_rate(token.rate),
+        "expires": None if token.expires is None else utc_text(token.expires),
+        "created": None if token.created is None else utc_text(token.created),
+        "whole": token.whole,
+        "where": where,
+        "state": "revoked" if is_revoked else "expired" if is_over else "valid",
+    }
+
+
+def _shown_rate(rate: "Rate") -> str:
+    return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
+
+
+def configured_tokens(config: "Config") -> "list[tuple[TokenConfig, str]]":
+    """Return the tokens of the config, each with its file and line."""
+    if not config.http.tokens or config.path is None:
+        return []
+    from onetool.config.load import token_places
+
+    places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
+    return list(zip(config.http.tokens, places, strict=False))
+
+
+def _near(file: str) -> str:
+    shown = os.path.relpath(file)
+    return file if shown.startswith("..") else shown
