@@ -21,7 +21,7 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
-from onetool.sources.bundles.row_facts import CatalogueView, RowFacts, page_of
+from onetool.sources.bundles.row_facts import CatalogueView, RowFacts, age_of, page_of, takeover
 from onetool.sources.bundles.store import (
     EVERYTHING,
     AllowedOnly,
@@ -146,10 +146,7 @@ class BundleService:
         tool = self.changed(self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match)))
         found = self._shown_tool(tool)
         if before is not None and not is_enabled and self._is_callable(before):
-            others = filter(self._is_callable, self.store.versions(bundle_id, slug))
-            newest = max(others, key=_age, default=before)
-            if _age(newest) < _age(before):
-                found["takesOver"] = newest.version
+            found |= takeover(before, filter(self._is_callable, self.store.versions(bundle_id, slug)))
         return found, self._tag(tool)
 
     def get_examples(
@@ -279,7 +276,7 @@ class BundleService:
         if not found:
             self._bundle(bundle_id, visibility)
             raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
-        found.sort(key=_age, reverse=True)
+        found.sort(key=age_of, reverse=True)
         bundle = self._bundle(bundle_id)
         return [
             row | {"isDefault": self.loading.is_default(bundle, tool)}
@@ -489,11 +486,6 @@ class BundleService:
             names = {field.name: field.encode_name for field in msgspec.structs.fields(ToolContent)}
             found["inherited"] = {names[key]: value for key, value in inherited.items()}
         return found if why_disabled is None else found | {"isEnabled": False, "disabledReason": why_disabled}
-
-
-def _age(tool: Tool) -> tuple[str, str]:
-    """Return what versions are ordered by: a name stands for the last one that can be called."""
-    return tool.modified_at, tool.id
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
