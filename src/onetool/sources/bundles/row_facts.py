@@ -128,3 +128,14 @@ def page_of(
         if len(found) < wanted:
             return page, None
         after = found[-1][0]
+
+
+def age_of(tool: Tool) -> tuple[str, str]:
+    """Return what versions are ordered by: a name stands for the last one that can be called."""
+    return tool.modified_at, tool.id
+
+
+def takeover(before: Tool, others: Iterable[Tool]) -> dict[str, str]:
+    """Return which version has the name of one that was switched off, if another had not had it anyway."""
+    newest = max(others, key=age_of, default=before)
+    return {"takesOver": newest.version} if age_of(newest) < age_of(before) else {}

@@ -22,7 +22,7 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
-from onetool.sources.bundles.row_facts import AllowedOnly, CatalogueView, RowFacts, page_of
+from onetool.sources.bundles.row_facts import AllowedOnly, CatalogueView, RowFacts, age_of, page_of, takeover
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.store import (
     EVERYTHING,
@@ -141,10 +141,7 @@ class BundleService:
         tool = self.store.patch_tool(bundle_id, slug, version, is_enabled, _of_file(match))
         found = self._shown_tool(tool)
         if before is not None and not is_enabled and self._is_callable(before):
-            others = filter(self._is_callable, self.store.versions(bundle_id, slug))
-            newest = max(others, key=_age, default=before)
-            if _age(newest) < _age(before):
-                found["takesOver"] = newest.version
+            found |= takeover(before, filter(self._is_callable, self.store.versions(bundle_id, slug)))
         return found, self._tag(tool)
 
     def get_examples(
@@ -268,7 +265,7 @@ class BundleService:
         if not found:
             self._bundle(bundle_id, visibility)
             raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
-        found.sort(key=_age, reverse=True)
+        found.sort(key=age_of, reverse=True)
         bundle = self._bundle(bundle_id)
         return [
             row | {"isDefault": self.loading.is_default(bundle, tool)}
@@ -477,11 +474,6 @@ class BundleService:
 
 def _checked(query: ListQuery) -> ListQuery:
     return replace(query, bundle_ids=[check_id(id, None) for id in query.bundle_ids])
-
-
-def _age(tool: Tool) -> tuple[str, str]:
-    """Return what versions are ordered by: a name stands for the last one that can be called."""
-    return tool.modified_at, tool.id
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
