@@ -180,7 +180,14 @@ class ProviderErrors:
             case "overloaded" if not error.wait:
                 yield f"it was asked at {self._endpoint.text}; try again later, or another model"
             case "unreachable" if error.status is None:
-                yield self._about_endpoint()
+                name, place = self._adapter.name, self._endpoint
+                if place.is_loopback:
+                    start = ": `ollama serve` starts it" if name == "ollama" else ""
+                    yield f"is it running? {name} is expected at {place.text}{start}"
+                elif self._is_own:
+                    yield f"is there a way to {place.authority} from here? {place.setting} can name another place"
+                else:
+                    yield f"{place.setting} is {place.text}"
             case "quota":
                 yield f"waiting does not help: see the billing page of {self._adapter.name}, or use another --provider"
             case "too_long":
@@ -206,15 +213,6 @@ class ProviderErrors:
             yield "--model, or ask.model in the config, names another one"
         if provider is not None and provider != self._adapter.name and self._is_own:
             yield f"{wanted} is a model of another provider: --provider {provider}"
-
-    def _about_endpoint(self) -> str:
-        name, place = self._adapter.name, self._endpoint
-        if place.is_loopback:
-            start = ": `ollama serve` starts it" if name == "ollama" else ""
-            return f"is it running? {name} is expected at {place.text}{start}"
-        if self._is_own:
-            return f"is there a way to {place.authority} from here? {place.setting} can name another place"
-        return f"{place.setting} is {place.text}"
 
 
 def _duration(seconds: float) -> str:

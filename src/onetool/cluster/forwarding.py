@@ -340,6 +340,11 @@ class ForwardSeal:
         self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
 
     def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
+        if (context := current_call.get()) is not None:
+            id = context.call.id  # the id in the audit log of the current call, else of the client's request
+        else:
+            scope = current_scope.get()
+            id = token_hex(16) if scope is None else scope.setdefault(FORWARD_ID, token_hex(16))
         told = ForwardedBy(
             sender=self._members.id,
             to=to,
@@ -348,7 +353,7 @@ class ForwardSeal:
             principal=principal,
             address=address,
             body=sha256(body).hexdigest(),
-            id=_audit_id(),
+            id=id,
         )
         data = msgspec.json.encode(told)
         return sign(self._key, data if len(data) < COMPRESS_BYTES else zlib.compress(data), _bound(method, target))
@@ -400,14 +405,6 @@ class ForwardSeal:
 
     def is_proof(self, header: bytes, status: int, shown: str) -> bool:
         return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))
-
-
-def _audit_id() -> str:
-    """Return the id in the audit log of the current call, else of the client's request."""
-    if (context := current_call.get()) is not None:
-        return context.call.id
-    scope = current_scope.get()
-    return token_hex(16) if scope is None else scope.setdefault(FORWARD_ID, token_hex(16))
 
 
 def target_of(scope: Scope) -> bytes:

@@ -2,7 +2,6 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
 from itertools import accumulate, repeat
 
 MAX_SORTED = 500_000  # values; more of them are rounded to three digits, and counted
@@ -24,7 +23,13 @@ class SpreadAggregate:
         ranks = {"p50": (number + 1) // 2, **{f"p{p}": -(-number * p // 100) for p in (90, 95, 99)}, "max": number}
         wanted = {*ranks.values(), number // 2 + 1}
         found: dict[int, float] = {}
-        for value, upto in self._ordered():
+        # The values, smallest first, each with the number of values up to it
+        if number <= MAX_SORTED:
+            ordered = ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
+        else:
+            counts = Counter(map(float, map(format, self._values, repeat(".3g"))))
+            ordered = zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)
+        for value, upto in ordered:
             reached = {rank for rank in wanted if rank <= upto}
             found |= dict.fromkeys(reached, value)
             wanted -= reached
@@ -33,10 +38,3 @@ class SpreadAggregate:
         named = {name: found[rank] for name, rank in ranks.items()}
         median = (found[ranks["p50"]] + found[number // 2 + 1]) / 2
         return json.dumps({**named, "p50": median})
-
-    def _ordered(self) -> Iterator[tuple[float, int]]:
-        """Return the values, smallest first, each with the number of values up to it."""
-        if len(self._values) <= MAX_SORTED:
-            return ((value, rank) for rank, value in enumerate(sorted(self._values), 1))
-        counts = Counter(map(float, map(format, self._values, repeat(".3g"))))
-        return zip(sorted(counts), accumulate(counts[value] for value in sorted(counts)), strict=True)

@@ -121,7 +121,18 @@ class WorkerProcess:
                 self._buffer += self._read(65_536)
                 continue
             begun, self._buffer = self._buffer[HEADER:], b""
-            return self._read_rest(begun, missing)
+            data = bytearray(len(begun) + missing)  # one buffer: one for each piece takes longer than reading it
+            data[: len(begun)] = begun
+            view, read = memoryview(data), len(begun)
+            while read < len(data):
+                try:
+                    count = self._pipes[1].readinto(view[read:])
+                except (OSError, ValueError):  # it was closed
+                    count = 0
+                if not count:
+                    raise self._exit_reason()
+                read += count
+            return bytes(data)
         return self._next_frame()
 
     def acknowledged(self, seconds: float | None = None) -> bool:
@@ -200,21 +211,6 @@ class WorkerProcess:
         if not data:
             raise self._exit_reason()
         return data
-
-    def _read_rest(self, begun: bytes, missing: int) -> bytes:
-        """Read the rest of a message into one buffer: a buffer for each piece takes longer than reading it."""
-        data = bytearray(len(begun) + missing)
-        data[: len(begun)] = begun
-        view, read = memoryview(data), len(begun)
-        while read < len(data):
-            try:
-                count = self._pipes[1].readinto(view[read:])
-            except (OSError, ValueError):  # it was closed
-                count = 0
-            if not count:
-                raise self._exit_reason()
-            read += count
-        return bytes(data)
 
     def _exit_reason(self) -> WorkerError:
         with suppress(subprocess.TimeoutExpired):

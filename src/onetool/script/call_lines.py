@@ -64,7 +64,11 @@ def read_call_line(line: str, names: ScriptNames, allowed: Collection[str] | Non
 
 
 def write_call_line(name: str, args: Mapping[str, Any]) -> str:
-    return " ".join([f"{MARK}{name}", *(f"{key}={_written(value)}" for key, value in args.items())])
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for key, value in args.items()
+    }
+    return " ".join([f"{MARK}{name}", *(f"{key}={shlex.quote(text)}" for key, text in texts.items())])
 
 
 def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = None) -> ToolSpec:
@@ -88,10 +92,6 @@ def find_tool(slug: str, names: ScriptNames, allowed: Collection[str] | None = N
         shown = (spec.name for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed))
         raise ScriptError(f"there is no tool {value_shown(slug)}{or_rather(slug, [*names.functions, *shown])}")
     return same[0]
-
-
-def _slug(spec: ToolSpec) -> str:
-    return spec.name.rpartition(".")[2].replace("_", "-")
 
 
 # Arguments
@@ -139,10 +139,6 @@ def _value(text: str, at: int, key: str, spec: ToolSpec) -> tuple[Any, int]:
         return said, word.end()  # where the schema does not want a text, the check says so
 
 
-def _written(value: Any) -> str:
-    return shlex.quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-
-
 # As code
 
 
@@ -164,8 +160,12 @@ def _as_code(call: CallLine, names: ScriptNames, taken: Collection[str]) -> str:
 def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str] | None = None) -> list[str]:
     """Return every word that the last one of the line could become: tools, arguments, listed values."""
     begun = re.split(r"\s", line)[-1]
-    if begun == line:
-        return _tool_words(line, names, allowed)
+    if begun == line:  # full names and aliases that begin so; else slugs
+        shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
+        aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
+        named = dict.fromkeys(f"{MARK}{name} " for name in (*aliases, *(spec.name for spec in shown)))
+        slugs = dict.fromkeys(f"{MARK}{spec.name.rpartition('.')[2].replace('_', '-')} " for spec in shown)
+        return [word for word in named if word.startswith(line)] or [word for word in slugs if word.startswith(line)]
     try:
         spec = find_tool(line.split()[0].removeprefix(MARK), names, allowed)
     except ScriptError:
@@ -177,12 +177,3 @@ def call_line_completions(line: str, names: ScriptNames, allowed: Collection[str
         given = set(re.findall(rf"\s({KEY})=", line))
         words = [f"{name}=" for name in spec.order if name not in given]
     return [word for word in words if word.startswith(begun)]
-
-
-def _tool_words(begun: str, names: ScriptNames, allowed: Collection[str] | None) -> list[str]:
-    """Return full names and aliases that begin so; else slugs."""
-    shown = [spec for spec in names.catalogue if not spec.hidden and (allowed is None or spec.name in allowed)]
-    aliases = [word for word, spec in names.functions.items() if allowed is None or spec.name in allowed]
-    named = [f"{MARK}{name} " for name in dict.fromkeys((*aliases, *(spec.name for spec in shown)))]
-    slugs = (f"{MARK}{slug} " for slug in dict.fromkeys(map(_slug, shown)))
-    return [word for word in named if word.startswith(begun)] or [word for word in slugs if word.startswith(begun)]

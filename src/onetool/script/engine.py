@@ -171,9 +171,16 @@ class Engine:
         error: ToolError | None = CANCELLED
         try:
             begin = partial(self.context, allowed, source, progress, pipeline.run, gate, watch)
-            result = await self._journal_failure(pipeline, source) or await self._run_pipeline(
-                pipeline, tools, begin, live
-            )
+            result = note = None
+            if pipeline.run is not None and self._journal is not None:
+                note = self._journal(pipeline.event(pipeline.run, source, None))
+            if note is not None:
+                try:
+                    await asyncio.to_thread(note)
+                except ToolFailure as failure:  # then nothing runs
+                    result = pipeline.refusal_result(failure)
+            if result is None:
+                result = await self._run_pipeline(pipeline, tools, begin, live)
             error = result.error
         finally:
             if pipeline.run is not None and self._recorders:
@@ -184,17 +191,6 @@ class Engine:
                     except Exception:
                         log.exception("a recorder failed; the run is not affected")
         return result
-
-    async def _journal_failure(self, pipeline: Pipeline, source: str) -> RunResult | None:
-        """Have the journal note the run before it begins. Returns a result where that failed: then nothing runs."""
-        if pipeline.run is None or self._journal is None:
-            return None
-        if (first := self._journal(pipeline.event(pipeline.run, source, None))) is not None:
-            try:
-                await asyncio.to_thread(first)
-            except ToolFailure as failure:
-                return pipeline.refusal_result(failure)
-        return None
 
     async def _run_pipeline(
         self,

@@ -143,16 +143,14 @@ class _Watch:
         else:
             indent = lead + " " * depth
             self._before[start] = f"{' ' * depth}try:\r{indent} "
-        clause = f"\r{indent}except BaseException as {ERROR}: {self._noting(unit)}; raise"
-        self._after[end] = clause + self._after.get(end, "")  # what is inside comes later, and ends before this
-
-    def _noting(self, unit: list[ast.stmt]) -> str:
-        """Return code that notes the error. It has no call: it must work in deep recursion, whatever names mean."""
+        # No call is in what notes the error: it has to work in the deepest recursion, whatever names mean to the code.
         note = self._note
         is_noted = f"{note}[0] is {ERROR}"
         if self._gathers and _gathers(unit):  # an error that leaves a task is made anew
             is_noted += f' or f"{{{note}[0]!r}}" == f"{{{ERROR}!r}}"'
-        return f"{note}[0], {note}[1] = {ERROR}, {note}[1] if {is_noted} else {unit[0].lineno}"
+        noting = f"{note}[0], {note}[1] = {ERROR}, {note}[1] if {is_noted} else {start}"
+        clause = f"\r{indent}except BaseException as {ERROR}: {noting}; raise"
+        self._after[end] = clause + self._after.get(end, "")  # what is inside comes later, and ends before this
 
     def _lead(self, line: int) -> str:
         text = self._texts[line - 1]

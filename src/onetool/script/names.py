@@ -232,15 +232,12 @@ def completions(line: str, names: ScriptNames, known: Iterable[str] = ()) -> lis
     found = _DOTTED_END.search(line)
     word = found[1] if found else ""
     if "." in word:
-        return [one for one in _tools(word, names) if one.startswith(word)]
+        pack = names.pack(word.partition(".")[0])
+        tools = [f"{pack.word}.{tool}(" for tool in sorted(pack.tools)] if pack else []
+        return [one for one in tools if one.startswith(word)]
     words = [*_arguments(line[: len(line) - len(word)], names), *sorted({*names.words(), *known})]
     matching = [one for one in words if one.startswith(word)]
     return matching if matching or not word else sorted(one for one in BUILTINS if one.startswith(word))
-
-
-def _tools(word: str, names: ScriptNames) -> list[str]:
-    pack = names.pack(word.partition(".")[0])
-    return [f"{pack.word}.{tool}(" for tool in sorted(pack.tools)] if pack else []
 
 
 def _arguments(before: str, names: ScriptNames) -> list[str]:

@@ -217,11 +217,7 @@ class CodeScan:
         self.bound: Counter[str] = Counter()  # in whatever scope, and how often; imports apart
         self.loses_lines = False  # it has a statement that an error leaves as if it came from there
         self._waits = False
-        if self.tree is not None:
-            self._walk(self.tree)
-
-    def _walk(self, tree: ast.Module) -> None:
-        nodes: list[ast.AST] = [tree]
+        nodes: list[ast.AST] = [] if self.tree is None else [self.tree]
         for node in nodes:  # which grows while it is walked
             self._note(node)
             for field in node._fields:

@@ -174,11 +174,15 @@ class Pipeline:
         scan.bound.update((*(self._known or ()), *self._variables))
         names = self._tools.names
         found = check(scan, names, MODULES, self._allowed)
-        return CodeReport(errors=[self._fault(one) for one in found], calls=called_tools(scan, names, MODULES))
-
-    def _fault(self, found: CodeFinding) -> CodeFault:
-        about = f"{found.spec.name}: " if found.spec else ""
-        return CodeFault.at(f"{about}{found.message}", self._sent_place(self._place_of(found)), found.line)
+        faults = [
+            CodeFault.at(
+                f"{one.spec.name}: {one.message}" if one.spec else one.message,
+                self._sent_place(self._place_of(one)),
+                one.line,
+            )
+            for one in found
+        ]
+        return CodeReport(errors=faults, calls=called_tools(scan, names, MODULES))
 
     def _place_of(self, found: CodeFinding) -> CodePlace:
         return place_of_line(self.code, found.line) if found.node is None else place_of_node(self.code, found.node)

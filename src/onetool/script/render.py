@@ -235,7 +235,14 @@ class _Writer:
         """Return the value on one line, with so many levels of flow style; None where that can't be written or read."""
         kind = type(value)
         if kind is str:
-            return self._known.get(value) or self._short(value)
+            if known := self._known.get(value):
+                return known
+            if len(value) > OBJECT_WIDTH or ("\n" in value and len(value) > SHORT):
+                return None
+            text = yaml_text(value)
+            if len(value) <= _KEPT and len(self._known) < _MAX_KEPT:
+                self._known[value] = text
+            return text
         if scalar := SCALARS.get(kind):
             return scalar(value)
         if kind is dict:
@@ -243,14 +250,6 @@ class _Writer:
         if kind is list:
             return self._list(value, levels - 1) if levels else None
         return self._inline(yaml_type(value), levels)
-
-    def _short(self, text: str) -> str | None:
-        if len(text) > OBJECT_WIDTH or ("\n" in text and len(text) > SHORT):
-            return None
-        written = yaml_text(text)
-        if len(text) <= _KEPT and len(self._known) < _MAX_KEPT:
-            self._known[text] = written
-        return written
 
     def _object(self, value: dict[Any, Any], levels: int) -> str | None:
         if len(value) > OBJECT_WIDTH // 4:

@@ -42,8 +42,12 @@ def idiom_edits(scan: CodeScan) -> Iterator[Edit]:
             continue
         if name == "next" and isinstance(call.args[0], ast.GeneratorExp):
             yield from _within(scan, call, call.args[:1], "iter")
-        elif name in BUILTIN_EXCEPTIONS and not _is_one_text(call.args):
-            yield from _within(scan, call, call.args, "str")
+        elif name in BUILTIN_EXCEPTIONS and not any(isinstance(arg, ast.Starred) for arg in call.args):
+            match call.args:
+                case [ast.JoinedStr() | ast.Constant(value=str())]:
+                    pass
+                case _:
+                    yield from _within(scan, call, call.args, "str")
 
 
 def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
@@ -58,14 +62,6 @@ def _methods_as_functions(call: ast.Call, scan: CodeScan) -> Iterator[Edit]:
                     yield Edit(*scan.places.of(node), f"(lambda *a: {word}.{attr}(*a))")
             case _:
                 pass
-
-
-def _is_one_text(args: list[ast.expr]) -> bool:
-    if any(isinstance(arg, ast.Starred) for arg in args):
-        return True  # it is unknown how many: left as it is
-    return len(args) == 1 and (
-        isinstance(args[0], ast.JoinedStr) or (isinstance(args[0], ast.Constant) and isinstance(args[0].value, str))
-    )
 
 
 def _within(scan: CodeScan, call: ast.Call, nodes: list[ast.expr], function: str) -> Iterator[Edit]:

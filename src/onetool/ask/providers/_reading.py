@@ -239,7 +239,11 @@ def merge_turns(messages: Iterable[Message]) -> Iterator[Message]:
     asked: User | None = None
     for message in messages:
         if isinstance(message, User):
-            asked = message if asked is None else _merged(asked, message)
+            if asked is not None:
+                texts = filter(None, (_with_texts(asked), _with_texts(message)))
+                pictures = (file for file in (*asked.files, *message.files) if file.data is not None)
+                message = User(text="\n\n".join(texts), files=tuple(pictures))
+            asked = message
         elif not is_blank(message):
             if asked is not None:
                 yield asked
@@ -252,12 +256,6 @@ def merge_turns(messages: Iterable[Message]) -> Iterator[Message]:
 def is_blank(message: Message) -> bool:
     """Return whether a reply has neither text nor calls."""
     return isinstance(message, Assistant) and not message.calls and not message.text.strip()
-
-
-def _merged(first: User, second: User) -> User:
-    texts = filter(None, (_with_texts(first), _with_texts(second)))
-    pictures = (file for file in (*first.files, *second.files) if file.data is not None)
-    return User(text="\n\n".join(texts), files=tuple(pictures))
 
 
 # Pieces of a reply in their order, with signatures (Anthropic, Gemini)

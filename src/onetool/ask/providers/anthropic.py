@@ -168,16 +168,14 @@ class AnthropicHistory:
         blocks: list[dict[str, Any]] = []
         for what, kept in pieces or default_order(message):
             if isinstance(what, Call):
-                blocks.append(self._call(what))
+                given = msgspec.Raw(as_json(dict(what.args)).encode())
+                name = self._names.to_provider(what.name)
+                blocks.append({"type": "tool_use", "id": what.id, "name": name, "input": given})
             elif what is None and isinstance(kept.get("thought"), Mapping):
                 blocks.append(dict(kept["thought"]))
             elif what and what.strip():  # the API refuses blank texts
                 blocks.append(text_block(what))
         return blocks
-
-    def _call(self, call: Call) -> dict[str, Any]:
-        given = msgspec.Raw(as_json(dict(call.args)).encode())
-        return {"type": "tool_use", "id": call.id, "name": self._names.to_provider(call.name), "input": given}
 
 
 def fingerprint_of(prompt: ModelPrompt) -> str:

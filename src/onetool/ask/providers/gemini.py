@@ -51,7 +51,6 @@ from onetool.ask.providers._reading import (
     with_files,
 )
 from onetool.core.text import replace_surrogates
-from onetool.formats import ProviderNames
 
 _STATUSES: dict[str, tuple[Reason, bool]] = {
     "UNAUTHENTICATED": ("unauthorized", False),
@@ -199,7 +198,10 @@ class GeminiStreamReader:
             kept: dict[str, Any] = {"signature": part.signature} if part.signature else {}
             text = "".join(part.texts)
             if part.call is not None:
-                calls.append(_call(part.call, names))
+                name = a_name(part.call.get("name"))
+                args, malformed = arguments(part.call.get("args"))
+                id = a_text(part.call.get("id"), "the id of a functionCall")
+                calls.append(Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed))
                 order.append({"call": True, **kept})
             elif not part.is_thought:
                 texts.append(text)
@@ -245,13 +247,6 @@ class _Part:
         self.is_thought = is_thought
         self.signature = signature
         self.texts: list[str] = []
-
-
-def _call(given: dict[str, Any], names: ProviderNames) -> Call:
-    name = a_name(given.get("name"))
-    args, malformed = arguments(given.get("args"))
-    id = a_text(given.get("id"), "the id of a functionCall")
-    return Call(id=id, name=names.from_provider(name) or name, args=args, malformed=malformed)
 
 
 def _stop(ending: dict[str, Any], has_calls: bool) -> tuple[Stop, str]:

@@ -65,7 +65,8 @@ class OpenAI:
         if prompt.temperature is not None:
             body["temperature"] = prompt.temperature
         if prompt.max_tokens is not None:
-            body[_limit(prompt.model)] = prompt.max_tokens
+            # Newer models of OpenAI refuse `max_tokens`; many other servers know only that.
+            body["max_completion_tokens" if _OPENAIS.match(prompt.model) else "max_tokens"] = prompt.max_tokens
         if stream:
             body["stream"] = True
             # Mistral's own API refuses the option, and tells the usage without it.
@@ -102,11 +103,6 @@ ADAPTER = OpenAI()
 
 
 # Differences between models
-
-
-def _limit(model: str) -> str:
-    """Return the member for the token limit: newer models of OpenAI refuse `max_tokens`; others know only that."""
-    return "max_completion_tokens" if _OPENAIS.match(model) else "max_tokens"
 
 
 def _can_chat(model: Mapping[str, Any]) -> bool:

@@ -70,7 +70,12 @@ def package_name(words: Sequence[str]) -> str:
     started = ["python" if _PYTHON.fullmatch(program) else program, *_operands(words[1:], False)]
     runner = next((one for one in RUNNERS if started[: len(one)] == one), None)
     operands = [] if runner is None else _operands(started[len(runner) :], runner[0] in ("docker", "podman"))
-    return package_name(operands) if operands else _identifier(_last_name(words[0]))
+    if operands:
+        return package_name(operands)
+    # The last part of a path, package or image that says something, without version and suffix
+    parts = re.split(r"[/\\]", words[0])
+    names = [_VERSION.sub("", script[1] if (script := _SCRIPT.fullmatch(part)) else part) for part in parts]
+    return _identifier(next((name for name in reversed(names) if name.lower() not in COMMON_NAMES), names[-1]))
 
 
 def _operands(words: Sequence[str], is_container: bool) -> Sequence[str]:
@@ -81,13 +86,6 @@ def _operands(words: Sequence[str], is_container: bool) -> Sequence[str]:
         has_value = words[at] not in CONTAINER_SWITCHES if is_container else words[at] in VALUED_OPTIONS
         at += 2 if is_bare and has_value else 1
     return words[at:]
-
-
-def _last_name(word: str) -> str:
-    """Return the last part of a path, package or image that says something, without version and suffix."""
-    parts = re.split(r"[/\\]", word)
-    names = [_VERSION.sub("", script[1] if (script := _SCRIPT.fullmatch(part)) else part) for part in parts]
-    return next((name for name in reversed(names) if name.lower() not in COMMON_NAMES), names[-1])
 
 
 def _identifier(text: str) -> str:

@@ -173,16 +173,14 @@ def resources_of(server: str, pack: str, settings: ServerSettings, offers: Offer
         )
 
     fixed = [made(Resource, one, uri) for one in offers.resources if not (uri := str(one["uri"])).startswith(OURS)]
-    forms = [
-        made(TemplateResource, one, uri) for one in offers.templates if _has_prefix(uri := str(one["uriTemplate"]))
-    ]
+    forms: list[Resource] = []
+    for one in offers.templates:
+        template = str(one["uriTemplate"])
+        scheme, found, rest = template.partition("{")[0].partition("://")
+        # It begins with something of its own: else it would match every address.
+        if scheme and found and not template.startswith(OURS) and (rest or scheme not in EVERYBODYS):
+            forms.append(made(TemplateResource, one, template))
     return [*fixed, *forms]
-
-
-def _has_prefix(template: str) -> bool:
-    """Return whether a template begins with something of its own: else it would match every address."""
-    scheme, found, rest = template.partition("{")[0].partition("://")
-    return bool(scheme and found) and not template.startswith(OURS) and (bool(rest) or scheme not in EVERYBODYS)
 
 
 def _offer_spec(

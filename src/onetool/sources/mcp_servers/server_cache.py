@@ -231,14 +231,13 @@ def difference(before: Definition | None, now: Definition) -> list[str]:
     """Return the difference in lines that begin with - or +, as programmers read it."""
     from difflib import unified_diff
 
-    old, new = ([] if tool is None else _written(tool) for tool in (before, now))
-    return list(unified_diff(old, new, lineterm="", n=2))[2:]
+    def written(tool: Definition) -> list[str]:
+        lines = str(tool.get("description") or "").splitlines()
+        rest = {key: tool[key] for key in ("inputSchema", "outputSchema", *PASSED) if key in tool}
+        return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
 
-
-def _written(definition: Definition) -> list[str]:
-    lines = str(definition.get("description") or "").splitlines()
-    rest = {key: definition[key] for key in ("inputSchema", "outputSchema", *PASSED) if key in definition}
-    return [*lines, *msgspec.json.format(msgspec.json.encode(rest), indent=2).decode().splitlines()]
+    old = [] if before is None else written(before)
+    return list(unified_diff(old, written(now), lineterm="", n=2))[2:]
 
 
 def file_name(name: str) -> str:
