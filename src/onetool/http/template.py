@@ -175,16 +175,12 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
     return BodyTemplate(LINES, fill, tuple(placeholders))
 
 
-class _ListTemplate(NamedTuple):
+class _ListTemplate(list[Any]):
     """A list with placeholders in its items."""
 
-    items: list[Any]
 
-
-class _ObjectTemplate(NamedTuple):
-    """An object with placeholders in its names or values."""
-
-    members: list[tuple[str | TemplateText, Any]]
+class _ObjectTemplate(list[tuple[str | TemplateText, Any]]):
+    """The names and values of an object with placeholders in them."""
 
 
 def _value_template(value: Any, arguments: Collection[str], pointer: str, placeholders: list[Placeholder]) -> Any:
@@ -195,13 +191,13 @@ def _value_template(value: Any, arguments: Collection[str], pointer: str, placeh
         placeholders += text.placeholders
         return text if text.placeholders else text.literal
     if isinstance(value, Mapping):
-        template = _ObjectTemplate([])
+        template = _ObjectTemplate()
         for name, item in value.items():
             place = below(pointer, name)
             key = parse_text(name, arguments, place)
             placeholders += key.placeholders
             inner = _value_template(item, arguments, place, placeholders)
-            template.members.append((key if key.placeholders else key.literal, inner))
+            template.append((key if key.placeholders else key.literal, inner))
     elif isinstance(value, list | tuple):
         template = _ListTemplate(
             [_value_template(item, arguments, below(pointer, at), placeholders) for at, item in enumerate(value)]
@@ -222,11 +218,11 @@ def _fill_value(template: Any, values: Values) -> Any:
             raise alone.bad("is no number that JSON has")
         return value
     if isinstance(template, _ListTemplate):
-        return [item for one in template.items if (item := _fill_value(one, values)) is not _ABSENT]
+        return [item for one in template if (item := _fill_value(one, values)) is not _ABSENT]
     if not isinstance(template, _ObjectTemplate):
         return template
     made: dict[str, Any] = {}
-    for name, inner in template.members:
+    for name, inner in template:
         key = name if isinstance(name, str) else name.fill(values, _as_it_is)
         item = _fill_value(inner, values)
         if key is None or item is _ABSENT:
