@@ -11,7 +11,17 @@ pytestmark = pytest.mark.attack("other origins")
 
 ID = "01890a5d-0000-7000-8000-000000000001"
 PLAIN = [
-    place.path.format(bundleID=ID, toolSlug="now", version="1", server="s", handle="h")
+    place.path.format(
+        bundleID=ID,
+        toolSlug="now",
+        version="1",
+        server="s",
+        handle="h",
+        host="a.example",
+        secret="S",
+        name="n",
+        token="t",
+    )
     for place in API_ROUTES.resources
 ]
 ROUTES = [

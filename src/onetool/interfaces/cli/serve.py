@@ -22,8 +22,6 @@ from onetool.interfaces.cli.options import (
     watch_option,
 )
 from onetool.interfaces.cli.output import echo, printable, stdout
-from onetool.interfaces.mcp.service import Service
-from onetool.interfaces.watchdog import Watchdog
 from onetool.services.logs import make_log_non_blocking
 
 if TYPE_CHECKING:
@@ -104,7 +102,7 @@ def serve(
     http.jwt in the config, or a token made by `onetool tokens add`.
     """
     ignore_hang_up()
-    signal.signal(signal.SIGTERM, _exit_on_signal)  # while it starts
+    early_stop = EarlyStop()
     if host == "":
         raise click.BadParameter("it is empty; leave it out to listen on this machine only.", param_hint="--host")
     if workers > 1:
@@ -119,9 +117,9 @@ def serve(
         app.config.cluster.require()
     http = app.config.http
     address = bind_address(app, host or http.host, http.port if port is None else port)
-    print_line = _printer(app.config, address.url, servers, opens)
+    print_line = early_stop.then(_printer(app.config, address.url, servers, opens))
     ended_by = serve_app(app, address, menu=menu, allowed=allowed, print_line=print_line, drain_s=drain_s)
-    signal.signal(signal.SIGTERM, _exit_on_signal)  # while it closes; the server had its own, and took it away
+    early_stop.listen()  # while it closes; the server had its own handler, and took it away
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -218,8 +216,30 @@ def _print_headline(text: str) -> None:
         echo(text)
 
 
-def _exit_on_signal(_signal: int, _frame: object) -> NoReturn:
-    sys.exit(0)
+class EarlyStop:
+    """Ends the process at SIGTERM while the server starts or closes, when it has no signal handler of its own."""
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        self.listen()
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self._exit)
+
+    def _exit(self, _signal: int, _frame: object) -> NoReturn:
+        self._is_asked = True
+        sys.exit(0)
+
+    def then(self, print_line: Callable[[str], None]) -> Callable[[str], None]:
+        """Wrap what is called when the server has started: imports of C code may have swallowed the exit."""
+
+        def started(text: str) -> None:
+            if self._is_asked:
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                print_line(text)
+
+        return started
 
 
 # `onetool mcp`: the MCP server on standard input and output.
@@ -256,7 +276,9 @@ def mcp(
     source = _claim_stdin()
     app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
     app.follow_settings()
+    from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
+    from onetool.interfaces.watchdog import Watchdog
 
     def warm() -> None:
         app.runtime.warm()
