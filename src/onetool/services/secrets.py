@@ -18,13 +18,13 @@ from onetool.core.os_files import HAS_OWNERS
 from onetool.core.redaction import MASK
 from onetool.core.text import lazy_pattern
 
-SHORTEST = 4  # shorter values would blot out half of an innocent text
+MIN_LENGTH = 4  # shorter values would blot out half of an innocent text
 UNMISTAKABLE = 8  # characters that no other text has by chance
 UNMISTAKABLE_NUMBER = 10 ** (UNMISTAKABLE - 1)
-LARGEST_NUMBER = 10**100  # nobody's secret; and Python does not write numbers of any length
-LONGEST = 16 * 1024  # characters of a value that is told while we run …
-MOST_TOLD = 300  # … how many of these are known at a time …
-MOST_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets slower with each
+MAX_NUMBER = 10**100  # nobody's secret; and Python does not write numbers of any length
+MAX_LENGTH = 16 * 1024  # characters of a value that is told while we run …
+MAX_TOLD = 300  # … how many of these are known at a time …
+MAX_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets slower with each
 ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is no JSON
 
 
@@ -88,12 +88,12 @@ class _Known:
                 self.lasting.add(value)
 
     def add_recent(self, value: str) -> None:
-        if value in self.lasting or len(value) > LONGEST:
+        if value in self.lasting or len(value) > MAX_LENGTH:
             return
         with self._lock:
             recent = self.recent.copy()
             recent[value] = recent.pop(value, None) or _longest_first(_forms(value))
-            while len(recent) > MOST_TOLD or sum(map(len, recent)) > MOST_CHARACTERS:
+            while len(recent) > MAX_TOLD or sum(map(len, recent)) > MAX_CHARACTERS:
                 del recent[next(iter(recent))]
             self.recent = recent  # whoever reads it has the one before, or this one
 
@@ -112,7 +112,7 @@ class _Known:
         return any(form in text for forms in self.recent.values() for form in forms)
 
     def mask(self, text: str, spared: Collection[str] = ()) -> str:
-        """The text with every known value masked, except the `spared` forms."""
+        """Mask every known value in the text, except the `spared` forms."""
         forms, short = self._compiled()
         spans: list[tuple[int, int]] = []
         for group in (*self.recent.values(), forms):
@@ -124,7 +124,7 @@ class _Known:
         return _covered(text, spans) if spans else text
 
     def forms_in(self, text: str) -> set[str]:
-        """All forms of every value that stands in this text, in whatever form it does."""
+        """Return all forms of every value that stands in this text, in whatever form it does."""
         found: set[str] = set()
         for value in (*self.lasting, *self.recent):
             forms = _forms(value) if len(value) >= UNMISTAKABLE else _written(value)
@@ -133,7 +133,7 @@ class _Known:
         return found
 
     def _compiled(self) -> "tuple[tuple[str, ...], re.Pattern[str] | None]":
-        """The forms of the long ones, and a pattern of the short ones."""
+        """Return the forms of the long ones, and a pattern of the short ones."""
         number = len(self.lasting)  # it only grows
         made = self._made
         if made[0] != number:
@@ -172,11 +172,11 @@ class Secrets:
         self._known = _Known(self._values.values())  # all of the file's, and those of the environment looked up
 
     def hosts(self, name: str) -> tuple[str, ...]:
-        """The hosts that a secret is for; none where it is for anything."""
+        """Return the hosts that a secret is for; none where it is for anything."""
         return self._hosts.get(name, ())
 
     def get(self, name: str, fits: Fits | None = None) -> str | None:
-        """The secret of that name: from the file or mapping, else the environment, else the system's keyring.
+        """Return the secret of that name: from the file or mapping, else the environment, else the system's keyring.
 
         One that is for some hosts only raises SecretHostError, unless `fits` says that it goes there.
         """
@@ -188,7 +188,7 @@ class Secrets:
         return value
 
     def get_stored(self, name: str) -> str | None:
-        """The same without the environment: for tools that others may have written, and that send it away.
+        """Return the same without the environment: for tools that others may have written, and that send it away.
 
         It is given for any host: who sends it looks at `hosts`, when it is known where it goes.
         """
@@ -207,13 +207,13 @@ class Secrets:
         self._known.add(value)
 
     def join(self, other: "Secrets") -> None:
-        """What one of them masks the other masks, too, from now on: of two configs, the one may know what is new."""
+        """Have both mask what one of them masks, from now on: of two configs, the one may know what is new."""
         if other._known is not self._known:
             self._known.join(other._known)
             other._known = self._known
 
     def where(self, name: str, environment: bool = True) -> str | None:
-        """Where a secret comes from, in a word; None when there is none."""
+        """Return where a secret comes from, in a word; None when there is none."""
         if self._values.get(name):
             return "file" if self.file else "config"
         if environment and self._env.get(name):
@@ -228,15 +228,15 @@ class Secrets:
         return [name for name, value in self._values.items() if is_too_short(value)]
 
     def names(self) -> list[str]:
-        """Those of the file or mapping. The environment's are not listed: most of it is no secret."""
+        """Return the names in the file or mapping. The environment's are not listed: most of it is no secret."""
         return sorted(self._values)
 
     def redact(self, text: str) -> str:
-        """The text with every known secret value masked, the longest first, also where it stands escaped."""
+        """Mask every known secret value in the text, the longest first, also where it stands escaped."""
         return self._known.mask(text)
 
     def redact_data(self, value: Any, sent: Any = None) -> Any:
-        """The same for data: every text in it, however deep. Most have none in them, which one look at all can tell.
+        """Mask them in data: every text in it, however deep. Most have none in them, which one look at all can tell.
 
         `sent` is what the caller, who gets this data, sent itself. It has the values that stand in there, so they are
         not masked for it: else a mask would tell it that a guess is right.
@@ -265,7 +265,7 @@ class Secrets:
 
 
 def _covered(text: str, spans: list[tuple[int, int]]) -> str:
-    """The text with a mask over each span. Those that overlap get one: a part of a secret must not be left over."""
+    """Put a mask over each span of the text. Those that overlap get one: a part of a secret must not be left over."""
     spans.sort()
     parts: list[str] = []
     end = 0  # of what is told or masked so far
@@ -286,7 +286,7 @@ def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_masked(item, known, spared) for item in value]
-    if isinstance(value, int | float) and UNMISTAKABLE_NUMBER <= abs(value) < LARGEST_NUMBER and value == int(value):
+    if isinstance(value, int | float) and UNMISTAKABLE_NUMBER <= abs(value) < MAX_NUMBER and value == int(value):
         digits = str(int(value))  # a secret of digits, which somebody took for a number
         return value if known.mask(digits, spared) == digits else MASK
     return value
@@ -301,12 +301,12 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts_in(item)
-    elif isinstance(value, str) or (isinstance(value, int) and abs(value) < LARGEST_NUMBER):
+    elif isinstance(value, str) or (isinstance(value, int) and abs(value) < MAX_NUMBER):
         yield str(value)
 
 
 def too_open(file: Path) -> str | None:
-    """The command that mends a secrets file which others may read; None when they can't, or when there is no file."""
+    """Return the command that mends a secrets file which others may read; None when they can't, or when there is no file."""
     if not HAS_OWNERS:  # modes say nothing there
         return None
     try:
@@ -322,7 +322,7 @@ def too_open(file: Path) -> str | None:
 
 
 def _from_keyring(name: str) -> str | None:
-    """From the system's keyring, where the optional library for it is installed and the system has one."""
+    """Read it from the system's keyring, where the optional library for it is installed and the system has one."""
     keyring = load_keyring()
     if keyring is None:
         return None
@@ -334,7 +334,7 @@ def _from_keyring(name: str) -> str | None:
 
 @cache
 def load_keyring() -> Any:
-    """The library, or None. Asked only for secrets that are nowhere else: it is slow to import."""
+    """Return the library, or None. Asked only for secrets that are nowhere else: it is slow to import."""
     try:
         import keyring
     except ImportError:
@@ -343,8 +343,8 @@ def load_keyring() -> Any:
 
 
 def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
-    """A pattern for short secrets, each as a separate word: the secret `test` must not mask a part of `testing`."""
-    forms = {form for value in values if SHORTEST <= len(value) < UNMISTAKABLE for form in _written(value)}
+    """Return a pattern for short secrets, each as a separate word: the secret `test` must not mask a part of `testing`."""
+    forms = {form for value in values if MIN_LENGTH <= len(value) < UNMISTAKABLE for form in _written(value)}
     if not forms:
         return None
     any_of_them = "|".join(map(re.escape, _longest_first(forms)))
@@ -356,7 +356,7 @@ def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _forms(value: str) -> set[str]:
-    """A value as it may stand in a text: written in JSON or a URL, or encoded as Base64 or in hexadecimal digits."""
+    """Return a value as it may stand in a text: written in JSON or a URL, or encoded as Base64 or in hexadecimal digits."""
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
     percents = "".join(f"%{one:02x}" for one in raw)
@@ -364,7 +364,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _written(value: str) -> set[str]:
-    """A value as it is, inside a JSON string (also a nested one), and inside a URL."""
+    """Return a value as it is, inside a JSON string (also a nested one), and inside a URL."""
     import json
     from urllib.parse import quote, quote_plus
 

@@ -49,7 +49,7 @@ class StaticFile(NamedTuple):
 
 
 def read_folder(folder: Path) -> dict[str, StaticFile]:
-    """All files below the folder, by their path in it (`assets/index-Bx31aZ09.js`). Links are left out."""
+    """Return all files below the folder, by their path in it (`assets/index-Bx31aZ09.js`). Links are left out."""
     return {path.relative_to(folder).as_posix(): _read(path) for path in _files_in(folder)}
 
 
@@ -140,7 +140,7 @@ class PageApp:
         await _send_file(found, headers, send, [cached, (b"vary", b"accept-encoding")])
 
     async def _read(self) -> dict[str, StaticFile]:
-        """The files. Those of a tree that is not built yet are looked for again at the next visit."""
+        """Return the files. Those of a tree that is not built yet are looked for again at the next visit."""
         if not self._files:
             async with self._reading:
                 self._files = self._files or await asyncio.to_thread(read_folder, self._folder)

@@ -64,5 +64,5 @@ def nsmallest(n, iterable, key=None):
 
 
 def merge(*iterables, key=None, reverse=False):
-    """All at once, not lazily: for inputs in order a stable sort is the same as a merge."""
+    """Merge all at once, not lazily: for inputs in order a stable sort is the same as a merge."""
     return iter(sorted([item for one in iterables for item in one], key=key, reverse=reverse))

@@ -44,7 +44,7 @@ def _number(n, d, kind):
 
 
 def _root(n, d):
-    """The float nearest to the square root of n/d: at least 64 bits of it, the last one set when there is more."""
+    """Return the float nearest to the root of n/d: at least 64 bits of it, the last one set when there is more."""
     shift = max(0, 130 + len(bin(d)) - len(bin(n))) // 2 * 2
     scaled = n << shift
     q = math.isqrt(scaled // d)
@@ -144,7 +144,7 @@ def median_grouped(data, interval=1.0):
 
 
 def multimode(data):
-    """By hand: of values that are equal, like 0 and 0.0, the sandbox's Counter keeps the last and not the first."""
+    """Count by hand: of equal values, like 0 and 0.0, the sandbox's Counter keeps the last and not the first."""
     counts = {}
     for x in data:
         counts.setdefault(x, [x, 0])[1] += 1
@@ -180,7 +180,7 @@ def quantiles(data, *, n=4, method="exclusive"):
 
 
 def _spread(data, middle, less, name):
-    """The mean of squared distances from the middle, or its root for a deviation."""
+    """Return the mean of squared distances from the middle, or its root for a deviation."""
     data = list(data)
     if middle is not None:
         data = [(x - middle) * (x - middle) for x in data]

@@ -63,7 +63,7 @@ class TextWrapper:
         self.break_long_words, self.break_on_hyphens = break_long_words, break_on_hyphens
 
     def _pieces(self, text):
-        """What may stand on a line of its own: words, their parts after a hyphen, dashes, and the space between."""
+        """Return what may stand on a line of its own: words, parts after a hyphen, dashes, and the space between."""
         if self.expand_tabs:
             text = text.expandtabs(self.tabsize)
         if self.replace_whitespace:
@@ -80,7 +80,7 @@ class TextWrapper:
         return pieces
 
     def _fits(self, piece, room):
-        """How much of a word that is longer than a line goes on this one: up to a hyphen, where there is one."""
+        """Return how much of a word that is longer than a line goes on this one: up to a hyphen, where there is one."""
         if self.break_on_hyphens and len(piece) > room:
             hyphen = piece.rfind("-", 0, room)
             if hyphen > 0 and piece[:hyphen].strip("-"):

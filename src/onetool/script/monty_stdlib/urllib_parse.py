@@ -234,7 +234,7 @@ def urldefrag(url):
 
 
 def _resolved(base, path):
-    """A path as seen from another one, without its dots (RFC 3986, 5.2)."""
+    """Return a path as seen from another one, without its dots (RFC 3986, 5.2)."""
     if path.startswith("/"):
         parts = path.split("/")
     else:

@@ -69,7 +69,7 @@ class SearchIndex:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """With an allow-list, only those of these names are looked at."""
+        """Search the tools; with an allow-list, only those of these names."""
         if limit < 1:
             return []
         with self._lock:

@@ -80,14 +80,14 @@ class WordTable:
         self._has_equal_blocks = all(np.unique(probe).size == 1 for probe in probes)
 
     def vector(self, rows: list[int]) -> Floats:
-        """Of length one; all zeros without tokens."""
+        """Return a vector of length one; all zeros without tokens."""
         if not rows:
             return np.zeros(DIMENSIONS, np.float32)
         summed = self._weights[rows] @ self._vectors[rows].astype(np.float32)
         return summed / (np.sqrt(summed.dot(summed)) or 1.0)
 
     def products(self, vectors: Floats, rows: list[int]) -> Floats:
-        """How near each of the vectors, which are whole blocks, is to a text.
+        """Return how near each of the vectors, which are whole blocks, is to a text.
 
         A matrix library gives equal rows different last digits where there is an end nearby, and its threads wait for
         each other, which takes a hundred times as long on a busy machine. It does neither with a small block.
@@ -98,7 +98,7 @@ class WordTable:
         return np.matmul(vectors.reshape(-1, BLOCK, DIMENSIONS), vector).reshape(-1)
 
     def tokens(self, text: str, most: int, pieces_each: int = MAX_LETTERS) -> Tokens:
-        """As many as that, of words of at most so many pieces."""
+        """Return as many tokens as that, of words of at most so many pieces."""
         rows, has_word = list[int](), False
         for word in _WORD.findall(_plain(text[: most * TEXT_OF_TOKENS])):
             pieces = self._pieces(word)
@@ -111,7 +111,7 @@ class WordTable:
         return Tokens(rows[:most], has_word)
 
     def _split(self, word: str) -> Iterator[int]:
-        """The longest known pieces from the left (WordPiece); nothing if a part is unknown."""
+        """Return the longest known pieces from the left (WordPiece); nothing if a part is unknown."""
         found, start = list[int](), 0
         while start < len(word):
             mark = "##" if start else ""
@@ -151,7 +151,7 @@ def _load_once() -> WordTable | None:
 
 
 def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
-    """The texts that a tool is the sum of."""
+    """Return the texts that a tool is the sum of."""
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]
@@ -176,7 +176,7 @@ _SAMPLE = ToolSpec(
 
 
 class Similarities(NamedTuple):
-    """How near each of some tools is to one query, up to about 1."""
+    """Return how near each of some tools is to one query, up to about 1."""
 
     near: Floats
     may_find: bool  # the query has a known word; mere pieces tell tools apart, and find none
