@@ -306,7 +306,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def too_open(file: Path) -> str | None:
-    """Return the command that mends a secrets file which others may read; None when they can't, or when there is no file."""
+    """Return the command that mends a secrets file which others may read; None if they can't, or there is no file."""
     if not HAS_OWNERS:  # modes say nothing there
         return None
     try:
@@ -343,7 +343,7 @@ def load_keyring() -> Any:
 
 
 def _pattern_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Return a pattern for short secrets, each as a separate word: the secret `test` must not mask a part of `testing`."""
+    """Return a pattern for short secrets as separate words: the secret `test` must not mask a part of `testing`."""
     forms = {form for value in values if MIN_LENGTH <= len(value) < UNMISTAKABLE for form in _written(value)}
     if not forms:
         return None
@@ -356,7 +356,7 @@ def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it may stand in a text: written in JSON or a URL, or encoded as Base64 or in hexadecimal digits."""
+    """Return a value as it may stand in a text: written in JSON or a URL, or encoded as Base64 or hexadecimal digits."""
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
     percents = "".join(f"%{one:02x}" for one in raw)

@@ -59,7 +59,7 @@ def split_words(text: str) -> list[str]:
 
 
 def name_key(name: str, between: str = "") -> str:
-    """Return one spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
+    """Return one spelling of a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` have the same."""
     if name.isascii():
         return between.join(_ASCII_WORD.findall(name, 0, MAX_TEXT)).lower()
     return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
