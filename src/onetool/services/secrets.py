@@ -356,7 +356,7 @@ def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it may stand in a text: written in JSON or a URL, or encoded as Base64 or hexadecimal digits."""
+    """Return a value as it may stand in a text: in JSON or a URL, or encoded as Base64 or hexadecimal digits."""
     raw = value.encode("utf-8", "surrogatepass")
     in_hex = raw.hex()
     percents = "".join(f"%{one:02x}" for one in raw)
