@@ -85,11 +85,6 @@ def code_name(slug: str) -> str:
     return slug.replace("-", "_")
 
 
-def slug_of_code(name: str) -> str:
-    """The slug that code says so."""
-    return name.replace("_", "-")
-
-
 def _milliseconds(now: float) -> int:
     return min(max(int(now * 1000), 0), (1 << 48) - 1)
 
