@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from time import monotonic, time_ns
-from zlib import crc32
 
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.core.os_files import read_marked, replace_file
+from onetool.core.os_files import read_cache, write_cache
 from onetool.sources.bundles.files.disk import Stamp, folder_of
 from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay
 from onetool.sources.bundles.model import Bundle, Tool, function_name
@@ -309,7 +308,6 @@ class ContentsChange:
 
 LAYOUT = 1  # of the file: another one for each other form of what is in it
 MAX_BYTES = 2 << 30
-CHECK_BYTES = 4
 SHARE = 50  # … files of which one has changed: then it is written anew
 COST = 50  # times that it took to write it until it is written again
 
@@ -332,9 +330,8 @@ class Snapshot:
     def read(self, file: Path | None, reserved: frozenset[str]) -> Contents:
         """Return what was written last; empty contents where there is nothing of use. `reserved` are built-in ids."""
         empty = Contents.empty()
-        data = memoryview((file and read_marked(file, _HEAD, MAX_BYTES)) or b"")
-        body = data[CHECK_BYTES:]
-        if data[:CHECK_BYTES] != crc32(body).to_bytes(CHECK_BYTES, "big"):
+        body = None if file is None else read_cache(file, _HEAD, MAX_BYTES)
+        if body is None:
             return empty
         try:
             saved = _decode(body)
@@ -375,7 +372,7 @@ class Snapshot:
         try:
             for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
                 old.unlink()
-            replace_file(file, b"".join((_HEAD, crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
+            write_cache(file, _HEAD, body)
         except OSError as error:
             log.debug("%s can't be written: %s", file, error)
         self._saved, self._unsaved = contents, 0
