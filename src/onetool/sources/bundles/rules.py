@@ -362,32 +362,27 @@ class BundleStore(ABC):
             return self.change(
                 lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
             )
-
-        def job(work: StoreTransaction) -> None:
-            bundle, place = work.open_bundle(bundle_id)
-            old, at = work.tool(bundle, place, slug, version)
-            refuse_stale(old, match)
-            tool = msgspec.structs.replace(old, is_enabled=is_enabled)
-            if tool != old:
-                work.replace_tool(tool, at)
-            work.result = tool
-
-        return self.change(job)
+        return self._change_tool((bundle_id, slug, version), match, is_enabled=is_enabled)
 
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Also of tools that are built in or derived. `modified_at` stays."""
+        """Replace the examples of a tool, also of one that is built in or derived. `modified_at` stays."""
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
             )
+        return self._change_tool((bundle_id, slug, version), match, examples=examples)
+
+    def _change_tool(self, named: tuple[str, str, str], match: ETag | None, **fields: Any) -> Tool:
+        """Change what is no part of a tool's structure. `named` is its bundle's id, its slug and its version."""
+        bundle_id, slug, version = named
 
         def job(work: StoreTransaction) -> None:
             bundle, place = work.open_bundle(bundle_id)
             old, at = work.tool(bundle, place, slug, version)
             refuse_stale(old, match)
-            work.result = msgspec.structs.replace(old, examples=examples)
+            work.result = msgspec.structs.replace(old, **fields)
             if work.result != old:
                 work.replace_tool(work.result, at)
 
