@@ -18,8 +18,8 @@ from onetool.core.schema_keywords import KEYWORDS_WITH_SUBSCHEMAS, subschemas
 
 Group = tuple[str, ...]
 
-MOST_TEXT = 20_000  # characters of one text that are looked at: a pasted document is no description
-MOST_PARTS = 16  # of one word: no name has more, but a key or a hash may
+MAX_TEXT = 20_000  # characters of one text that are looked at: a pasted document is no description
+MAX_PARTS = 16  # of one word: no name has more, but a key or a hash may
 
 # Scripts written without spaces between the words: two neighbouring characters stand for a word.
 UNSPACED = (
@@ -37,8 +37,8 @@ _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 _BETWEEN_PARTS = re.compile(r"[./:@]")
-LONGEST_KEPT = 40  # characters of a word that may come again: hashes and keys seldom do
-MOST_GROUPS = 20_000
+MAX_KEPT = 40  # characters of a word that may come again: hashes and keys seldom do
+MAX_GROUPS = 20_000
 
 
 def word_groups(text: str) -> Iterator[Group]:
@@ -55,13 +55,13 @@ def split_words(text: str) -> list[str]:
     if not text.isascii():
         return [word for group in word_groups(text) for word in group]
     # The same, but quicker: most texts are so.
-    return [*chain.from_iterable(map(_groups.__getitem__, _ASCII_WORD.findall(text, 0, MOST_TEXT)))]
+    return [*chain.from_iterable(map(_groups.__getitem__, _ASCII_WORD.findall(text, 0, MAX_TEXT)))]
 
 
 def name_key(name: str, between: str = "") -> str:
     """One spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
     if name.isascii():
-        return between.join(_ASCII_WORD.findall(name, 0, MOST_TEXT)).lower()
+        return between.join(_ASCII_WORD.findall(name, 0, MAX_TEXT)).lower()
     return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
 
 
@@ -74,9 +74,9 @@ def name_keys(name: str) -> tuple[str, list[str]]:
 def _runs(text: str) -> list[tuple[str, str]]:
     """What stands between spaces and signs: either text without spaces or a word, the other one empty."""
     if text.isascii():
-        return [("", word) for word in _ASCII_WORD.findall(text, 0, MOST_TEXT)]
+        return [("", word) for word in _ASCII_WORD.findall(text, 0, MAX_TEXT)]
     # Not compiled above: that takes longer than everything else here, and plain ASCII never needs it. `re` keeps it.
-    found = re.findall(RUNS, _plain(text[:MOST_TEXT]))
+    found = re.findall(RUNS, _plain(text[:MAX_TEXT]))
     return [(unspaced, word) for unspaced, word in found if unspaced or len(word) > 1 or _counts(word)]
 
 
@@ -95,7 +95,7 @@ def _split(word: str) -> Group:
     if whole == word and word.isalpha():
         return (whole,)
     parts = _PART.findall(word)
-    return (whole, *(part.casefold() for part in parts[:MOST_PARTS])) if len(parts) > 1 else (whole,)
+    return (whole, *(part.casefold() for part in parts[:MAX_PARTS])) if len(parts) > 1 else (whole,)
 
 
 class _Groups(dict[str, Group]):
@@ -103,8 +103,8 @@ class _Groups(dict[str, Group]):
 
     def __missing__(self, word: str) -> Group:
         group = _split(word)
-        if len(word) <= LONGEST_KEPT:
-            if len(self) >= MOST_GROUPS:
+        if len(word) <= MAX_KEPT:
+            if len(self) >= MAX_GROUPS:
                 self.clear()
             self[word] = group
         return group
@@ -145,7 +145,7 @@ EVERYDAY = frozenset((GRAMMAR + ASKING).split())
 # Words of a query
 
 
-MOST_WORDS = 64  # nobody describes a task in more; a pasted document must not cost more than a question
+MAX_WORDS = 64  # nobody describes a task in more; a pasted document must not cost more than a question
 
 
 class QueryWords(NamedTuple):
@@ -157,17 +157,17 @@ class QueryWords(NamedTuple):
 
 def query_words(query: str) -> QueryWords:
     every = list(dict.fromkeys(word_groups(query)))
-    telling = [group for group in every if group[0] not in EVERYDAY][:MOST_WORDS]
+    telling = [group for group in every if group[0] not in EVERYDAY][:MAX_WORDS]
     if not telling:  # `now` or `get me` is all there is to go by
-        return QueryWords(every[:MOST_WORDS], [])
-    return QueryWords(telling, [group for group in every if group[0] in EVERYDAY][:MOST_WORDS])
+        return QueryWords(every[:MAX_WORDS], [])
+    return QueryWords(telling, [group for group in every if group[0] in EVERYDAY][:MAX_WORDS])
 
 
 # Stems of English words
 
 
-SHORTEST_STEM = 3  # letters that must stay: below this too many words fall together
-LONGEST_STEMMED = 40  # no word is longer; hashes and keys are left as they are
+MIN_STEM = 3  # letters that must stay: below this too many words fall together
+MAX_STEMMED = 40  # no word is longer; hashes and keys are left as they are
 VOWELS = frozenset("aeiouy")
 
 # The longest first, so that `-ization` is not taken for `-ation`. Each: the ending, what takes its place, and how many
@@ -183,7 +183,7 @@ ENDINGS = (
 
 def stem(word: str) -> str:
     """What the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
-    if len(word) <= SHORTEST_STEM or len(word) > LONGEST_STEMMED or not (word.isascii() and word.isalpha()):
+    if len(word) <= MIN_STEM or len(word) > MAX_STEMMED or not (word.isascii() and word.isalpha()):
         return word
     return _stemmed(word)
 
@@ -211,15 +211,15 @@ def _without_ending(word: str) -> str:
 
 def _trimmed(word: str) -> str:
     """Without what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
-    if word[-1] == "e" and len(word) > SHORTEST_STEM:
+    if word[-1] == "e" and len(word) > MIN_STEM:
         word = word[:-1]
-    if word.endswith("at") and len(word) > SHORTEST_STEM + 3:
+    if word.endswith("at") and len(word) > MIN_STEM + 3:
         word = word[:-2]
-    if word.endswith("iz") and len(word) > SHORTEST_STEM + 2:
+    if word.endswith("iz") and len(word) > MIN_STEM + 2:
         word = word[:-1]
     if word.endswith("yz"):
         word = word[:-1] + "s"
-    if word[-1] == word[-2] and word[-1] not in VOWELS and len(word) > SHORTEST_STEM:
+    if word[-1] == word[-2] and word[-1] not in VOWELS and len(word) > MIN_STEM:
         word = word[:-1]
     return word[:-1] + "i" if word[-1] == "y" else word
 

@@ -319,10 +319,10 @@ class _Saved(msgspec.Struct, array_like=True):
 
 
 class Snapshot:
-    """With fewer than `least` changed files it is not written anew."""
+    """The cache of contents. With fewer than `min_changed` changed files it is not written anew."""
 
-    def __init__(self, least: int) -> None:
-        self._least = least
+    def __init__(self, min_changed: int) -> None:
+        self._min_changed = min_changed
         self._saved: Contents | None = None
         self._unsaved = 0
         self._not_before = 0.0
@@ -361,7 +361,7 @@ class Snapshot:
             return False
         is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
         has_overlay = contents.known_overlay not in (None, Overlay())
-        many = self._least if is_last else max(self._least, len(contents.by_id) // SHARE)
+        many = self._min_changed if is_last else max(self._min_changed, len(contents.by_id) // SHARE)
         return self._unsaved >= many or (is_other and has_overlay)
 
     def write(self, file: Path, contents: Contents) -> None:

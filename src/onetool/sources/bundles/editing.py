@@ -137,7 +137,7 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
-MOST_OWNERS = 10_000
+MAX_OWNERS = 10_000
 MAX_WAIT_S = 10.0  # for others who write
 
 OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
@@ -181,8 +181,8 @@ class OwnExamples:
 
     def _require_room(self, key: str) -> None:
         """For the first example of an owner."""
-        if len({*self._documents.keys()} - {key}) >= MOST_OWNERS:
-            raise UnavailableError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
+        if len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
+            raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
 
 
 def _encoded(lists: OwnLists) -> bytes:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SEARCH_CACHE = "search.cache"
 KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
-MOST_TOOLS = 200_000
+MAX_TOOLS = 200_000
 
 
 class BundleStore(ABC):
@@ -63,7 +63,7 @@ class BundleStore(ABC):
         self,
         built_in: BuiltIn,
         now: Callable[[], float] = time.time,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         derived: DerivedBundles | None = None,
     ) -> None:
         check_built_in(built_in)
@@ -74,7 +74,7 @@ class BundleStore(ABC):
         self._derived = derived or nothing_derived()
         self._switched: ReadOnlyBundles | None = None
         self._now = now
-        self._most = max_tools
+        self._max_tools = max_tools
 
     # What a place of bundles gives
 
@@ -424,8 +424,10 @@ class BundleStore(ABC):
         self.change(job)
 
     def refuse_more(self, work: StoreTransaction, new: int) -> None:
-        if work.count() + new > self._most:
-            raise ForbiddenError(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
+        if work.count() + new > self._max_tools:
+            raise ForbiddenError(
+                f"there would be more than {self._max_tools:,} tools, which is the most", "too_many_tools"
+            )
 
     # What is built in
 

@@ -111,7 +111,7 @@ class BundleSearch(Generic[T]):
         return self._index.merged().saved(), self._bundles
 
 
-LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
+MIN_SAVED = 500  # tools, and changes: fewer are read again as quickly
 SAVED_SHARE = 20  # … or one of so many
 RECENCY = 3  # the last tier
 
@@ -195,7 +195,7 @@ class StoreSearch:
     def _save(self, contents: Contents) -> None:
         """Where it can't be written, the next process reads everything."""
         size = len(contents.by_id)
-        if self._cache is not None and size >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, size // SAVED_SHARE):
+        if self._cache is not None and size >= MIN_SAVED and self._unsaved > max(MIN_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
             digests = {id: crc32(row.body) for id, row in contents.by_id.items()}
             functions = {name: _digest(one) for name, one in self._functions.items()}

@@ -16,7 +16,7 @@ from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
 
-LONGEST = 60  # of a wrong value in a message
+MAX_QUOTED = 60  # of a wrong value in a message
 
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
@@ -36,7 +36,7 @@ def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     if not values:
         return None
     near = did_you_mean(value, values) if isinstance(value, str) else None
-    text = f"{cut(repr(value), LONGEST)} is none of {', '.join(values)}"
+    text = f"{cut(repr(value), MAX_QUOTED)} is none of {', '.join(values)}"
     return f"{text}; {near}" if near else text
 
 
@@ -131,7 +131,7 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     for key, meant in (("slug", slug), ("version", version)):
         if (named := data.pop(key, meant)) != meant:
             raise InvalidError(
-                f"{key}: it is put to {meant!r}, but says {cut(repr(named), LONGEST)} of itself", f"/{key}"
+                f"{key}: it is put to {meant!r}, but says {cut(repr(named), MAX_QUOTED)} of itself", f"/{key}"
             )
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
@@ -173,7 +173,9 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
     for number, example in enumerate(examples):
         if example.name in names:
             pointer = f"/examples/{number}/name"
-            raise InvalidError(f"{pointer}: there is an example called {cut(example.name, LONGEST)!r} before", pointer)
+            raise InvalidError(
+                f"{pointer}: there is an example called {cut(example.name, MAX_QUOTED)!r} before", pointer
+            )
         names.add(example.name)
         if depth_of(example.args, DEEPEST_EXAMPLE) >= DEEPEST_EXAMPLE:
             pointer = f"/examples/{number}/args"

@@ -20,7 +20,7 @@ def full(monkeypatch):
 
     monkeypatch.setattr(contents, "replace_file", fail)
     monkeypatch.setattr(state_folder.ChangeLog, "add", fail)
-    monkeypatch.setattr(store, "LEAST_SAVED", 1)
+    monkeypatch.setattr(store, "MIN_SAVED", 1)
     return monkeypatch
 
 

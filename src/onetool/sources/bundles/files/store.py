@@ -53,7 +53,7 @@ from onetool.sources.bundles.files.state_folder import KEY_BYTES, ChangeLog, key
 from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
@@ -296,7 +296,7 @@ class FileTransaction(StoreTransaction):
 
 
 MAX_TRIES = 3  # where the contents turn out to be out of step
-LEAST_SAVED = 50  # files: fewer are read as quickly one by one
+MIN_SAVED = 50  # files: fewer are read as quickly one by one
 LOCK_SECONDS = 2.0  # for writers; then changes are taken in without the lock: the next look puts right what that misses
 READ_SECONDS = 1.0  # that readers wait for a change of our own
 FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
@@ -308,7 +308,7 @@ class FileStore(BundleStore):
         folder: Path,
         built_in: BuiltIn = (),
         now: Callable[[], float] = time.time,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         foreign: Foreign = anybody,
         database: Database | None = None,
         derived: DerivedBundles | None = None,
@@ -319,7 +319,7 @@ class FileStore(BundleStore):
         self._contents: Contents | None = None
         self._settled: Contents | None = None  # after the last look at the folder
         self._synced = -1  # the revision that the last sync told
-        self._snapshot, self._log = Snapshot(LEAST_SAVED), ChangeLog(folder)
+        self._snapshot, self._log = Snapshot(MIN_SAVED), ChangeLog(folder)
         # In this order: one look at a time, one writer among all processes, one change of the contents.
         self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
         self._own_database = own = SqliteDatabase(folder / USAGE)
