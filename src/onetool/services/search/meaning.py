@@ -87,7 +87,7 @@ class WordTable:
         return summed / (np.sqrt(summed.dot(summed)) or 1.0)
 
     def products(self, vectors: Floats, rows: list[int]) -> Floats:
-        """How near each of the vectors, which are whole blocks, is to a text.
+        """Return how near each of the vectors, which are whole blocks, is to a text.
 
         A matrix library gives equal rows different last digits where there is an end nearby, and its threads wait for
         each other, which takes a hundred times as long on a busy machine. It does neither with a small block.
@@ -111,7 +111,7 @@ class WordTable:
         return Tokens(rows[:most], has_word)
 
     def _split(self, word: str) -> Iterator[int]:
-        """The longest known pieces from the left (WordPiece); nothing if a part is unknown."""
+        """Yield the longest known pieces from the left (WordPiece); nothing if a part is unknown."""
         found, start = list[int](), 0
         while start < len(word):
             mark = "##" if start else ""
@@ -151,7 +151,7 @@ def _load_once() -> WordTable | None:
 
 
 def tool_texts(spec: ToolSpec) -> tuple[str, str, str, str]:
-    """The texts that a tool is the sum of."""
+    """Return the texts that a tool is the sum of."""
     name = _CAMEL.sub(" ", spec.name)
     description = spec.description.strip()
     first = _SENTENCE.split(description[:1000], maxsplit=1)[0]

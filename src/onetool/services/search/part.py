@@ -83,7 +83,7 @@ class Part:
         return places
 
     def place(self, age: int, key: str) -> int:
-        """The first slot behind this age and key."""
+        """Return the first slot behind this age and key."""
         return bisect_right(range(len(self)), (age, key), key=lambda slot: (self.ages[slot], self.keys[slot]))
 
     @cached_property

@@ -126,7 +126,7 @@ class Words:
         return found[0] if len(found) == 1 else np.concatenate(found) if found else np.empty(0)
 
     def placed(self) -> Iterator[tuple[Part, slice]]:
-        """The parts, and the slots of each."""
+        """Return the parts, and the slots of each."""
         return zip(self.parts, (slice(*bounds) for bounds in pairwise(self._offsets)), strict=True)
 
     @cached_property
@@ -178,7 +178,7 @@ class Words:
         return np.concatenate([NO_SLOTS, *every])
 
     def longer(self, prefix: str) -> list[str]:
-        """The scored words that start so, and go on: the shortest ones."""
+        """Return the scored words that start so, and go on: the shortest ones."""
         found = set[str]()
         for part, place in self.placed():
             words = part.with_prefix(prefix)
@@ -190,7 +190,7 @@ class Words:
         return sorted(found, key=lambda word: (len(word), word))[:MAX_COMPLETED]
 
     def mistyped(self, word: str, fields: int, first_letter: str = "") -> dict[str, int]:
-        """The words of the fields that differ by mistakes in typing, each with how many, the nearest first."""
+        """Return the words of the fields that differ by mistakes in typing, each with how many, the nearest first."""
         if not (MIN_MISTYPED <= len(word) <= MAX_MISTYPED and word.isalpha()):
             return {}
         from rapidfuzz.distance import OSA  # only a mistake needs it, and most queries have none
@@ -221,7 +221,7 @@ class Words:
         ]
 
     def knows(self, base: str) -> bool:
-        """Whether a word of this stem says something for any tool."""
+        """Return whether a word of this stem says something for any tool."""
         return len(self.weights(base).weights) > 0
 
     def weights(self, base: str) -> TermWeights:

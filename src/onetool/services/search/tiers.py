@@ -59,7 +59,7 @@ class TierSearch:
         return [(rank // WHOLE_WORD, float(rank % WHOLE_WORD), age, words.keys[slot]) for rank, age, slot in rows]
 
     def _tiers(self, query: str) -> Iterator[np.ndarray]:
-        """The ranks of all tools, tier by tier. A tool that an earlier tier has found may come again."""
+        """Yield the ranks of all tools, tier by tier. A tool that an earlier tier has found may come again."""
         if not query.strip():
             yield np.full(self.words.size, RECENCY)
         asked = [group[0] for group in word_groups(query)]

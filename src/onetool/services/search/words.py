@@ -42,7 +42,7 @@ MAX_GROUPS = 20_000
 
 
 def word_groups(text: str) -> Iterator[Group]:
-    """The words of a text, in order."""
+    """Yield the words of a text, in order."""
     for unspaced, word in _runs(text):
         if word:
             yield _groups[word]
@@ -51,7 +51,7 @@ def word_groups(text: str) -> Iterator[Group]:
 
 
 def split_words(text: str) -> list[str]:
-    """All words of a text, wholes and parts."""
+    """Return all words of a text, wholes and parts."""
     if not text.isascii():
         return [word for group in word_groups(text) for word in group]
     # The same, but quicker: most texts are so.
@@ -59,20 +59,20 @@ def split_words(text: str) -> list[str]:
 
 
 def name_key(name: str, between: str = "") -> str:
-    """One spelling for all ways to write a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` agree."""
+    """Return one spelling of a name: the same for `brave.web_search`, `Brave Web Search`, `braveWebSearch`."""
     if name.isascii():
         return between.join(_ASCII_WORD.findall(name, 0, MAX_TEXT)).lower()
     return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
 
 
 def name_keys(name: str) -> tuple[str, list[str]]:
-    """The key of a name, and those of its parts. A name made of signs is its own key."""
+    """Return the key of a name, and those of its parts. A name made of signs is its own key."""
     parts = filter(None, map(name_key, _BETWEEN_PARTS.split(name)))
     return name_key(name) or name, list(parts)
 
 
 def _runs(text: str) -> list[tuple[str, str]]:
-    """What stands between spaces and signs: either text without spaces or a word, the other one empty."""
+    """Return what stands between spaces and signs: either text without spaces or a word, the other one empty."""
     if text.isascii():
         return [("", word) for word in _ASCII_WORD.findall(text, 0, MAX_TEXT)]
     # Not compiled above: that takes longer than everything else here, and plain ASCII never needs it. `re` keeps it.
@@ -81,7 +81,7 @@ def _runs(text: str) -> list[tuple[str, str]]:
 
 
 def _counts(sign: str) -> bool:
-    """A letter, a digit, a mark or a symbol such as an emoji: no punctuation."""
+    """Return whether it is a letter, a digit, a mark or a symbol such as an emoji: no punctuation."""
     return sign.isalnum() or unicodedata.category(sign)[0] == "M" or unicodedata.category(sign) == "So"
 
 
@@ -182,7 +182,7 @@ ENDINGS = (
 
 
 def stem(word: str) -> str:
-    """What the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
+    """Return what the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
     if len(word) <= MIN_STEM or len(word) > MAX_STEMMED or not (word.isascii() and word.isalpha()):
         return word
     return _stemmed(word)
@@ -255,7 +255,7 @@ _NONE: Mapping[str, Any] = {}
 
 
 def said_of_parameters(schema: Any) -> Iterator[str]:
-    """Names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
+    """Yield names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
     todo: deque[Any] = deque([schema])
     while todo:
         node = todo.popleft()

@@ -356,7 +356,7 @@ class Snapshot:
         self._unsaved += files
 
     def is_due(self, contents: Contents, is_last: bool = False) -> bool:
-        """Whether much has changed, and the last time was not a moment ago."""
+        """Return whether much has changed, and the last time was not a moment ago."""
         if contents is self._saved or (monotonic() < self._not_before and not is_last):
             return False
         is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
@@ -384,5 +384,5 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
 def _is_text(path: str) -> bool:
-    """Whether a path is UTF-8: a file whose path isn't is read at each start."""
+    """Return whether a path is UTF-8: a file whose path isn't is read at each start."""
     return path.isascii() or os.fsencode(path) == path.encode(errors="replace")

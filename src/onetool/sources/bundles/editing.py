@@ -44,7 +44,7 @@ def copy_tool(
 def copied(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
-    """Where a copy would be put, and as what."""
+    """Return where a copy would be put, and as what."""
     wanted = _wanted(data, COPY_KEYS)
     changes = wanted.pop("changes", {})
     if not isinstance(changes, Mapping):
@@ -157,7 +157,7 @@ class OwnExamples:
         self._documents = documents
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
-        """Those of one tool."""
+        """Return the examples of one tool."""
         return _lists(self._documents.read(_key(owner))).get(tool, ())
 
     def put(
@@ -214,7 +214,7 @@ def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, 
 
 
 def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
-    """The ETag of both lists. `tag` is that of the tool."""
+    """Return the ETag of both lists. `tag` is that of the tool."""
     return f"{tag}.{blake2b(msgspec.json.encode(own), digest_size=8).hexdigest()}" if own else tag
 
 

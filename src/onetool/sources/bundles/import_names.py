@@ -145,7 +145,7 @@ class UniqueSlugs:
 
 
 def argument_name(name: str) -> str:
-    """What code can say: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
+    """Return what code can say: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
     if not word:
         word = "_".join(part for part in _slug_words(name) if part.isascii()) or "arg"
@@ -160,7 +160,7 @@ def secret_prefix(slug: str) -> str:
 
 
 def printable(text: Any, most: int) -> str:
-    """One line of text that can be printed, cut between words."""
+    """Return one line of text that can be printed, cut between words."""
     if not isinstance(text, str):
         return ""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * most]).split())
@@ -174,7 +174,7 @@ def title(text: Any) -> str:
 
 
 def described(summary: Any, description: Any) -> str:
-    """The summary and the first paragraph of what is said beyond it."""
+    """Return the summary and the first paragraph of what is said beyond it."""
     head = printable(summary, MAX_TITLE)
     body = printable(_first_paragraph(description), MAX_DESCRIPTION)
     if not body or not head:
@@ -244,7 +244,7 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def literal(text: str) -> str:
-    """The template that stands for this text."""
+    """Return the template that stands for this text."""
     return _DOLLARS.sub(lambda found: found[0] * 2, text)
 
 

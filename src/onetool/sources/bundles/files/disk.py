@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"[a-z0-9.@-]+")
 
 
 def bundle_folders(slug: str, id: str) -> tuple[str, str]:
-    """Names for a new bundle: the usual one, and one for when that is taken."""
+    """Return names for a new bundle: the usual one, and one for when that is taken."""
     readable = cut(slug, MAX_FILE_NAME)
     return f"{readable}-{id[-12:]}", f"{readable}-{id}"
 
@@ -69,7 +69,7 @@ def is_tool(path: str) -> bool:
 
 
 def folder_of(path: str) -> str:
-    """The first folder of a path; empty for a file at the top."""
+    """Return the first folder of a path; empty for a file at the top."""
     folder, slash, _ = path.partition("/")
     return folder if slash else ""
 

@@ -54,7 +54,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
     def of_derived(self) -> "Overlay":
-        """What is set of derived bundles alone."""
+        """Return what is set of derived bundles alone."""
         return Overlay(
             bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
         )
@@ -104,7 +104,7 @@ def _of_derived(settings: dict[str, T]) -> dict[str, T]:
 
 
 def check_built_in(built_in: BuiltIn) -> None:
-    """What is given at the start is the program's own; two of one name would share a switch."""
+    """Check the built-in bundles, which are the program's own: two of one name would share a switch."""
     keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
     if twice := _first_duplicate(keys):
         raise InvalidError(f"there are two built-in things called {twice}")

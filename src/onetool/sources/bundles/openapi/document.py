@@ -49,7 +49,7 @@ class _Open:
 
 
 def read_yaml(text: str) -> Any:
-    """The one document in this text. Raises InvalidError with the line."""
+    """Return the one document in this text. Raises InvalidError with the line."""
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:

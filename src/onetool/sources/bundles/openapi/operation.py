@@ -44,7 +44,7 @@ class ApiLocation(NamedTuple):
 
 
 def base_of(servers: Any, where: ApiLocation) -> str:
-    """The first server's URL, without a slash at its end. Raises UnresolvedError with what is wrong."""
+    """Return the first server's URL, without a slash at its end. Raises UnresolvedError with what is wrong."""
     base_url = where.api or where.document
     given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     url = _filled(given[0]) if given else "/"
@@ -138,7 +138,7 @@ class SecuritySchemes:
         return found
 
     def token(self) -> RequiredAuth:
-        """A bearer token, where a document says nothing and its user knows better."""
+        """Return a bearer token, where a document says nothing and its user knows better."""
         name = f"{self._prefix}_TOKEN"
         return RequiredAuth({"type": "bearer", "value": f"${{{name}}}"}, secrets=(name,))
 
@@ -147,7 +147,7 @@ class SecuritySchemes:
         return not self._schemes
 
     def of(self, operation: dict[str, Any]) -> RequiredAuth:
-        """The first of the alternatives that can be met."""
+        """Return the first of the alternatives that can be met."""
         alternatives = operation.get("security", self._default)
         if not isinstance(alternatives, list) or not alternatives:
             return NO_AUTH
@@ -278,7 +278,7 @@ class OperationResponse(NamedTuple):
 
 
 def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
-    """The response of an operation: of its successful ones, JSON first."""
+    """Return the response of an operation: of its successful ones, JSON first."""
     responses = _successful(given, document)
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for response in responses:
@@ -318,7 +318,7 @@ def _redirects(given: Any) -> bool:
 
 
 def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
-    """One of them, or any of several."""
+    """Return one of them, or any of several."""
     read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
     if len(read) < len(media):
         return _ANYTHING
@@ -399,7 +399,7 @@ class OperationConverter:
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
-        """The tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
+        """Return the tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
         given = operation.given
         needed = self._needed(given)
         base = self.base(operation)
