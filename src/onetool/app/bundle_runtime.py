@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onetool.app.database import index_folder
+from onetool.app.database import cache_folder
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolError
@@ -75,7 +75,7 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
         return FileStore(folder, database=runtime.state, **options)
     from onetool.sources.bundles.database import DatabaseStore
 
-    return DatabaseStore(database, index_folder(runtime.config), **options)
+    return DatabaseStore(database, cache_folder(runtime.config), **options)
 
 
 def foreign_file(path: Path) -> Mistake | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from onetool.app.database import index_folder
+from onetool.app.database import cache_folder
 from onetool.core.errors import Mistake
 from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
@@ -134,7 +134,7 @@ class AppBundles:
         from onetool.services.search.meaning import VECTORS_FILE
         from onetool.sources.bundles.files.disk import STATE
 
-        state = self._folder / STATE if self._config.database is None else index_folder(self._config)
+        state = self._folder / STATE if self._config.database is None else cache_folder(self._config)
         return (
             state / VECTORS_FILE if self._searched is not None and state.is_dir() and not state.is_symlink() else None
         )
