@@ -86,7 +86,7 @@ def read_cache(file: StrOrBytesPath, head: bytes, max_bytes: int) -> memoryview 
     except OSError:
         return None
     body = data[CHECK_BYTES:]
-    return body if data[:CHECK_BYTES] == crc32(body).to_bytes(CHECK_BYTES, "big") else None
+    return body if int.from_bytes(data[:CHECK_BYTES], "big") == crc32(body) and body else None
 
 
 def sync_folder(folder: StrOrBytesPath) -> None:
