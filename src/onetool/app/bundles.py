@@ -158,7 +158,7 @@ class AppBundles:
             self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
         try:
             seen = self.service.loading.look()  # from before: what is switched from now on is seen the next time
-            self._kept = self.service.kept_settings()
+            self._kept = self.service.store.settings()
         except BundleError as error:  # what was switched off before stays so
             wrong = error
         everything = (offered.own, offered.packs, offered.declared, offered.served)

@@ -316,7 +316,7 @@ class BundleTools:
         self._lock = RLock()
         self._recent = deque[ToolSpec](maxlen=MAX_MADE)
         self._followed = FollowedTools(self._make, factory.why_gone, factory.basis)
-        self._named = self._followed.named
+        self.named = self._followed.named
         self._seen: SeenState | None = None
         self.count = 0  # of loads: callers that keep something look whether there was another one
 
@@ -331,7 +331,7 @@ class BundleTools:
             self.count += 1  # also of a load that fails: what was made before is out of date
             seen = seen or self.look()
             named = self._followed.follow(self._store.contents(), taken)
-            self._named, self._seen = named, seen
+            self.named, self._seen = named, seen
             self.count += 1
             return Catalogue(lazy=named.packs, mistakes=(*named.shadowed.values(), *self._store.mistakes()))
 
@@ -342,30 +342,24 @@ class BundleTools:
 
     def versions(self) -> Callable[[str], ToolSpec | None]:
         """Return what finds `bundle.tool@version` among the tools of this load, also after another one."""
-        return self._named.get
+        return self.named.get
 
     def why_unnamed(self, bundle_id: str) -> str | None:
         """Return why code has no name for the tools of a bundle, if so."""
-        mistake = self._named.shadowed.get(bundle_id)
+        mistake = self.named.shadowed.get(bundle_id)
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
         """Return what a call of this very tool is counted under."""
-        return self._named.name_of(bundle, tool)
+        return self.named.name_of(bundle, tool)
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
-        return self._named.name_in_code(bundle, tool)
-
-    def is_default(self, bundle: Bundle, tool: Tool) -> bool:
-        return self._named.is_default(bundle, tool)
-
-    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        return self._named.place_of(spec)
+        return self.named.name_in_code(bundle, tool)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
         """Return what a call of this tool is counted under, and its spec, if that of the name was made of it."""
         name = self.name_of(bundle, tool)
-        return name, self._named.spec_of(name, tool)
+        return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
         """Return whether the tools are known to be current. It never blocks: where nobody can tell, they are not.

@@ -16,7 +16,7 @@ from onetool.core.context import CallEvent, CallTool, Progress
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
 from onetool.http.definition import below
-from onetool.sources.bundles.derived import DerivedBundles, KeptSettings
+from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError, NotFoundError
 from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolContent, built_in_id, built_in_place, shown
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
@@ -268,7 +268,7 @@ class BundleService:
         found.sort(key=age_of, reverse=True)
         bundle = self._bundle(bundle_id)
         return [
-            row | {"isDefault": self.loading.is_default(bundle, tool)}
+            row | {"isDefault": self.loading.named.is_default(bundle, tool)}
             for tool, row in zip(found, self.shown_tools(found), strict=True)
         ]
 
@@ -349,7 +349,7 @@ class BundleService:
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
         """Return the id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
         if spec.kept_as is not None:
-            return self.loading.place_of(spec)
+            return self.loading.named.place_of(spec)
         if spec.name in self._built_in:
             return built_in_place(spec)
         tool = self._derived.tool(spec.name)
@@ -382,10 +382,6 @@ class BundleService:
             raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
         if (why := self._why_disabled(tool)) is not None:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
-
-    def kept_settings(self) -> KeptSettings:
-        """Return what is built in or derived and must not be used, and the examples that people gave of it."""
-        return self.store.settings()
 
     def key(self) -> bytes:
         """Return what seals page tokens."""
