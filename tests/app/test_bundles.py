@@ -200,15 +200,15 @@ def test_a_built_in_pack_that_is_switched_off_is_off_everywhere(app):
 def test_what_is_switched_off_while_tools_are_listed_is_off_afterwards(app, monkeypatch):
     """The list is made of what was read before, and is not taken for current by that."""
     bundle(app)
-    read, pack = app.bundles.kept_settings, built_in_id("time")
+    read, pack = app.bundles.store.settings, built_in_id("time")
 
     def read_and_switch():
         settings = read()
-        monkeypatch.setattr(app.bundles, "kept_settings", read)
+        monkeypatch.setattr(app.bundles.store, "settings", read)
         app.bundles.patch_bundle(pack, {"isEnabled": False})
         return settings
 
-    monkeypatch.setattr(app.bundles, "kept_settings", read_and_switch)
+    monkeypatch.setattr(app.bundles.store, "settings", read_and_switch)
     app.catalog._list()  # as when a server tells of its tools
     assert names(app, "time") == []
 

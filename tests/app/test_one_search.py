@@ -87,7 +87,7 @@ def test_words_of_kept_tools_are_in_memory_once(app, id):
 
 
 def test_after_a_moment_in_which_the_store_was_busy_the_search_catches_up(app, id, config, monkeypatch):
-    monkeypatch.setattr(searching, "LEAST_SAVED", 0)  # as with many tools: one that changes gets another place
+    monkeypatch.setattr(searching, "MIN_SAVED", 0)  # as with many tools: one that changes gets another place
     app.search("quokka")
     store = app.catalog._bundles.service.store
 

@@ -3,7 +3,6 @@
 import json
 
 CODE = "Python code"
-IN_EDITOR = "__person.all('.cm-editor').at(-1)"
 COLOURED = "Object.fromEntries(['comment', 'string', 'number', 'keyword', 'name'].map((kind) => [kind, __person.all(`.cm-${kind}`).map((one) => one.textContent)]))"  # noqa: E501
 
 

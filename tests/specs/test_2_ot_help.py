@@ -298,9 +298,6 @@ def test_help_over_2000_tools_is_short(tmp_path):
             assert re.search(r"ot\.(tools|packs|help|search)\(", text), text
 
 
-JAPANESE = "Fetch the web: " + "ウェブからページを取得し、本文を抽出して要約する道具です。" * 5
-
-
 @pytest.mark.parametrize(
     ("name", "description"),
     [

@@ -30,7 +30,7 @@ class AllowLists:
         return self._offered is not None
 
     def current(self) -> Collection[str] | None:
-        """What the caller of the current request may call; None is everything."""
+        """Return what the caller of the current request may call; None is everything."""
         return self.of(current_principal.get())
 
     def of(self, principal: Principal) -> Collection[str] | None:

@@ -191,7 +191,7 @@ class AskService:
         return self._tools(allowed)
 
     def choice(self, provider: str | None) -> ModelChoice:
-        """What the config says of this provider, or of the one that is used where nobody names any."""
+        """Return what the config says of this provider, or of the one that is used where nobody names any."""
         return self.model_choice(AskOptions(provider=provider))
 
     def model_choice(self, options: AskOptions) -> ModelChoice:
@@ -235,7 +235,7 @@ class PendingAnswer:
         return self.events()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """The events, like iterating over the answer, but as a generator that can be closed early."""
+        """Yield the events, like iterating over the answer, but as a generator that can be closed early."""
         if self._is_begun:
             raise RuntimeError("a question is put once: ask again for another answer")
         self._is_begun = True
@@ -285,7 +285,7 @@ class PendingAnswer:
                     self.answer = _with_hints(loop.answer())
 
     def _is_long(self) -> bool:
-        """Whether looking for secrets in it takes long enough for others on the loop to notice."""
+        """Return whether looking for secrets in it takes long enough for others on the loop to notice."""
         return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH_TEXT
 
     def _task(self) -> AskTask:
@@ -361,7 +361,7 @@ async def _known_provider(service: AskService, name: str) -> KnownProvider:
 
 
 async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> list[str] | None:
-    """The models of a server of one's own; None where it does not answer."""
+    """Return the models of a server of one's own; None where it does not answer."""
     try:
         lister = await asyncio.to_thread(model_lister, choice, secret, service.runtime.client)
         return await lister.names(PROBE)

@@ -54,7 +54,7 @@ class AppAudit:
         self._before_close.append(flush)
 
     def health(self) -> dict[str, Any] | None:
-        """What is wrong with the log, if anything is."""
+        """Return what is wrong with the log, if anything is."""
         log = self.log
         if log is None or (log.problem is None and not log.lost):
             return None
@@ -77,7 +77,7 @@ class AppAudit:
             await to_thread(log.write_entry, entry)
 
     def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
-        """What the executor has to do before a call, in a thread; None where the log is not required."""
+        """Return what the executor has to do before a call, in a thread; None where the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None

@@ -171,7 +171,7 @@ def tools_of(app: "App", bundle: Bundle | None) -> list[Tool]:
 
 
 def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> tuple[Bundle, list[Tool]]:
-    """A bundle and its tools out of what PUT takes, with new ids. Raises InvalidError."""
+    """Return a bundle and its tools out of what PUT takes, with new ids. Raises InvalidError."""
     now = time()
     times: dict[str, Any] = {"created_at": time_text(now), "modified_at": time_text(now)}
     read = read_bundle(content)
@@ -202,7 +202,7 @@ def name_taken(app: "App", slug: str) -> str | None:
 
 
 async def fetch_document(app: "App", address: str) -> bytes:
-    """What is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
+    """Return what is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
     context = app.runtime.http_context
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
     try:
@@ -319,7 +319,7 @@ def _is_taken(known: Secrets, name: str) -> bool:
 
 
 def _value(known: Secrets, name: str) -> str | None:
-    """The value of a secret, also of one that is for some hosts only: it is compared, and sent nowhere."""
+    """Return the value of a secret, also of one that is for some hosts only: it is compared, and sent nowhere."""
     return known.get(name, lambda _: True)
 
 

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onetool.app.database import index_folder
+from onetool.app.database import cache_folder
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolError
@@ -51,7 +51,7 @@ def open_bundle_service(
     run: "RunCode",
     catalog: "ToolCatalog",
 ) -> BundleService:
-    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
+    """Return the bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
@@ -75,16 +75,16 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
         return FileStore(folder, database=runtime.state, **options)
     from onetool.sources.bundles.database import DatabaseStore
 
-    return DatabaseStore(database, index_folder(runtime.config), **options)
+    return DatabaseStore(database, cache_folder(runtime.config), **options)
 
 
 def foreign_file(path: Path) -> Mistake | None:
-    """Why nothing of a file is used, because of its owner or mode; None if it is fine."""
+    """Return why nothing of a file is used, because of its owner or mode; None if it is fine."""
     return ownership_mistake(path, user_home(os.environ), trust_store().owners)
 
 
 def _is_ot(spec: ToolSpec) -> bool:
-    """Whether the tool is of the built-in pack `ot`, and not declared under its name."""
+    """Return whether the tool is of the built-in pack `ot`, and not declared under its name."""
     return spec.pack == "ot" and spec.defined_in is None
 
 
@@ -94,7 +94,7 @@ _LINE = re.compile(r"line \d+")
 
 
 def _with_line(error: ToolError) -> list[str]:
-    """What went wrong, with the line before it, and then the hints."""
+    """Return what went wrong, with the line before it, and then the hints."""
     message, hints = error.message, error.hints
     if not _LINE.match(message) and hints and (found := _LINE.match(hints[0])):
         return [f"{found[0]}: {message}", *hints[1:]]

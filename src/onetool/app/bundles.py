@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from onetool.app.database import index_folder
+from onetool.app.database import cache_folder
 from onetool.core.errors import Mistake
 from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
@@ -48,7 +48,7 @@ OpenService = Callable[[Path, Functions, Callable[[], Offered]], "BundleService"
 
 
 def is_unread_store(mistake: Mistake) -> bool:
-    """Whether it says that no bundle could be read."""
+    """Return whether it says that no bundle could be read."""
     return mistake.key == FOLDER and mistake.message.startswith(UNREAD)
 
 
@@ -88,7 +88,7 @@ class AppBundles:
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
+        """Return whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
         service = self._service
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
@@ -115,7 +115,7 @@ class AppBundles:
         return True
 
     def versions(self) -> "Further | None":
-        """What finds single versions of the tools that were loaded last."""
+        """Return what finds single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
     def searched(self) -> "tuple[Words | None, bool]":
@@ -130,21 +130,21 @@ class AppBundles:
         return self._searched, True
 
     def vectors_file(self) -> Path | None:
-        """Where the search keeps the vectors of many tools: beside the index, if that is a file."""
+        """Return where the search keeps the vectors of many tools: in the state folder of bundles, if it is there."""
         from onetool.services.search.meaning import VECTORS_FILE
         from onetool.sources.bundles.files.disk import STATE
 
-        state = self._folder / STATE if self._config.database is None else index_folder(self._config)
+        state = self._folder / STATE if self._config.database is None else cache_folder(self._config)
         return (
             state / VECTORS_FILE if self._searched is not None and state.is_dir() and not state.is_symlink() else None
         )
 
     def file_of(self, spec: ToolSpec) -> str | None:
-        """The file that the tool is stored in, if it is stored."""
+        """Return the file that the tool is stored in, if it is stored."""
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
-        """The catalogues without disabled tools, and the catalogue of the bundles.
+        """Return the catalogues without disabled tools, and the catalogue of the bundles.
 
         `waiting` are the packs of servers that have not told their tools yet: names that are taken, too.
         """
@@ -158,7 +158,7 @@ class AppBundles:
             self._functions = _by_name([offered.own, offered.packs, offered.declared])  # the service is made of them
         try:
             seen = self.service.loading.look()  # from before: what is switched from now on is seen the next time
-            self._kept = self.service.kept_settings()
+            self._kept = self.service.store.settings()
         except BundleError as error:  # what was switched off before stays so
             wrong = error
         everything = (offered.own, offered.packs, offered.declared, offered.served)
@@ -228,7 +228,7 @@ class AppBundles:
         self._close_service()
 
     def _are_there(self) -> bool:
-        """Whether there may be bundles."""
+        """Return whether there may be bundles."""
         return self._service is not None or self._config.database is not None or self._folder.is_dir()
 
     def _poll(self) -> None:
@@ -260,7 +260,7 @@ class AppBundles:
 
 
 def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
-    """The first of each name, as in the registry."""
+    """Return the first of each name, as in the registry."""
     found: dict[str, ToolSpec] = {}
     for spec in (spec for one in catalogues for spec in one.tools):
         found.setdefault(spec.name, spec)
@@ -350,7 +350,7 @@ PAGE = 1000
 
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
-    """Those that are switched off or deleted, too."""
+    """Yield all bundles, also those that are switched off or deleted."""
     from onetool.sources.bundles.store import ListQuery
 
     return _all_pages(lambda after: bundles.bundles(ListQuery(include_disabled=True, after=after, limit=PAGE)))

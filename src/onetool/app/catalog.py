@@ -113,11 +113,11 @@ class ToolCatalog:
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """The tools to show, in order; with an allow-list exactly those."""
+        """Return the tools to show, in order; with an allow-list exactly those."""
         return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:
-        """How many these are. Bundles that nobody has looked into yet are not made for that."""
+        """Return how many these are. Bundles that nobody has looked into yet are not made for that."""
         if allowed is not None:
             return len(self.tools(allowed))
         snapshot = self.current_snapshot()
@@ -147,7 +147,7 @@ class ToolCatalog:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        """Return the tools that fit a query best. Our own, which are about tools, come last unless they are named."""
         self._recorder.flush()  # the last calls count, too
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
@@ -195,7 +195,7 @@ class ToolCatalog:
         return self.registry.snapshot()
 
     def server_packs(self, allowed: Collection[str] | None = None) -> Collection[str]:
-        """The packs of servers whose tools are not known yet, because they are still starting."""
+        """Return the packs of servers whose tools are not known yet, because they are still starting."""
         return () if self.servers is None else self.servers.packs(allowed)
 
     def server_health(self) -> "Mapping[str, BriefHealth]":
@@ -379,7 +379,7 @@ class ToolCatalog:
     # Why something is missing
 
     def why_missing(self, name: str) -> ToolFailure | None:
-        """What is wrong with a tool, or with its pack or its server, that should be there."""
+        """Return what is wrong with a tool, or with its pack or its server, that should be there."""
         if (gone := self._missing_alias_target(name)) is not None:
             return gone
         pack = name.partition(".")[0]
@@ -392,7 +392,7 @@ class ToolCatalog:
         return self._untrusted_folder(name) or self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
-        """The result; an error says why the tool is missing."""
+        """Return the result; an error says why the tool is missing."""
         if result.error is None or name in self.registry:
             return result
         why = self.why_missing(name)
@@ -414,7 +414,7 @@ class ToolCatalog:
         return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
-        """The names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
+        """Return the names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
         if self.servers is None:
             return set()
         words = set(WORD.findall(code))
@@ -445,7 +445,7 @@ class ToolCatalog:
         return _first(self._missing_alias_target(word) for word in WORD.findall(message) if word in aliases)
 
     def _missing_server(self, words: Iterable[str], message: str) -> ToolFailure | None:
-        """Why a server is missing that both the code and its error name."""
+        """Return why a server is missing that both the code and its error name."""
         servers = self.servers
         if servers is None:
             return None

@@ -113,7 +113,7 @@ class AppDatabase:
             one.close()
 
 
-def index_folder(config: "Config") -> Path:
+def cache_folder(config: "Config") -> Path:
     """Return the folder of this machine's caches of the database. It can be deleted at any time."""
     from hashlib import sha256
     from urllib.parse import urlsplit

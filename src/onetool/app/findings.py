@@ -62,7 +62,7 @@ def tool_requirements(catalog: "ToolCatalog") -> Report:
 
 
 def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
-    """A folder that is not used. Its own config was not checked, so that an empty list would say too much."""
+    """Return a warning for a folder that is not trusted: nothing of it was checked."""
     if (found := catalog.untrusted) is None:
         return []
     if found.mistake is not None:
@@ -88,7 +88,7 @@ def _lost(runtime: "Runtime") -> Iterator[Mistake]:
 
 
 def _server_mistakes(catalog: "ToolCatalog") -> list[Mistake]:
-    """Servers that are not connected or have changed. Only a process that has tried them knows."""
+    """Return servers that are not connected or have changed. Only a process that has tried them knows."""
     return [
         Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
         for one in (() if catalog.servers is None else catalog.servers.statuses(None))
@@ -107,7 +107,7 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
 
 
 def _missing(report: Report) -> list[Mistake]:
-    """Warnings for missing requirements; each affects only its own tools."""
+    """Return warnings for missing requirements; each affects only its own tools."""
     return [
         Mistake(
             message=f"needs {found['name']}, which is {found['status']}",
@@ -183,7 +183,7 @@ def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Ne
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
-    """Which credential is no placeholder."""
+    """Return which credential is no placeholder."""
     impl = impl or {}
     auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
     return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)

@@ -10,12 +10,11 @@ that are stored with it (`onetool auth set openai` there). A key that is stored 
 import logging
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from onetool.ask.model_choice import OLLAMA_SETTING, ModelChoice, Secret, ollama_url
 from onetool.ask.providers import adapter
 from onetool.config import Config, load_secrets
-from onetool.config.find import FOLDER, NAME, user_home
+from onetool.config.find import user_config
 from onetool.core.errors import ConfigError
 from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS
 from onetool.http.allowed_hosts import is_bound_to, is_private
@@ -96,12 +95,8 @@ def _is_stored_with(config: Config, name: str) -> bool:
     return file.resolve().parent == config.path.resolve().parent
 
 
-def _users_config() -> Path:
-    return user_home(os.environ) / FOLDER / NAME
-
-
 def _is_users_config(config: Config) -> bool:
-    return config.whose == "own" or config.path is None or config.path == _users_config()
+    return config.whose == "own" or config.path is None or config.path == user_config()
 
 
 def _users_key(config: Config, name: str, fits: Fits) -> str | None:
@@ -109,7 +104,7 @@ def _users_key(config: Config, name: str, fits: Fits) -> str | None:
     if _is_users_config(config):
         return None
     try:
-        own = _users_config()
+        own = user_config()
         found = load_secrets(own if own.exists() else None, env=os.environ).get(name, fits)
     except ConfigError:  # reported where that config is used
         return None

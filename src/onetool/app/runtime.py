@@ -273,7 +273,7 @@ class Runtime:
         return self.results.read(handle, owner(), max_bytes)
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
-        """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        """Return what a run's caller gets to read. A large result is stored, unless it is wanted whole."""
         from onetool.script.render import in_code, run_reply
 
         store = None if whole else self.store_result
@@ -332,11 +332,11 @@ class Runtime:
         return OwnExamples(self.documents("own_examples"))
 
     def audit_health(self) -> dict[str, Any] | None:
-        """What is wrong with the audit log, if anything is."""
+        """Return what is wrong with the audit log, if anything is."""
         return self._audit.health()
 
     def stats_health(self) -> dict[str, Any] | None:
-        """What is wrong with the stats, if anything is."""
+        """Return what is wrong with the stats, if anything is."""
         stats: UsageStats | None = self._made.get("stats")
         return None if stats is None else stats.health()
 

@@ -5,28 +5,49 @@ All functions raise TokenStoreError if the stored tokens can't be used.
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.access import as_stored, needs_credential, shown_time
+from onetool.config.model import TokenConfig
 from onetool.core.text import or_rather, read_span, utc_text
 from onetool.database import DatabaseError
 from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.config.model import TokenConfig
-    from onetool.core.principal import Rate
+    from onetool.core.principal import Rate, Role
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 DAY_S = 86_400
-_RATES = {1: "s", 60: "min", 3600: "h", 86400: "day"}
+_RATES = {1: "s", 60: "min", 3600: "h", DAY_S: "day"}
 
 
-def expiry(text: str | None) -> str | None:
-    """Return a span such as `30d` as a date and time; other texts as they are."""
-    later = read_span(text or "")
-    return text if not later else utc_text(time.time() + later)
+def requested_token(
+    *,
+    name: str,
+    hash: str,
+    role: "Role",
+    tools: Iterable[str] | None,
+    rate: str | None,
+    expires: str | None,
+    whole: bool = True,
+) -> TokenConfig:
+    """Return a new token as the config would have it. `expires` is a date, or a span from now on such as `30d`.
+
+    Callers refuse what its `problems` say.
+    """
+    span = read_span(expires or "")
+    return TokenConfig(
+        name=name,
+        hash=hash,
+        role=role,
+        tools=None if tools is None else tuple(dict.fromkeys(tools)),
+        rate=rate,
+        expires=utc_text(time.time() + span) if span else expires,
+        whole=whole,
+    )
 
 
 def check_name(name: str, config: "Config", store: "TokenStore", only_print: bool, again: bool) -> str | None:
@@ -36,11 +57,12 @@ def check_name(name: str, config: "Config", store: "TokenStore", only_print: boo
     Returns the line of the config that the new one replaces, if it is to be printed only.
     """
     if only_print and store.named(name):
-        raise TokenNameError(f"a stored token is called {name} already; take another name, or revoke that one.")
+        raise TokenNameError(f"a stored token is called {name} already; take another name, or revoke that one")
     place = next((place for one, place in configured_tokens(config) if one.name == name), None)
     if place and not only_print:
         raise TokenNameError(
-            f"a token of the config is called {name} already ({place}); take another name, or add --print."
+            f"a token of the config is called {name} already; take another name, or replace the line at {place} "
+            f"by that of: onetool tokens add {name} --print"
         )
     revoked = [one.at for one in store.revoked().values() if one.name == name]
     if revoked and not again:
@@ -120,7 +142,7 @@ def _shown_rate(rate: "Rate") -> str:
     return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
 
 
-def configured_tokens(config: "Config") -> "list[tuple[TokenConfig, str]]":
+def configured_tokens(config: "Config") -> list[tuple[TokenConfig, str]]:
     """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []

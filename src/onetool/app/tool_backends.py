@@ -216,7 +216,7 @@ class RunBackend:
 
 
 def _for_model(result: ToolResult) -> Any:
-    """The value for a model; of an MCP server the text that it sent, if it sent nothing else."""
+    """Return the value for a model; of an MCP server the text that it sent, if it sent nothing else."""
     content = result.sent().content if isinstance(result, ServerResult) else []
     if not content or any(block["type"] != "text" for block in content):
         return result.data

@@ -120,7 +120,7 @@ class AppView:
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
-    """A server in short. Not how it is reached: there may be a password in that."""
+    """Return a server in short. Not how it is reached: there may be a password in that."""
     facts = {
         "name": status.name,
         "state": status.state,
@@ -140,7 +140,7 @@ BEGINNING = 1_000  # bytes in which a report says that it is one
 
 
 def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
-    """Where it was written, or ToolFailure."""
+    """Return where it was written, or ToolFailure."""
     from onetool.services.file_access import PathRefusedError, Roots, why_not_written
     from onetool.services.stats.report import MARK, report
 
@@ -202,6 +202,6 @@ def internal_handlers(
 
 
 def _callers_allow_list() -> "Collection[str] | None":
-    """What the caller of the running tool may call."""
+    """Return what the caller of the running tool may call."""
     context = current_call.get()
     return None if context is None else context.allowed

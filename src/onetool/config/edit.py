@@ -133,13 +133,7 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
     """Yield the old text with the changed lines; once for each place that they can have between comments."""
     begin = _same(before, after)
     end = len(before) - _same(before[begin:][::-1], after[begin:][::-1])
-    (a, keys), (b, old_keys) = _keys(before), _keys(old)
-    blocks = SequenceMatcher(None, keys, old_keys, autojunk=False).get_matching_blocks()
-    places = {a[block.a + n]: b[block.b + n] for block in blocks for n in range(block.size)}
-    places |= {-1: -1, len(before): len(old)}
-    for at in sorted({*range(len(before))} - {*a}):  # in a text of several lines
-        if (place := places.get(at - 1, len(old)) + 1) < len(old) and old[place].strip() == before[at].strip():
-            places[at] = place
+    places = _places(before, old)
     notes = {at for at, line in enumerate(old) if _NOTE.fullmatch(line)} - {*places.values()}
 
     newline = "\r\n" if old and old[0].endswith("\r\n") else "\n"
@@ -170,6 +164,18 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
             lines = [line if line.endswith("\n") else line + newline for line in old[:top]]
             text = "".join([*lines, space, *new, *old[bottom:]])
             yield text if not old or old[-1].endswith("\n") else text.removesuffix(newline)
+
+
+def _places(before: list[str], old: list[str]) -> dict[int, int]:
+    """Return which line of `old` each line of `before` is, as far as that is known; the ends are lines, too."""
+    (numbers, keys), (old_numbers, old_keys) = _keys(before), _keys(old)
+    blocks = SequenceMatcher(None, keys, old_keys, autojunk=False).get_matching_blocks()
+    places = {numbers[one.a + n]: old_numbers[one.b + n] for one in blocks for n in range(one.size)}
+    places |= {-1: -1, len(before): len(old)}
+    for at in sorted({*range(len(before))} - {*numbers}):  # in a text of several lines
+        if (place := places.get(at - 1, len(old)) + 1) < len(old) and old[place].strip() == before[at].strip():
+            places[at] = place
+    return places
 
 
 def _same(some: list[str], others: list[str]) -> int:

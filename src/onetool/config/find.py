@@ -101,6 +101,11 @@ def user_home(env: Mapping[str, str]) -> Path:
         return Path.cwd()
 
 
+def user_config() -> Path:
+    """Return the config of this user, which need not exist."""
+    return user_home(os.environ) / FOLDER / NAME
+
+
 def own_folder(env: Mapping[str, str] = os.environ) -> Path:
     return _persons_home(env) / FOLDER
 

@@ -19,6 +19,7 @@ from onetool.config.find import (
     place_of,
     state_home,
     trust_store,
+    user_config,
     user_home,
 )
 from onetool.config.model import PROMPTS_FILE, Config, FsConfig, Keys, read_prompts
@@ -278,7 +279,7 @@ def roots_within(config: Config) -> list[str] | None:
     """
     if config.whose != "project" or config.path is None:
         return None
-    own = user_home(os.environ) / FOLDER / NAME
+    own = user_config()
     return [str(place_of(config.path)), *(load_roots(own) if own.is_file() else ())]
 
 

@@ -87,7 +87,10 @@ class Redact(Protocol):
 
 
 class Executor:
-    """Runs calls against a registry. `timeout` and `retries` are for tools that do not say; see `_retries_of`."""
+    """Runs calls against a registry. `timeout` and `retries` are for tools that do not say.
+
+    `retries` only counts for local tools that may be repeated: what a server says of its tools is not enough.
+    """
 
     def __init__(
         self,
@@ -188,19 +191,13 @@ class Executor:
                 raise CallRefused("invalid_args", f"timeout: expected a number of seconds above 0, got {seconds!r:.40}")
         left, chain, loop, pauses = min(seconds, MAX_TIMEOUT), (call.name,), _get_running_loop(), None
         if outer is not None:
-            chain, loop = (*outer.chain, call.name), loop or outer.loop
-            if len(chain) > MAX_CHAIN:
-                message = f"tools call each other too deep: {' -> '.join(chain)}"
-                raise CallRefused("execution_error", message, reason="recursion")
-            left = min(left, outer.left())
-            if left <= 0:
-                message = f"the time of {outer.call.name}, which calls it, is up"
-                raise CallRefused("execution_error", message, reason="timeout")
+            chain, loop, left = (*outer.chain, call.name), loop or outer.loop, min(left, outer.left())
+            _refuse_nested(outer, chain, left)
             pauses = None if outer.pauses is None else Pauses(outer.pauses)
         elif current_caller.get() is not None:
             pauses = Pauses()
         retries = spec.retries
-        if retries is None:  # the default is for tools that may be repeated. What a server says of itself is not enough
+        if retries is None:
             retries = self._retries if spec.idempotent and spec.source == "local" else 0
         return CallContext(
             spec=spec,
@@ -380,6 +377,16 @@ def _denied(spec: ToolSpec, allowed: Collection[str] | None) -> CallRefused:
         return CallRefused("tool_not_found", f"Tool not allowed here: {spec.name}", reason="denied")
     hints = (spec.off,) if spec.off else ()
     return CallRefused("tool_not_found", f"Tool is switched off: {spec.name}", reason="denied", hints=hints)
+
+
+def _refuse_nested(outer: CallContext, chain: tuple[str, ...], left: float) -> None:
+    """Raise CallRefused for a call of a tool that is too deep, or has no time left."""
+    if len(chain) > MAX_CHAIN:
+        message = f"tools call each other too deep: {' -> '.join(chain)}"
+        raise CallRefused("execution_error", message, reason="recursion")
+    if left <= 0:
+        message = f"the time of {outer.call.name}, which calls it, is up"
+        raise CallRefused("execution_error", message, reason="timeout")
 
 
 def _accepted(context: CallContext, problems: list[WrongArgument]) -> tuple[CallContext, tuple[str, ...]]:

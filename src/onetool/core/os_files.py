@@ -25,6 +25,7 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Not to wait for a pipe's other end, not to become a terminal's session: what it is, is seen for sure only once open.
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 MAX_INPUT_BYTES = 128 * 1024**2  # of a file or a download that a user gives; readers have limits of their own
+CHECK_BYTES = 4  # of a checksum
 
 StrOrBytesPath = str | bytes | os.PathLike[str]
 
@@ -65,16 +66,27 @@ def read_at(file: int, size: int, at: int) -> bytes:
     return os.read(file, size)
 
 
-def read_marked(file: StrOrBytesPath, head: bytes, most: int) -> bytes | None:
-    """Return what follows `head` in a regular file of at most that size; None if the file is another or missing."""
+def write_cache(file: Path, head: bytes, body: bytes | memoryview) -> None:
+    """Write a cache: a line that says what it is, a checksum, and the body. Raises OSError."""
+    from zlib import crc32
+
+    replace_file(file, b"".join((head, crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
+
+
+def read_cache(file: StrOrBytesPath, head: bytes, max_bytes: int) -> memoryview | None:
+    """Return the body of a cache; None if the file is missing, damaged, too large or of something else."""
+    from zlib import crc32
+
     try:
         with os.fdopen(open_no_link(file, os.O_RDONLY | NO_WAIT), "rb") as stream:
             status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > most or stream.read(len(head)) != head:
+            if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes or stream.read(len(head)) != head:
                 return None
-            return stream.read(most)
+            data = memoryview(stream.read(max_bytes))
     except OSError:
         return None
+    body = data[CHECK_BYTES:]
+    return body if int.from_bytes(data[:CHECK_BYTES], "big") == crc32(body) and body else None
 
 
 def sync_folder(folder: StrOrBytesPath) -> None:

@@ -36,13 +36,6 @@ UNLOGGED = "unlogged"  # in scope["log"]: this request has no line in the logs
 CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
 
-# Of a page. No script, nothing loaded, no frame around it: there is nothing that an enemy's page could use.
-SECURITY_HEADERS = [
-    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-]
-
 IPV6_NETWORK = 64  # bits: a client has at least all addresses of such a network
 MAX_BITS = 14_000  # of a number: Python writes no longer ones in tens
 

@@ -26,7 +26,7 @@ _TEXTS = ("application/xml", "application/yaml", "application/x-yaml", "applicat
 
 
 def is_text_type(media: str) -> bool:
-    """Whether a body of this media type, in lower case and without parameters, is text."""
+    """Return whether a body of this media type, in lower case and without parameters, is text."""
     return media.startswith("text/") or media.endswith("+xml") or media in _TEXTS
 
 

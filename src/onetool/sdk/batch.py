@@ -4,7 +4,7 @@ An item that fails is an outcome like any other, and one that hangs ends with th
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import cache, partial
@@ -12,12 +12,14 @@ from inspect import iscoroutine, iscoroutinefunction
 from itertools import count
 from threading import TIMEOUT_MAX
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from onetool.core.context import current_call
 from onetool.core.errors import ToolFailure, describe_error
 from onetool.core.json_data import plain
 from onetool.sdk.context import PackMethod, is_on_event_loop, report_progress
+
+T = TypeVar("T")
 
 WORKERS = 8
 MARGIN = 0.25  # seconds before the call's deadline, so that what is there still reaches the caller
@@ -82,21 +84,25 @@ def batch_execute(
         }
         return {label: value for label, (value, _) in outcomes.items()} | failed
 
-    if is_on_event_loop() and is_async:
-        return work()
+    return work() if is_on_event_loop() and is_async else _in_own_loop(work())
+
+
+def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Return the outcome of the work as soon as it is known. The loop's end, which waits for items that hang in
+    its threads, is left to a thread of its own.
+    """
     import asyncio
     from concurrent.futures import Future
     from threading import Thread
 
-    done: Future[dict[str, Any] | str] = Future()
+    done: Future[T] = Future()
 
     async def tell() -> None:
         try:
-            done.set_result(await work())
+            done.set_result(await work)
         except BaseException as error:  # noqa: BLE001 - whoever waits has to hear of it
             done.set_exception(error)
 
-    # In a thread of its own: the end of a loop waits for items that hang in its threads.
     Thread(target=copy_context().run, args=(asyncio.run, tell()), name="onetool-batch", daemon=True).start()
     return done.result()
 

@@ -206,13 +206,6 @@ class TokenStore:
         """Return the token with this SHA-256 digest; it may have expired. None if there is none that counts."""
         return self.view().tokens.get(digest)
 
-    def revocation(self, digest: bytes) -> RevokedToken | None:
-        """Return which token with this digest was revoked, and when."""
-        return self.view().revoked.get(digest)
-
-    def is_revoked(self, digest: bytes) -> bool:
-        return digest in self.view().revoked
-
     @property
     def problem(self) -> str | None:
         """Why nothing that is stored counts, in words for who runs the server; None if all is well."""

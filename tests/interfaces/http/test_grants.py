@@ -285,6 +285,8 @@ def test_an_admin_lists_and_revokes_but_only_the_owner_adds(place):
     token = made.json["token"]
     assert place.ask("GET", "/tools/tools", who=bearer(token)).status == 200
     assert place.ask("POST", "/tokens", {"name": "ci"}).code == "exists"
+    taken = place.ask("POST", "/tokens", {"name": "call"})
+    assert (taken.status, taken.json["detail"].endswith("onetool tokens add call --print.")) == (409, True), taken.body
     text = place.ask("GET", "/tokens", who=admin).body.decode()
     assert token not in text
     assert "sha256" not in text
@@ -304,6 +306,7 @@ def test_an_admin_lists_and_revokes_but_only_the_owner_adds(place):
         ({"name": "http.token"}, "/name"),
         ({"name": "a b"}, "/name"),
         ({"name": "x", "role": "root"}, "/role"),
+        ({"name": "x", "tools": []}, "/tools"),
         ({"name": "x", "rate": "fast"}, "/rate"),
         ({"name": "x", "expires": "soon"}, "/expires"),
         ({"name": "x", "hash": "sha256:00"}, "/hash"),

@@ -74,7 +74,7 @@ def test_they_are_bounded(kept, monkeypatch):
     with pytest.raises(InvalidError, match="more than 100 bytes"):
         put(kept, "ada", ToolExample(name="x", args={"message": "x" * 100}), tool="t2")
     assert kept.of("ada", "t1") == (HI,)
-    monkeypatch.setattr(editing, "MOST_OWNERS", 1)
+    monkeypatch.setattr(editing, "MAX_OWNERS", 1)
     with pytest.raises(UnavailableError, match="no more can"):
         put(kept, "bob", HI)
     put(kept, "ada")

@@ -30,8 +30,7 @@ from onetool.config.server_import.hide_secrets import SecretCollector, Variables
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import starter_config
 from onetool.config.trust import trust_renewed
-from onetool.config.yaml_nodes import PLACEHOLDER
-from onetool.config.yaml_nodes import ConfigFileError as NotYaml
+from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.os_files import draft_of, write_new
 from onetool.core.state_folders import IGNORE, IGNORED
@@ -104,7 +103,7 @@ class ConfigTarget:
     def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
         try:
             new = change(text if self.file.exists() else starter_config(example=False))
-        except NotYaml as why:
+        except ConfigFileError as why:
             raise EditError(f"line {why.line}: {why.message}" if why.line else why.message) from None
         _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
         for name, value in secrets.items():  # the config must never be there without them

@@ -56,7 +56,7 @@ class TimeOption(click.ParamType[float]):
 
 
 def complete_who(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names that the last lines have."""
+    """Return names that the last lines have."""
     try:
         with _opened(find(ctx.find_root().params.get("config"))) as log:
             found = log.page(AuditFilter(), LAST_NAMES).records

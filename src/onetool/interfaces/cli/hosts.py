@@ -1,14 +1,12 @@
 """`onetool hosts …`: which hosts HTTP tools may call, `allowedHosts` in the config."""
 
-import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from onetool.config import load_config
-from onetool.config.find import FOLDER, NAME, user_home
+from onetool.config.find import user_config
 from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_json, print_table, printable, wants_json
@@ -94,4 +92,4 @@ def config_for_hosts(ctx: click.Context) -> "ConfigTarget":
     """Return the config in force; where there is none, the person's own, which the bundles of this place lie beside."""
     from onetool.config.server_import import ConfigTarget
 
-    return ConfigTarget(ctx.find_root().obj, new=Path(user_home(os.environ) / FOLDER / NAME))
+    return ConfigTarget(ctx.find_root().obj, new=user_config())

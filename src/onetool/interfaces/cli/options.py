@@ -200,7 +200,7 @@ def _known_tools(ctx: click.Context) -> list[str]:
 
 
 def _beginning(incomplete: str, names: list[str]) -> list[str]:
-    """Names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file)."""
+    """Return names that begin so; if there are none, names that have it somewhere (`read` for fs.read_file)."""
     return [name for name in names if name.startswith(incomplete)] or [name for name in names if incomplete in name]
 
 

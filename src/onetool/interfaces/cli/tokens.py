@@ -15,13 +15,12 @@ from onetool.app.token_admin import (
     add_token,
     check_name,
     closed_clients,
-    expiry,
+    requested_token,
     revoke_token,
     token_row,
     token_rows,
 )
 from onetool.config import find, load_config
-from onetool.config.model import TokenConfig
 from onetool.core.errors import OneToolError
 from onetool.core.principal import ROLES, Role
 from onetool.database.connection import DatabaseAwayError
@@ -40,6 +39,7 @@ from onetool.services.access_tokens import LOSS_FIX, TokenNameRevokedError, new_
 
 if TYPE_CHECKING:
     from onetool.config import Config
+    from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 NONE = "There are no named tokens. Make one: onetool tokens add NAME"
@@ -62,7 +62,7 @@ def tokens() -> None:
 
 
 def complete_token(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of tokens, for the shell's completion."""
+    """Return names of tokens, for the shell's completion."""
     try:
         config = load_config(find(ctx.find_root().params.get("config")))
         with open_token_store(config) as store:
@@ -117,13 +117,13 @@ def add(
     """
     text = new_token()
     wanted = _checked(
-        TokenConfig(
+        requested_token(
             name=name,
             hash=token_hash(text),
-            tools=tuple(dict.fromkeys(patterns)) if patterns else None,
             role=role,
+            tools=patterns,
             rate=rate,
-            expires=expiry(expires),
+            expires=expires,
             whole=not no_whole,
         )
     )
@@ -134,22 +134,17 @@ def add(
     except TokenNameRevokedError as error:
         same = "Add --again if it is for the same person or program; else take another name."
         raise click.ClickException(f"{error} {same}") from None
-    if not only_print and (clients := closed_clients(config, store)) is not None:
-        _tell_first(config, clients)
-    token = as_stored(wanted)
-    if not only_print:
-        text, token = add_token(store, token)
-    if as_json:
-        more = {"where": "config", "config": _line(wanted)} if only_print else {}
-        print_json({"token": text, **token_row(token), **more})
-    else:
-        echo(text)
-    if only_print and not as_json:
-        echo(f"    - {_line(wanted)}")
+    token, where = as_stored(wanted), None
     if only_print:
+        _print_token(text, token, as_json, _line(wanted))
         place = f"in place of {replaced}" if replaced else "below http.tokens of the config"
         click.echo(printable(f"Nothing was stored: put the line {place}, and reload."), err=True)
-    where = None if only_print else _place(ctx, store)
+    else:
+        if (clients := closed_clients(config, store)) is not None:
+            _tell_first(config, clients)
+        text, token = add_token(store, token)
+        _print_token(text, token, as_json)
+        where = _place(ctx, store)
     _tell(token, config, where)
     if patterns:
         warn_unmatched("--tools", open_app(ctx, packs=_packs(patterns), imports=False), patterns)
@@ -164,19 +159,30 @@ def _checked(token: "TokenConfig") -> "TokenConfig":
     return token
 
 
+def _print_token(text: str, token: "StoredToken", as_json: bool, line: str | None = None) -> None:
+    """Print the token, and its line for the config, if it is to stand there."""
+    if as_json:
+        more = {} if line is None else {"where": "config", "config": line}
+        print_json({"token": text, **token_row(token), **more})
+        return
+    echo(text)
+    if line is not None:
+        echo(f"    - {line}")
+
+
 def _packs(patterns: list[str]) -> set[str]:
     return {pattern.partition(".")[0] for pattern in patterns}
 
 
 def _line(token: "TokenConfig") -> str:
-    """The entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
+    """Return the entry for http.tokens, in YAML. JSON's texts are YAML's, too."""
     parts = {"name": token.name, "hash": token.hash, "tools": token.tools, "role": token.role}
     parts |= {"rate": token.rate, "expires": token.expires, "whole": None if token.whole else False}
     return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in parts.items() if value is not None) + "}"
 
 
 def _place(ctx: click.Context, store: "TokenStore") -> str:
-    """Where the token was stored. In a project that is not trusted, that is not the project."""
+    """Return where the token was stored. In a project that is not trusted, that is not the project."""
     place = f"in {store.place}"
     untrusted = find_here(ctx).untrusted
     return f"{place}, and not for {untrusted.folder}, which is not trusted" if untrusted else place
@@ -252,7 +258,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     tools = row.get("tools")
-    shown = ", ".join(tools) if tools else "" if "tools" not in row else "all"
+    shown = "" if "tools" not in row else "all" if tools is None else ", ".join(tools) or "none"
     expires = (row.get("expires") or "")[:16].replace("T", " ")
     state = "" if row["state"] == "valid" else row["state"]
     state = ", ".join(filter(None, [state, "" if row.get("whole", True) else "no whole results"]))

@@ -83,7 +83,7 @@ class OpenQuestion:
             del self._waiting[id]
 
     def told_id(self, call: str) -> str | None:
-        """The id under which a call of code was told, if somebody was asked about it. Once."""
+        """Return the id under which a call of code was told, if somebody was asked about it. Once."""
         return self._of_code.pop(call, None)
 
     def decide(self, call: str, approve: bool) -> None:
@@ -193,7 +193,7 @@ class AskContext(RestContext):
 
 
 async def is_elsewhere(request: RestRequest) -> bool:
-    """Whether another replica streams this question. Then it has answered the request."""
+    """Return whether another replica streams this question. Then it has answered the request."""
     assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker
     cluster, id = request.context.cluster, request.path[0]
     if cluster is None or (owner := cluster.owner_of(id)) in (None, cluster.id):

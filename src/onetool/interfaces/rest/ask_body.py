@@ -70,7 +70,7 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     files: Annotated[tuple[QuestionFile, ...], Meta(description="Attached to the question.")] = ()
 
     def options(self) -> dict[str, Any]:
-        """The options for `app.ask`, without prompt and allow-list."""
+        """Return the options for `app.ask`, without prompt and allow-list."""
         names = ("session", "new_session", "provider", "model", "system", "temperature", "max_steps", "menu", "approve")
         given = {name: getattr(self, name) for name in names}
         return given | {"with_tools": _or_none(self.with_tools), "files": tuple(map(_file, self.files))}
@@ -205,14 +205,14 @@ class AskFailedError(RestError):
         self.answer = answer if answer.provider else None  # else nothing has been done
 
     def event(self, clean: Callable[[Any], Any]) -> bytes:
-        """The data of the `error` event."""
+        """Return the data of the `error` event."""
         said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
         said |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
         return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
 
 
 def _status_and_pointer(reason: str, question: AskQuestion) -> tuple[int, str | None]:
-    """The HTTP status, and the pointer to what is wrong in the body."""
+    """Return the HTTP status, and the pointer to what is wrong in the body."""
     status = STATUS_OF_REASON.get(reason, PROVIDER_STATUS)
     if reason == "model_not_found" and question.model is not None:  # it is the client who has named it
         return 400, "/model"
@@ -220,7 +220,7 @@ def _status_and_pointer(reason: str, question: AskQuestion) -> tuple[int, str | 
 
 
 def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
-    """The problem's body."""
+    """Return the problem's body."""
     if not isinstance(refused, AskFailedError):
         return problem_body(refused, clean)
     further: dict[str, Any] = {"hints": clean(list(refused.hints))} if refused.hints else {}
@@ -230,5 +230,5 @@ def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
 
 
 def _answer_data(answer: Answer | None, clean: Callable[[Any], Any]) -> Any:
-    """The answer as data. Secrets are masked in its error: a provider's message may contain them."""
+    """Return the answer as data. Secrets are masked in its error: a provider's message may contain them."""
     return None if answer is None else {**msgspec.to_builtins(answer), "error": clean(answer.error)}

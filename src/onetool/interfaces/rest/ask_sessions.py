@@ -131,7 +131,7 @@ def session_summary(one: SessionInfo) -> SessionListItem:
 
 
 def _summary(one: SessionInfo | Transcript) -> dict[str, Any]:
-    """What a list and the conversation itself tell alike."""
+    """Return what a list and the conversation itself tell alike."""
     return {
         "id": one.id,
         "title": one.title,
@@ -149,7 +149,7 @@ def _iso(seconds: float) -> str | None:
 
 
 def session_document(read: Transcript, whole: bool = False) -> SessionDocument:
-    """The conversation; with `whole` nothing in it is cut, and files have their content."""
+    """Return the conversation; with `whole` nothing in it is cut, and files have their content."""
     messages = tuple(_entries(read, whole))
     return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
 
@@ -181,12 +181,12 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
 
 
 def _how(end: TurnEnded | None) -> dict[str, Any]:
-    """How the turn ended that ended there, where that is known."""
+    """Return how the turn ended that ended there, where that is known."""
     return {} if end is None else {"end": end.how, "why": end.why or UNSET}
 
 
 def _ends(read: Transcript) -> dict[int, TurnEnded]:
-    """The ends of turns, by the places of the messages that they follow."""
+    """Return the ends of turns, by the places of the messages that they follow."""
     found: dict[int, TurnEnded] = {}
     place = -1
     for end in read.ended:

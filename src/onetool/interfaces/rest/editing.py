@@ -156,7 +156,7 @@ async def put_examples(request: RestRequest) -> RestResponse:
 
 
 def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
-    """All that the caller sees, and their ETag."""
+    """Return all that the caller sees, and their ETag."""
     service, whose = request.context.bundles, lasting_owner()
     common, tag = service.get_examples(*request.path, visibility=visibility)
     if not whose:

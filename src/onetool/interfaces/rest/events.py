@@ -95,7 +95,7 @@ class Reader:
         self._more.set()
 
     async def next(self) -> bytes:
-        """All that waits; a comment, if nothing has come for a while."""
+        """Return all that waits; a comment, if nothing has come for a while."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                 await self._more.wait()

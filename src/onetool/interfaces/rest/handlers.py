@@ -103,7 +103,7 @@ def _bound(request: RestRequest) -> bytes:
 
 
 def _unordered(value: Any) -> Any:
-    """A list as sorted: the order of tags does not matter."""
+    """Return a list as sorted: the order of tags does not matter."""
     return sorted(value) if isinstance(value, tuple) else value
 
 

@@ -194,7 +194,7 @@ def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> Re
 
 
 def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
-    """The answer to every import: what there is nothing of is empty."""
+    """Return the answer to every import: what there is nothing of is empty."""
     empty: dict[str, Any] = {key: [] for key in ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept")}
     return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
 
@@ -295,7 +295,7 @@ def _exported(request: RestRequest, visibility: Any) -> RestResponse:
 
 
 async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
-    """The body as it came, if it says that it is one of these."""
+    """Return the body as it came, if it says that it is one of these."""
     said = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if said not in kinds:
         wanted = " or ".join(kind.decode() for kind in kinds)

@@ -261,7 +261,7 @@ async def delete_result(request: RestRequest) -> RestResponse:
 
 
 def _store(request: RestRequest) -> "tuple[ResultStore, str]":
-    """The store, and who asks: the owner of what calls of this client have stored."""
+    """Return the store, and who asks: the owner of what calls of this client have stored."""
     return request.context.app.runtime.results, owner()
 
 
@@ -306,7 +306,7 @@ def _iso(at: float) -> str:
 
 
 def _told(work: Callable[[], T]) -> T:
-    """What a store says, as a refusal."""
+    """Return what a store says, as a refusal."""
     from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
     from onetool.services.results.paging import BadQueryError
 

@@ -112,7 +112,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
-    """The problem body of an error. `clean` masks secrets. Also used for errors of interfaces/http."""
+    """Return the problem body of an error. `clean` masks secrets. Also used for errors of interfaces/http."""
     detail, errors, hints = str(refused), getattr(refused, "errors", ()), getattr(refused, "hints", ())
     if clean is not None:
         detail = clean(detail)
@@ -135,7 +135,7 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
 
 
 def error_from_store(error: BundleError) -> RestError:
-    """The RestError for an error of the bundle store."""
+    """Return the RestError for an error of the bundle store."""
     headers: Headers = ()
     if isinstance(error, RateLimitError):
         headers = rate_limit_headers(error.left, refused=True)
@@ -172,7 +172,7 @@ def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) ->
 
 
 def database_problem(error: BaseException) -> RestError | None:
-    """The refusal, where the database is the cause of an error; else None."""
+    """Return the refusal, where the database is the cause of an error; else None."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, DatabaseError):
         cause = cause.__cause__

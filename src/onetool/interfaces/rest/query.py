@@ -213,7 +213,7 @@ TOOL_FIELDS = (*_keys(Tool), *sorted(SHOWN - {"warnings", "signature"}))
 
 
 def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
-    """The reader of the query parameter `fields`."""
+    """Return the reader of the query parameter `fields`."""
 
     def read(text: str) -> list[str]:
         names = [name for name in text.split(",") if name]
@@ -229,7 +229,7 @@ def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def picked(rows: list[dict[str, Any]], fields: Collection[str] | None) -> list[dict[str, Any]]:
-    """The rows with these keys alone; None is all. A key that a row does without is left out."""
+    """Return the rows with these keys alone; None is all. A key that a row does without is left out."""
     if fields is None:
         return rows
     return [{key: row[key] for key in fields if key in row} for row in rows]

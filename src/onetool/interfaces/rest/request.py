@@ -169,7 +169,7 @@ def conditions(headers: Mapping[bytes, bytes]) -> Conditions:
 
 
 def is_known(headers: Mapping[bytes, bytes], tag: str) -> bool:
-    """Whether If-None-Match contains this ETag."""
+    """Return whether If-None-Match contains this ETag."""
     return b"if-none-match" in headers and _is_among(tag, [one for _, one in _read_tags(headers, b"if-none-match")])
 
 
@@ -196,7 +196,7 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 
 
 def share(most: int) -> int:
-    """How many of the places for all one caller with a name may take."""
+    """Return how many of the places for all one caller with a name may take."""
     return max(1, most // 2)
 
 
@@ -273,7 +273,7 @@ class RestContext:
         return result
 
     async def visibility(self) -> Visibility:
-        """What clients may see: everything if they may change bundles, else what they may call."""
+        """Return what clients may see: everything if they may change bundles, else what they may call."""
         allowed = self.allowed
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
@@ -282,7 +282,7 @@ class RestContext:
         return self._app.runtime.redact(text, sent)
 
     def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """The tool with examples that show no secrets of the config, as help shows them."""
+        """Return the tool with examples that show no secrets of the config, as help shows them."""
         return {**tool, "examples": self.clean(tool["examples"], None)} if "examples" in tool else tool
 
 
@@ -311,7 +311,7 @@ NO_CONTENT = RestResponse(204)
 
 
 def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
-    """The response with one bundle or tool, and its ETag."""
+    """Return the response with one bundle or tool, and its ETag."""
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
@@ -352,7 +352,7 @@ def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
 
 
 def takes_gzip(accepted: bytes) -> bool:
-    """Whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
+    """Return whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
     found = read_weights(accepted.decode("latin-1").lower())
     return found.get("gzip", found.get("*", 0.0)) > 0
 

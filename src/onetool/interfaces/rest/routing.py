@@ -43,7 +43,7 @@ _NAMED = (*_CHECKED, "{server}", "{host}", "{secret}", "{token}")  # what the au
 
 
 def _is_name(part: str, value: str) -> bool:
-    """Whether the log may repeat it: ids, slugs and versions were checked, and other names are short words."""
+    """Return whether the log may repeat it: ids, slugs and versions were checked, and other names are short words."""
     return part in _CHECKED or _NAME.fullmatch(value) is not None
 
 

@@ -181,7 +181,7 @@ def _logs(context: RestContext, name: str, after: str) -> RestResponse:
 
 
 def _allowed(context: RestContext) -> Any:
-    """The allow-list that holds for what is shown."""
+    """Return the allow-list that holds for what is shown."""
     return None if context.may_change else context.allowed
 
 

@@ -141,7 +141,6 @@ class Supervisor:
         self._workers: dict[int, ServingProcess] = {}
         self._deaths: dict[int, int] = {}  # quick ones in a row
         self._stopped_by = 0
-        self._is_greeted = False
         self._keepers: list[asyncio.Task[None]] = []
         self._reload_wanted = asyncio.Event()
         self._stop_wanted = asyncio.Event()
@@ -185,7 +184,6 @@ class Supervisor:
         greeting = await self._started(1)
         others = range(2, self._order.count + 1)
         await asyncio.gather(*map(self._started, others))
-        self._is_greeted = True
         self._print_line(greeting)
         for number in (1, *others):
             self._keepers.append(asyncio.create_task(self._keep(number)))

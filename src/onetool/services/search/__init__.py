@@ -69,7 +69,7 @@ class SearchIndex:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Search the tools; with an allow-list, only those of these names."""
+        """Return the best tools, with their scores. With an allow-list, only tools of these names are looked at."""
         if limit < 1:
             return []
         with self._lock:

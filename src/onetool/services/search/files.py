@@ -1,39 +1,35 @@
 """Arrays in a file, which is a cache: one that is missing, damaged or of something else is as good as none.
 
-A file has a first line that says what it is, a checksum, and the arrays as `numpy.savez` writes them. It is read, not
-mapped: a mapped file that somebody cuts short would end the process.
+The arrays are as `numpy.savez` writes them. The file is read, not mapped: a mapped file that somebody cuts short would
+end the process.
 """
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 
-from onetool.core.os_files import read_marked, replace_file
+from onetool.core.os_files import read_cache, write_cache
 
 Arrays = Mapping[str, np.ndarray]
 
 MAX_BYTES = 1 << 30
-CHECK_BYTES = 4
 
 
 def write_arrays(file: Path, head: str, arrays: Arrays) -> None:
     """Write the file. Where that is impossible, the next process computes its content again."""
     stream = BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
-    body = stream.getbuffer()
     with suppress(OSError):
-        replace_file(file, b"".join((_line(head), crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
+        write_cache(file, _line(head), stream.getbuffer())
 
 
 def read_arrays(file: Path, head: str, names: Iterable[str]) -> Arrays | None:
     """Return the arrays of these names, or None where the file is of no use."""
-    data = memoryview(read_marked(file, _line(head), MAX_BYTES) or b"")
-    body = data[CHECK_BYTES:]
-    if not body or data[:CHECK_BYTES] != crc32(body).to_bytes(CHECK_BYTES, "big"):
+    body = read_cache(file, _line(head), MAX_BYTES)
+    if body is None:
         return None
     try:
         with np.load(BytesIO(body), allow_pickle=False) as found:

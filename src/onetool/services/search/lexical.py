@@ -117,7 +117,7 @@ def _sum(words: Words, terms: Iterable[QueryTerm]) -> np.ndarray:
 
 
 def _known(words: Words, telling: Sequence[Group]) -> Iterator[QueryTerm]:
-    """Return the terms of the query. Of pasted text the first ones count: each takes as long as a word of its own."""
+    """Return the terms of the query. Of what is pasted the first ones count: each takes time of its own."""
     every = (_terms(words, group, is_last=group is telling[-1]) for group in telling)
     return islice(chain.from_iterable(every), MAX_TERMS)
 

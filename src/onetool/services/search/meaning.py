@@ -111,7 +111,7 @@ class WordTable:
         return Tokens(rows[:most], has_word)
 
     def _split(self, word: str) -> Iterator[int]:
-        """Return the longest known pieces from the left (WordPiece); nothing if a part is unknown."""
+        """Yield the longest known pieces from the left (WordPiece); nothing if a part is unknown."""
         found, start = list[int](), 0
         while start < len(word):
             mark = "##" if start else ""

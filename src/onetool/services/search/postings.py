@@ -63,11 +63,6 @@ class WordIndex:
                 gone.add(slot)
                 self._words = None
 
-    def has_group(self, group: str) -> bool:
-        """Return whether a document may have this group."""
-        recent = (document.group == group for document in self._recent.values())
-        return any(group in part.groups for part, _ in self._parts) or any(recent)
-
     def current(self) -> "Words":
         if self._words is None:
             if len(self._recent) > MAX_RECENT or len(self._parts) > 1:

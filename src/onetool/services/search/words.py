@@ -37,12 +37,12 @@ _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r"[0-9]+|[A-Z]+s?(?![a-z])|[A-Z]?[^A-Z0-9]+")
 _BETWEEN_PARTS = re.compile(r"[./:@]")
-MAX_KEPT_LENGTH = 40  # characters of a word that may come again: hashes and keys seldom do
+MAX_KEPT = 40  # characters of a word that may come again: hashes and keys seldom do
 MAX_GROUPS = 20_000
 
 
 def word_groups(text: str) -> Iterator[Group]:
-    """Return the words of a text, in order."""
+    """Yield the words of a text, in order."""
     for unspaced, word in _runs(text):
         if word:
             yield _groups[word]
@@ -59,7 +59,7 @@ def split_words(text: str) -> list[str]:
 
 
 def name_key(name: str, between: str = "") -> str:
-    """Return one spelling of a name: `brave.web_search`, `Brave Web Search` and `braveWebSearch` have the same."""
+    """Return one spelling of a name: the same for `brave.web_search`, `Brave Web Search`, `braveWebSearch`."""
     if name.isascii():
         return between.join(_ASCII_WORD.findall(name, 0, MAX_TEXT)).lower()
     return between.join(unspaced + word for unspaced, word in _runs(name)).casefold()
@@ -103,7 +103,7 @@ class _Groups(dict[str, Group]):
 
     def __missing__(self, word: str) -> Group:
         group = _split(word)
-        if len(word) <= MAX_KEPT_LENGTH:
+        if len(word) <= MAX_KEPT:
             if len(self) >= MAX_GROUPS:
                 self.clear()
             self[word] = group
@@ -166,8 +166,8 @@ def query_words(query: str) -> QueryWords:
 # Stems of English words
 
 
-SHORTEST_STEM = 3  # letters that must stay: below this too many words fall together
-MAX_STEMMED_LENGTH = 40  # no word is longer; hashes and keys are left as they are
+MIN_STEM = 3  # letters that must stay: below this too many words fall together
+MAX_STEMMED = 40  # no word is longer; hashes and keys are left as they are
 VOWELS = frozenset("aeiouy")
 
 # The longest first, so that `-ization` is not taken for `-ation`. Each: the ending, what takes its place, and how many
@@ -183,7 +183,7 @@ ENDINGS = (
 
 def stem(word: str) -> str:
     """Return what the forms of a lower-case word share. A word that is not plain ASCII letters is its own stem."""
-    if len(word) <= SHORTEST_STEM or len(word) > MAX_STEMMED_LENGTH or not (word.isascii() and word.isalpha()):
+    if len(word) <= MIN_STEM or len(word) > MAX_STEMMED or not (word.isascii() and word.isalpha()):
         return word
     return _stemmed(word)
 
@@ -211,15 +211,15 @@ def _without_ending(word: str) -> str:
 
 def _trimmed(word: str) -> str:
     """Without what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
-    if word[-1] == "e" and len(word) > SHORTEST_STEM:
+    if word[-1] == "e" and len(word) > MIN_STEM:
         word = word[:-1]
-    if word.endswith("at") and len(word) > SHORTEST_STEM + 3:
+    if word.endswith("at") and len(word) > MIN_STEM + 3:
         word = word[:-2]
-    if word.endswith("iz") and len(word) > SHORTEST_STEM + 2:
+    if word.endswith("iz") and len(word) > MIN_STEM + 2:
         word = word[:-1]
     if word.endswith("yz"):
         word = word[:-1] + "s"
-    if word[-1] == word[-2] and word[-1] not in VOWELS and len(word) > SHORTEST_STEM:
+    if word[-1] == word[-2] and word[-1] not in VOWELS and len(word) > MIN_STEM:
         word = word[:-1]
     return word[:-1] + "i" if word[-1] == "y" else word
 
@@ -255,7 +255,7 @@ _NONE: Mapping[str, Any] = {}
 
 
 def said_of_parameters(schema: Any) -> Iterator[str]:
-    """Names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
+    """Yield names and descriptions, outer ones first. A schema may be anything: it is read here, not judged."""
     todo: deque[Any] = deque([schema])
     while todo:
         node = todo.popleft()

@@ -35,7 +35,7 @@ MAX_ENTRIES = 10_000
 MAX_RATIO = 200  # JSON that repeats itself is packed to a fiftieth
 SMALL = 64 * 1024  # what little is packed by any ratio
 PIECE = 256 * 1024
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 BUNDLE = "bundle.json"
 TOOLS = "tools/"
@@ -53,7 +53,7 @@ class Unpacked(NamedTuple):
 
 
 def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
-    """The archive of a bundle. Raises InvalidError for one that is built in, or a tool that could not be read again."""
+    """Return the archive of a bundle. Raises InvalidError for a built-in one, or an unreadable tool."""
     if bundle.is_built_in:
         why = (
             "built in: every OneTool has it," if bundle.source is None else "no bundle of its own: a config brings it,"
@@ -74,7 +74,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
 
 
 def unpack(data: bytes | Path) -> Unpacked:
-    """The content of an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
+    """Return the content of an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
     raw = data if isinstance(data, bytes) else _read(data)
     if raw.count(_HEADER) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -100,7 +100,7 @@ def _read(path: Path) -> bytes:
 
 
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
-    """The bytes of every entry, if all of them may be there."""
+    """Return the bytes of every entry, if all of them may be there."""
     entries = [entry for entry in file.infolist() if not _is_the_folder(entry)]
     if len(entries) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -148,7 +148,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
-    """All bytes of an entry, limited by what is read and not by its header."""
+    """Return all bytes of an entry, limited by what is read and not by its header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):
@@ -174,10 +174,10 @@ def _things(texts: dict[str, bytes]) -> Unpacked:
     known: dict[tuple[str, str], str] = {}
     ids: dict[str, str] = {}
     tools: list[Tool] = []
-    end = monotonic() + MOST_SECONDS
+    end = monotonic() + MAX_SECONDS
     for name, text in sorted(texts.items()):
         if monotonic() > end:
-            raise InvalidError(f"{name!r}: the archive takes more than {MOST_SECONDS:.0f} s to read; split the bundle")
+            raise InvalidError(f"{name!r}: the archive takes more than {MAX_SECONDS:.0f} s to read; split the bundle")
         try:
             tool = _tool(text, bundle)
             _once(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version} is")

@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from time import monotonic, time_ns
-from zlib import crc32
 
 import msgspec
 
 from onetool.core.errors import Mistake
-from onetool.core.os_files import read_marked, replace_file
+from onetool.core.os_files import read_cache, write_cache
 from onetool.sources.bundles.files.disk import Stamp, folder_of
 from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay
 from onetool.sources.bundles.model import Bundle, Tool, function_name
@@ -309,7 +308,6 @@ class ContentsChange:
 
 LAYOUT = 1  # of the file: another one for each other form of what is in it
 MAX_BYTES = 2 << 30
-CHECK_BYTES = 4
 SHARE = 50  # … files of which one has changed: then it is written anew
 COST = 50  # times that it took to write it until it is written again
 
@@ -321,10 +319,10 @@ class _Saved(msgspec.Struct, array_like=True):
 
 
 class Snapshot:
-    """With fewer than `least` changed files it is not written anew."""
+    """The cache of contents. With fewer than `min_changed` changed files it is not written anew."""
 
-    def __init__(self, least: int) -> None:
-        self._least = least
+    def __init__(self, min_changed: int) -> None:
+        self._min_changed = min_changed
         self._saved: Contents | None = None
         self._unsaved = 0
         self._not_before = 0.0
@@ -332,9 +330,8 @@ class Snapshot:
     def read(self, file: Path | None, reserved: frozenset[str]) -> Contents:
         """Return what was written last; empty contents where there is nothing of use. `reserved` are built-in ids."""
         empty = Contents.empty()
-        data = memoryview((file and read_marked(file, _HEAD, MAX_BYTES)) or b"")
-        body = data[CHECK_BYTES:]
-        if data[:CHECK_BYTES] != crc32(body).to_bytes(CHECK_BYTES, "big"):
+        body = None if file is None else read_cache(file, _HEAD, MAX_BYTES)
+        if body is None:
             return empty
         try:
             saved = _decode(body)
@@ -359,12 +356,12 @@ class Snapshot:
         self._unsaved += files
 
     def is_due(self, contents: Contents, is_last: bool = False) -> bool:
-        """Whether much has changed, and the last time was not a moment ago."""
+        """Return whether much has changed, and the last time was not a moment ago."""
         if contents is self._saved or (monotonic() < self._not_before and not is_last):
             return False
         is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay
         has_overlay = contents.known_overlay not in (None, Overlay())
-        many = self._least if is_last else max(self._least, len(contents.by_id) // SHARE)
+        many = self._min_changed if is_last else max(self._min_changed, len(contents.by_id) // SHARE)
         return self._unsaved >= many or (is_other and has_overlay)
 
     def write(self, file: Path, contents: Contents) -> None:
@@ -375,7 +372,7 @@ class Snapshot:
         try:
             for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
                 old.unlink()
-            replace_file(file, b"".join((_HEAD, crc32(body).to_bytes(CHECK_BYTES, "big"), body)), sync=False)
+            write_cache(file, _HEAD, body)
         except OSError as error:
             log.debug("%s can't be written: %s", file, error)
         self._saved, self._unsaved = contents, 0
@@ -387,5 +384,5 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
 def _is_text(path: str) -> bool:
-    """Whether a path is UTF-8: a file whose path isn't is read at each start."""
+    """Return whether a path is UTF-8: a file whose path isn't is read at each start."""
     return path.isascii() or os.fsencode(path) == path.encode(errors="replace")

@@ -44,7 +44,7 @@ def copy_tool(
 def copied(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
-    """Where a copy would be put, and as what."""
+    """Return where a copy would be put, and as what."""
     wanted = _wanted(data, COPY_KEYS)
     changes = wanted.pop("changes", {})
     if not isinstance(changes, Mapping):
@@ -137,7 +137,7 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
-MOST_OWNERS = 10_000
+MAX_OWNERS = 10_000
 MAX_WAIT_S = 10.0  # for others who write
 
 OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
@@ -157,7 +157,7 @@ class OwnExamples:
         self._documents = documents
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
-        """Those of one tool."""
+        """Return the examples of one tool."""
         return _lists(self._documents.read(_key(owner))).get(tool, ())
 
     def put(
@@ -181,8 +181,8 @@ class OwnExamples:
 
     def _require_room(self, key: str) -> None:
         """For the first example of an owner."""
-        if len({*self._documents.keys()} - {key}) >= MOST_OWNERS:
-            raise UnavailableError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
+        if len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
+            raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
 
 
 def _encoded(lists: OwnLists) -> bytes:
@@ -214,7 +214,7 @@ def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, 
 
 
 def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
-    """The ETag of both lists. `tag` is that of the tool."""
+    """Return the ETag of both lists. `tag` is that of the tool."""
     return f"{tag}.{blake2b(msgspec.json.encode(own), digest_size=8).hexdigest()}" if own else tag
 
 

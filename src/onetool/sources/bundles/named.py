@@ -77,7 +77,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
         return (self.row, *self.others)
 
     def is_like(self, other: "LoadedTool | None") -> bool:
-        """Whether another one is made of the same."""
+        """Return whether another one is made of the same."""
         return (
             other is not None
             and (self.row, self.others, self.pack, self.off) == (other.row, other.others, other.pack, other.off)
@@ -94,7 +94,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
 @lru_cache(256)
 def _said_by(function: ToolSpec) -> bytes:
-    """All of a function's texts that a tool may take over; each tool's own are in its JSON."""
+    """Return a digest of the texts of a function that a tool may take over."""
     return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
@@ -119,7 +119,7 @@ class NamedTools:
         self._made: dict[str, ToolSpec] = {}
 
     def get(self, name: str) -> ToolSpec | None:
-        """`bundle.tool@version`."""
+        """Return the spec of `bundle.tool@version`."""
         base, at, version = name.rpartition(VERSION_SIGN)
         loaded = self.find(base) if at else None
         if loaded is None:
@@ -138,7 +138,7 @@ class NamedTools:
         return found if isinstance(found, LoadedTool) else None
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """What a call of this very tool is counted under."""
+        """Return what a call of this very tool is counted under."""
         if tool.is_built_in:
             return function_of(tool)
         name = _name(bundle, tool)
@@ -149,21 +149,21 @@ class NamedTools:
         return f"{name}{VERSION_SIGN}{tool.version}"
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
-        """None for a tool of a bundle whose name something else has."""
+        """Return what code calls a tool; None for one of a bundle whose name something else has."""
         return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self.owners else None
 
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
-        """Whether a name in code without a version stands for it."""
+        """Return whether a name in code without a version stands for it."""
         return tool.is_built_in or self._stands_for(bundle, tool)
 
     def _stands_for(self, bundle: Bundle, tool: Tool) -> bool:
-        """Whether its name without a version does."""
+        """Return whether its name without a version does."""
         tools = self.packs.get(code_name(bundle.slug))
         found = None if tools is None else tools.get(code_name(tool.slug))
         return found is not None and found.row.id == tool.id
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        """The bundle's id, the slug and the version of a kept tool."""
+        """Return the bundle's id, the slug and the version of a kept tool."""
         if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
             return named[1], named[2], named[3]
         name, at, _ = spec.name.rpartition(VERSION_SIGN)
@@ -173,7 +173,7 @@ class NamedTools:
         return None if found is None else (found.bundle_id, found.slug, found.version)
 
     def spec_of(self, name: str, tool: Tool) -> ToolSpec | None:
-        """The spec of that name, if it was made of this very tool and may be called."""
+        """Return the spec of that name, if it was made of this very tool and may be called."""
         loaded = self.find(name)
         spec = self.get(name) if loaded is None else loaded.spec()
         loaded = loaded or self.find(name.rpartition(VERSION_SIGN)[0])
@@ -219,7 +219,7 @@ class FollowedTools:
         self._taken: Collection[str] = ()
 
     def follow(self, contents: Contents, taken: Collection[str]) -> NamedTools:
-        """`taken` are names that something else has already."""
+        """Follow these contents. `taken` are names that something else has already."""
         basis, before, known = self._ask_basis(contents.functions), self._basis, self._followed
         is_other = known is None or basis[0] != before[0]
         functions = {name for name, one in basis[1].items() if before[1].get(name) is not one}
@@ -245,7 +245,7 @@ class FollowedTools:
     def _loaded(
         self, before: PackTools, bundle: Bundle | None, versions: Versions, functions: Mapping[str, Any]
     ) -> PackTools:
-        """A bundle's tools, in the order of their ids. Those that are as before stay the same objects."""
+        """Return a bundle's tools, in the order of their ids. Those that are as before stay the same objects."""
         pack, by_slug = "" if bundle is None else code_name(bundle.slug), dict[str, list[KeptTool]]()
         for row in versions.values():
             by_slug.setdefault(row.slug, []).append(row)
@@ -260,12 +260,12 @@ class FollowedTools:
         return {code_name(one.row.slug): one for one in sorted(found, key=attrgetter("kept_as"))}
 
     def _newest(self, rows: list[KeptTool]) -> KeptTool:
-        """The one that is meant where no version is named. One that can't be called, only if there is no other."""
+        """Return the version that a name stands for: one that can't be called only if there is no other."""
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
         return max(rows, key=lambda row: (can[row.id], row.modified_at, row.id))
 
     def _named(self, contents: Contents, taken: Collection[str]) -> NamedTools:
-        """Each bundle that has its name, and what code calls it."""
+        """Return each bundle that has its name, and what code calls it."""
         packs, owners, shadowed = dict[str, PackTools](), dict[str, Bundle](), dict[str, Mistake]()
         first: dict[str, Bundle] = {}
         live = (one.bundle for one in contents.bundles.values() if one.bundle.soft_deleted_at is None)
@@ -316,7 +316,7 @@ class BundleTools:
         self._lock = RLock()
         self._recent = deque[ToolSpec](maxlen=MAX_MADE)
         self._followed = FollowedTools(self._make, factory.why_gone, factory.basis)
-        self._named = self._followed.named
+        self.named = self._followed.named
         self._seen: SeenState | None = None
         self.count = 0  # of loads: callers that keep something look whether there was another one
 
@@ -326,12 +326,12 @@ class BundleTools:
         return SeenState(self._store.state(), stamp, at)
 
     def load(self, taken: Collection[str] = (), seen: SeenState | None = None) -> Catalogue:
-        """`taken` are names that something else has already. `seen` is from before, if more was read of the store."""
+        """Load the tools. `taken` are names that something else has; `seen` is from before, if more was read."""
         with self._lock:
             self.count += 1  # also of a load that fails: what was made before is out of date
             seen = seen or self.look()
             named = self._followed.follow(self._store.contents(), taken)
-            self._named, self._seen = named, seen
+            self.named, self._seen = named, seen
             self.count += 1
             return Catalogue(lazy=named.packs, mistakes=(*named.shadowed.values(), *self._store.mistakes()))
 
@@ -341,34 +341,28 @@ class BundleTools:
         return spec
 
     def versions(self) -> Callable[[str], ToolSpec | None]:
-        """Finds `bundle.tool@version` among the tools of this load, also when there has been another one since."""
-        return self._named.get
+        """Return what finds `bundle.tool@version` among the tools of this load, also after another one."""
+        return self.named.get
 
     def why_unnamed(self, bundle_id: str) -> str | None:
-        """Why code has no name for the tools of a bundle, if so."""
-        mistake = self._named.shadowed.get(bundle_id)
+        """Return why code has no name for the tools of a bundle, if so."""
+        mistake = self.named.shadowed.get(bundle_id)
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """What a call of this very tool is counted under."""
-        return self._named.name_of(bundle, tool)
+        """Return what a call of this very tool is counted under."""
+        return self.named.name_of(bundle, tool)
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
-        return self._named.name_in_code(bundle, tool)
-
-    def is_default(self, bundle: Bundle, tool: Tool) -> bool:
-        return self._named.is_default(bundle, tool)
-
-    def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        return self._named.place_of(spec)
+        return self.named.name_in_code(bundle, tool)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""
+        """Return what a call of this tool is counted under, and its spec, if that of the name was made of it."""
         name = self.name_of(bundle, tool)
-        return name, self._named.spec_of(name, tool)
+        return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Whether the tools are known to be current. It never blocks: where nobody can tell, they are not.
+        """Return whether the tools are known to be current. It never blocks: where nobody can tell, they are not.
 
         Of a store that has to be asked, what it said a moment ago counts; not with `at_once`.
         """
@@ -378,7 +372,7 @@ class BundleTools:
         return not self._store.must_ask or (not at_once and monotonic() - seen.at < FRESH)
 
     def is_current(self, at_once: bool = False) -> bool:
-        """The same, and the store is asked where nobody can tell."""
+        """Return the same as `is_unchanged`, but ask the store where nobody can tell."""
         if self.is_unchanged(at_once):
             return True
         seen, now = self._seen, self.look()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SEARCH_CACHE = "search.cache"
 KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
-MOST_TOOLS = 200_000
+MAX_TOOLS = 200_000
 
 
 class BundleStore(ABC):
@@ -63,7 +63,7 @@ class BundleStore(ABC):
         self,
         built_in: BuiltIn,
         now: Callable[[], float] = time.time,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         derived: DerivedBundles | None = None,
     ) -> None:
         check_built_in(built_in)
@@ -74,7 +74,7 @@ class BundleStore(ABC):
         self._derived = derived or nothing_derived()
         self._switched: ReadOnlyBundles | None = None
         self._now = now
-        self._most = max_tools
+        self._max_tools = max_tools
 
     # What a place of bundles gives
 
@@ -84,14 +84,14 @@ class BundleStore(ABC):
 
     @abstractmethod
     def change(self, job: Callable[[StoreTransaction], None], makes: bool = False) -> Any:
-        """Run the job in a transaction. What it leaves as its `result`; all errors are BundleErrors.
+        """Run the job in a transaction, and return the `result` that it leaves. All errors are BundleErrors.
 
         Only one that `makes` something new has to do with a store that is not there yet.
         """
 
     @abstractmethod
     def sync(self) -> bool:
-        """Sync with changes from outside; whether anything differs."""
+        """Sync with changes from outside, and return whether anything differs."""
 
     @abstractmethod
     def catch_up(self) -> None:
@@ -106,7 +106,7 @@ class BundleStore(ABC):
 
     @abstractmethod
     def stamp(self) -> Hashable:
-        """Differs after every change that this process can know of without waiting. It never blocks. None: unknown."""
+        """Return what differs after each change that this process can know of without waiting; None: unknown."""
 
     @property
     def must_ask(self) -> bool:
@@ -115,38 +115,38 @@ class BundleStore(ABC):
 
     @abstractmethod
     def file_of(self, tool_id: str) -> str | None:
-        """The file that a tool stands in, if it does."""
+        """Return the file that a tool stands in, if it does."""
 
     @abstractmethod
     def mistakes(self) -> list[Mistake]:
-        """What lies there and can't be used: each with its path and the reason."""
+        """Return what lies there and can't be used: each with its path and the reason."""
 
     @abstractmethod
     def key(self) -> bytes:
-        """A secret of this place, the same for all who use it: what seals page tokens."""
+        """Return a secret of this place, the same for all who use it: what seals page tokens."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def _state_folder(self) -> Path | None:
-        """The folder for what can be made anew; None where nothing can be written."""
+        """Return the folder for what can be made anew; None where nothing can be written."""
 
     # Reading
 
     def state(self) -> int:
-        """A number that changes with every visible change. Cheap."""
+        """Return a number that changes with every visible change. Cheap."""
         return self.contents().revision
 
     def read_only(self) -> ReadOnlyBundles:
-        """The built-in and derived bundles, with what is set of them."""
+        """Return the built-in and derived bundles, with what is set of them."""
         derived, overlay, known = self._derived.now(), self.contents().overlay, self._switched
         if known is None or known.derived is not derived or known.overlay != overlay:
             known = self._switched = ReadOnlyBundles(self.built_in, derived, overlay)
         return known
 
     def settings(self) -> KeptSettings:
-        """What is set of read-only bundles. The derived ones are made only where something is."""
+        """Return what is set of read-only bundles. The derived ones are made only where something is."""
         overlay = self.contents().overlay
         if overlay == Overlay():
             return KeptSettings()
@@ -169,7 +169,7 @@ class BundleStore(ABC):
         return None if row is None else row.tool()
 
     def versions(self, bundle_id: str, slug: str) -> list[Tool]:
-        """All versions of one tool, in any order."""
+        """Return all versions of one tool, in any order."""
         if (found := self.read_only().by_id.get(bundle_id)) is not None:
             return [one for one in found[1] if one.slug == slug]
         rows = self.contents().tools.get(bundle_id, {})
@@ -186,7 +186,7 @@ class BundleStore(ABC):
         return self._search.search(query, include_disabled, after, limit)
 
     def searched(self) -> "Words":
-        """The words of the tools that are kept, as they are now, for callers that rank them in another way."""
+        """Return the words of the tools that are kept, as they are now, for callers that rank them in another way."""
         return self._search.words()
 
     @cached_property
@@ -197,7 +197,7 @@ class BundleStore(ABC):
         return StoreSearch(self, None if state is None else state / SEARCH_CACHE)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """All bundles and tools that are kept, in one snapshot."""
+        """Return all bundles and tools that are kept, in one snapshot."""
         contents = self.contents()
         return [*contents.listed_bundles(ListQuery(include_disabled=True))], (row.tool() for row in contents.in_order)
 
@@ -206,7 +206,7 @@ class BundleStore(ABC):
     def put_bundle(
         self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
-        """The bundle, and whether it is new. Of one that is soft-deleted this is the way back.
+        """Create or replace a bundle, and return it and whether it is new. One that is soft-deleted comes back.
 
         `match`, here and below, is the tag that the caller has seen, if that matters to it.
         """
@@ -269,7 +269,7 @@ class BundleStore(ABC):
         work.result = result
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
-        """A whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
+        """Add a whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
         check_slug(bundle.slug)
         bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
@@ -288,12 +288,12 @@ class BundleStore(ABC):
         self.change(job, makes=True)
 
     def reap(self) -> list[str]:
-        """Remove bundles that were soft-deleted more than two days ago and are still empty; their ids."""
+        """Remove bundles that were soft-deleted two days ago and are still empty, and return their ids."""
         over = [id for id, kept in self.contents().bundles.items() if self._is_over(kept.bundle)]
         return [id for id in over if self.change(partial(self._reap, id))]
 
     def _reap(self, id: str, work: StoreTransaction) -> None:
-        """Remove the bundle; whether it was removed. It may have been restored or filled meanwhile."""
+        """Remove the bundle, unless it was restored or filled meanwhile."""
         found = work.bundle(id)
         if found is not None and self._is_over(found[0]) and work.is_empty(found[1]):
             work.remove_bundle(found[1], True)
@@ -320,7 +320,7 @@ class BundleStore(ABC):
     def put_tools(
         self, bundle_id: str, tools: Iterable[tuple[str, str, ToolContent]], content: BundleContent | None = None
     ) -> list[Tool]:
-        """Tools (slug, version, content) into a bundle that is there, and that bundle's own content; all or nothing.
+        """Add tools (slug, version, content) to a bundle, and replace the bundle's own content; all or nothing.
 
         With `content`, a bundle that is soft-deleted comes back.
         """
@@ -362,32 +362,27 @@ class BundleStore(ABC):
             return self.change(
                 lambda work: self._switch(work, built_in, (slug, version), is_enabled, match), makes=True
             )
-
-        def job(work: StoreTransaction) -> None:
-            bundle, place = work.open_bundle(bundle_id)
-            old, at = work.tool(bundle, place, slug, version)
-            refuse_stale(old, match)
-            tool = msgspec.structs.replace(old, is_enabled=is_enabled)
-            if tool != old:
-                work.replace_tool(tool, at)
-            work.result = tool
-
-        return self.change(job)
+        return self._change_tool((bundle_id, slug, version), match, is_enabled=is_enabled)
 
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Also of tools that are built in or derived. `modified_at` stays."""
+        """Replace the examples of a tool, also of one that is built in or derived. `modified_at` stays."""
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
             )
+        return self._change_tool((bundle_id, slug, version), match, examples=examples)
+
+    def _change_tool(self, named: tuple[str, str, str], match: ETag | None, **fields: Any) -> Tool:
+        """Change what is no part of a tool's structure. `named` is its bundle's id, its slug and its version."""
+        bundle_id, slug, version = named
 
         def job(work: StoreTransaction) -> None:
             bundle, place = work.open_bundle(bundle_id)
             old, at = work.tool(bundle, place, slug, version)
             refuse_stale(old, match)
-            work.result = msgspec.structs.replace(old, examples=examples)
+            work.result = msgspec.structs.replace(old, **fields)
             if work.result != old:
                 work.replace_tool(work.result, at)
 
@@ -396,7 +391,7 @@ class BundleStore(ABC):
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
     ) -> Tool:
-        """The same tool, with its id and its usage, under another slug or version of its bundle."""
+        """Give a tool another slug or version in its bundle. Its id and its usage stay."""
         self._refuse_built_in(bundle_id)
         names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
 
@@ -429,8 +424,10 @@ class BundleStore(ABC):
         self.change(job)
 
     def refuse_more(self, work: StoreTransaction, new: int) -> None:
-        if work.count() + new > self._most:
-            raise ForbiddenError(f"there would be more than {self._most:,} tools, which is the most", "too_many_tools")
+        if work.count() + new > self._max_tools:
+            raise ForbiddenError(
+                f"there would be more than {self._max_tools:,} tools, which is the most", "too_many_tools"
+            )
 
     # What is built in
 
@@ -493,5 +490,5 @@ class BundleStore(ABC):
         self.counter.record(tool_id)
 
     def usage(self, tool_ids: Iterable[str]) -> Counts:
-        """callCount and lastCalledAt of those that were ever called."""
+        """Return callCount and lastCalledAt of those that were ever called."""
         return self.counter.of(tool_ids)

@@ -111,7 +111,7 @@ class BundleSearch(Generic[T]):
         return self._index.merged().saved(), self._bundles
 
 
-LEAST_SAVED = 500  # tools, and changes: fewer are read again as quickly
+MIN_SAVED = 500  # tools, and changes: fewer are read again as quickly
 SAVED_SHARE = 20  # … or one of so many
 RECENCY = 3  # the last tier
 
@@ -193,9 +193,9 @@ class StoreSearch:
         return state.functions
 
     def _save(self, contents: Contents) -> None:
-        """Where it can't be written, the next process reads everything."""
+        """Save the words, if enough has changed. Where that fails, the next process reads everything."""
         size = len(contents.by_id)
-        if self._cache is not None and size >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, size // SAVED_SHARE):
+        if self._cache is not None and size >= MIN_SAVED and self._unsaved > max(MIN_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
             digests = {id: crc32(row.body) for id, row in contents.by_id.items()}
             functions = {name: _digest(one) for name, one in self._functions.items()}
@@ -210,7 +210,7 @@ class StoreSearch:
 
 
 def _digest(function: ToolSpec | None) -> int:
-    """A checksum of what a tool may take over from its function."""
+    """Return a checksum of what a tool may take over from its function."""
     said = None if function is None else (function.description, function.input_schema)
     return crc32(repr(said).encode(errors="backslashreplace"))
 
@@ -227,7 +227,7 @@ def _document(bundle: _SearchedBundle, tool: Tool) -> Document:
 
 
 def age_of(modified_at: str) -> int:
-    """Minus its milliseconds since 1970: what is newer comes first. What says no time comes last."""
+    """Return minus the milliseconds since 1970: what is newer comes first. What says no time comes last."""
     try:
         return -round(datetime.fromisoformat(modified_at).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -251,6 +251,6 @@ _SAMPLE = Tool(
 
 @cache
 def _head() -> str:
-    """The first line of a file: another one where tools would have other words or ages than there."""
+    """Return the first line of a file: another one where tools would have other words or ages than there."""
     document = _document(_SearchedBundle("a-b", "Some things", True), _SAMPLE)
     return f"search 6 {crc32(repr(document).encode()):08x}"

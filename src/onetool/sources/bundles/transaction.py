@@ -21,7 +21,7 @@ class BrokenFileError(ConflictError):
 
 
 def refuse_closed(bundle: Bundle) -> None:
-    """Raises ForbiddenError for a bundle whose tools may not be changed."""
+    """Raise ForbiddenError for a bundle whose tools may not be changed."""
     if bundle.soft_deleted_at is not None:
         raise ForbiddenError(f"the bundle {bundle.slug} is deleted; PUT on the bundle itself brings it back", "deleted")
     if not bundle.is_enabled:
@@ -29,7 +29,7 @@ def refuse_closed(bundle: Bundle) -> None:
 
 
 class StoreTransaction(ABC):
-    """What is given as `result`, or set, is what the change gives to its caller."""
+    """A change of a store. Its `result` is what the caller of `BundleStore.change` gets."""
 
     def __init__(self) -> None:
         self.result: Any = None
@@ -38,7 +38,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
-        """The bundle and its place."""
+        """Return the bundle and its place."""
 
     def existing_bundle(self, id: str) -> tuple[Bundle, str]:
         found = self.bundle(id)
@@ -47,44 +47,44 @@ class StoreTransaction(ABC):
         return found
 
     def open_bundle(self, id: str) -> tuple[Bundle, str]:
-        """A bundle whose tools may be changed."""
+        """Return a bundle whose tools may be changed."""
         bundle, place = self.existing_bundle(id)
         refuse_closed(bundle)
         return bundle, place
 
     @abstractmethod
     def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
-        """The tool and its own place. Raises NotFoundError."""
+        """Return the tool and its own place. Raises NotFoundError."""
 
     @abstractmethod
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
-        """Raises ConflictError if the tool exists already."""
+        """Raise ConflictError if the tool exists already."""
 
     @abstractmethod
     def refuse_ids(self, tools: Iterable[Tool]) -> None:
-        """Raises ConflictError if a tool has one of their ids already."""
+        """Raise ConflictError if a tool has one of their ids already."""
 
     @abstractmethod
     def refuse_full(self, bundle: Bundle, place: str, /) -> None:
-        """Raises ConflictError for a bundle that has tools."""
+        """Raise ConflictError for a bundle that has tools."""
 
     @abstractmethod
     def is_empty(self, place: str, /) -> bool:
-        """Whether nothing at all is in a bundle."""
+        """Return whether nothing at all is in a bundle."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many tools there are."""
+        """Return how many tools there are."""
 
     @abstractmethod
     def overlay(self) -> Overlay:
-        """What is set of built-in and derived bundles."""
+        """Return what is set of built-in and derived bundles."""
 
     # What becomes of it
 
     @abstractmethod
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
-        """`texts` are the tools as their files have them."""
+        """Add a bundle. `texts` are the tools as their files have them."""
 
     @abstractmethod
     def replace_bundle(self, bundle: Bundle, place: str, result: Any, /) -> None: ...
@@ -96,14 +96,14 @@ class StoreTransaction(ABC):
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
     ) -> None:
-        """All of them, or none; and `bundle` in the place of the one that is there, if it is given."""
+        """Add all of the tools, or none; `bundle` replaces the one that is there, if it is given."""
 
     @abstractmethod
     def replace_tool(self, tool: Tool, place: str, /) -> None: ...
 
     @abstractmethod
     def rename_tool(self, tool: Tool, place: str, /) -> None:
-        """A tool that has another slug or version now."""
+        """Replace a tool that has another slug or version now."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...

@@ -16,7 +16,7 @@ from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
 
-LONGEST = 60  # of a wrong value in a message
+MAX_QUOTED = 60  # of a wrong value in a message
 
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
@@ -27,7 +27,7 @@ def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
 
 
 def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
-    """The message for a value that is none of the possible ones; None if they are not a fixed list."""
+    """Return the message for a value that is none of the possible ones; None if they are not a fixed list."""
     kinds, value = _at(shape, data, path)
     values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
     if path and not values:  # or it says which of several shapes the object around it has
@@ -36,7 +36,7 @@ def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     if not values:
         return None
     near = did_you_mean(value, values) if isinstance(value, str) else None
-    text = f"{cut(repr(value), LONGEST)} is none of {', '.join(values)}"
+    text = f"{cut(repr(value), MAX_QUOTED)} is none of {', '.join(values)}"
     return f"{text}; {near}" if near else text
 
 
@@ -47,7 +47,7 @@ def _keys(kind: inspect.StructType) -> Iterator[str]:
 
 
 def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
-    """The kinds that are possible at a place, and what stands there."""
+    """Return the kinds that are possible at a place, and what stands there."""
     kinds = _kinds(inspect.type_info(shape), data)
     for step in path:
         data = _below(data, step)
@@ -131,7 +131,7 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     for key, meant in (("slug", slug), ("version", version)):
         if (named := data.pop(key, meant)) != meant:
             raise InvalidError(
-                f"{key}: it is put to {meant!r}, but says {cut(repr(named), LONGEST)} of itself", f"/{key}"
+                f"{key}: it is put to {meant!r}, but says {cut(repr(named), MAX_QUOTED)} of itself", f"/{key}"
             )
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
@@ -173,7 +173,9 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
     for number, example in enumerate(examples):
         if example.name in names:
             pointer = f"/examples/{number}/name"
-            raise InvalidError(f"{pointer}: there is an example called {cut(example.name, LONGEST)!r} before", pointer)
+            raise InvalidError(
+                f"{pointer}: there is an example called {cut(example.name, MAX_QUOTED)!r} before", pointer
+            )
         names.add(example.name)
         if depth_of(example.args, DEEPEST_EXAMPLE) >= DEEPEST_EXAMPLE:
             pointer = f"/examples/{number}/args"
@@ -184,7 +186,7 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """The struct; InvalidError with a pointer to what does not fit it."""
+    """Return the struct; InvalidError with a pointer to what does not fit it."""
     try:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -194,7 +196,7 @@ def converted(data: Any, shape: type[T], below: str = "") -> T:
 
 
 def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
-    """The InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
+    """Return the InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
     pointer = below + "".join(f"/{step}" for step in path)
     if match := _UNKNOWN.search(message):
         key = cut(match[1], MAX_NAME)

@@ -17,7 +17,7 @@ QUERY = "alpha"
 
 @pytest.fixture(autouse=True)
 def few_are_worth_a_file(monkeypatch):
-    monkeypatch.setattr(searching, "LEAST_SAVED", 1)
+    monkeypatch.setattr(searching, "MIN_SAVED", 1)
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_something_else_in_its_place_is_ignored(store, file, make):
 
 
 def test_it_is_written_when_much_has_changed(store, file):
-    snapshot = Snapshot(least=3)
+    snapshot = Snapshot(min_changed=3)
     with store.changing() as change:
         change.put_overlay(Overlay())
     snapshot.count(2)
@@ -107,4 +107,4 @@ def test_it_is_written_when_much_has_changed(store, file):
 
 
 def test_switches_are_worth_a_file(store):
-    assert Snapshot(least=1000).is_due(store.now)
+    assert Snapshot(min_changed=1000).is_due(store.now)

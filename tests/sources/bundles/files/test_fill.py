@@ -42,7 +42,7 @@ def seen(of):
 
 def test_what_clashes_is_told_by_the_next_process_too(opened, folder, monkeypatch):
     messy(folder)
-    monkeypatch.setattr(store, "LEAST_SAVED", 1)
+    monkeypatch.setattr(store, "MIN_SAVED", 1)
     monkeypatch.setattr(sync, "RACY_SECONDS", 0.0)
     one = opened()
     many = seen(one)

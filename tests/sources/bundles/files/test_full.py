@@ -18,9 +18,9 @@ def full(monkeypatch):
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(contents, "replace_file", fail)
+    monkeypatch.setattr(contents, "write_cache", fail)
     monkeypatch.setattr(state_folder.ChangeLog, "add", fail)
-    monkeypatch.setattr(store, "LEAST_SAVED", 1)
+    monkeypatch.setattr(store, "MIN_SAVED", 1)
     return monkeypatch
 
 

@@ -70,7 +70,7 @@ def bundle_of(one):
 
 def test_nobody_reads_what_was_before_while_news_are_taken_in(two, monkeypatch):
     first, second, id = two
-    monkeypatch.setattr(store, "READ_SECONDS", 10**6, raising=False)
+    monkeypatch.setattr(store, "READ_SECONDS", 10**6)
     put, begun, go_on = first.put_tool(id, "other", "1", tool()), Event(), Event()
 
     def find(*args, **how):

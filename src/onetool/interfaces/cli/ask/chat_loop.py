@@ -306,7 +306,7 @@ class ChatCommands:
         command(words)
 
     def complete(self, line: str) -> list[str]:
-        """Every word that the last one could become."""
+        """Return every word that the last one could become."""
         if line.startswith("+"):
             tools = self._app.catalog.registry.snapshot()
             names = self._app.runtime.engine.names(tools)

@@ -5,7 +5,6 @@ BUNDLE[/TOOL[@VERSION]] is parsed, and what it refers to is found. The spelling 
 that can be pasted.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,7 +14,7 @@ import click
 from onetool.app import App
 from onetool.app.bundles import all_bundles, all_tools
 from onetool.app.grants import allow_hosts
-from onetool.config.find import FOLDER, NAME, user_home
+from onetool.config.find import user_config
 from onetool.core.errors import OneToolError, cut
 from onetool.core.text import or_rather
 from onetool.http.allowed_hosts import host_entry
@@ -245,7 +244,7 @@ def print_requirements(app: "App", needs: "Requirements") -> None:
     """Each as a line that can be pasted."""
     if entries := needs.closed():
         # Where there is no config, the one beside the bundles: with another they are not seen.
-        file = app.config.path or f"{user_home(os.environ) / FOLDER / NAME} (a new file)"
+        file = app.config.path or f"{user_config()} (a new file)"
         print_note(f"To let the tools call their host{'s' if len(entries) > 1 else ''}, write in {file}:")
         print_note(f"  {hosts_line(app, entries)}")
         print_note(f"which this does: onetool hosts allow {' '.join(one.host for one in needs.hosts if one.entry)}")

@@ -19,7 +19,7 @@ import msgspec
 
 from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
-from onetool.config.find import FOLDER, NAME, user_home
+from onetool.config.find import user_config, user_home
 from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
 from onetool.interfaces.cli.options import refuse_link_out
 
@@ -84,7 +84,7 @@ def _absolute(path: Path) -> Path:
 
 def _named_config(options: SetupOptions, client: KnownClient, folder: Path, config: Path) -> list[str]:
     """Return the config argument. A project's file is shared, so it may only name files in the project."""
-    own = user_home(os.environ) / FOLDER / NAME
+    own = user_config()
     found = find(env={**os.environ, "ONETOOL_CONFIG": ""}, cwd=folder).config
     if config == found and (config == own or (client.starts_in_project and not options.user)):
         return []

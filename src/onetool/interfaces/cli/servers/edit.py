@@ -44,7 +44,7 @@ def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def complete_server(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of servers, for the shell's completion."""
+    """Return names of servers, for the shell's completion."""
     try:
         names = load_config(find(ctx.find_root().params.get("config"))).servers
     except OneToolError:

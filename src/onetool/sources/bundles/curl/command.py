@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from onetool.sources.bundles.errors import InvalidError
 
-LONGEST = 1024**2
+MAX_COMMAND = 1024**2
 BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; of a plane for private use
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Za-z_][A-Za-z0-9_]{0,99}))")
@@ -23,8 +23,8 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})
 
 
 def words(text: str) -> list[str]:
-    """The words of the first command in the text. Raises InvalidError for what can't be understood."""
-    if len(text) > LONGEST:
+    """Return the words of the first command in the text. Raises InvalidError for what can't be understood."""
+    if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
         raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")
@@ -39,7 +39,7 @@ def variables(word: str) -> list[str]:
 
 
 def pieces(word: str) -> list[tuple[str, bool]]:
-    """A word in texts and names of variables; True for a name."""
+    """Return a word in texts and names of variables; True for a name."""
     parts = _MARKED.split(word)
     return [(part, bool(index % 2)) for index, part in enumerate(parts) if part or index % 2]
 
@@ -296,7 +296,7 @@ _FLAGS = frozenset((
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
-    """What it says, and the variables that are set before it: `TOKEN=abc curl …`. Raises InvalidError."""
+    """Return what it says, and the variables that are set before it: `TOKEN=abc curl …`. Raises InvalidError."""
     given: dict[str, str] = {}
     rest = list(words)
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():

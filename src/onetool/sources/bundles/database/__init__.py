@@ -40,7 +40,7 @@ from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
@@ -65,7 +65,7 @@ class DatabaseStore(BundleStore):
         state: Path | None = None,
         built_in: BuiltIn = (),
         now: Callable[[], float] | None = None,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         foreign: Foreign = anybody,
         derived: DerivedBundles | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class DatabaseStore(BundleStore):
         self._state, self._foreign = state, foreign
         self._lock = RLock()  # of opening and following
         self._contents: Contents | None = None
-        self._snapshot = Snapshot(least=1)
+        self._snapshot = Snapshot(min_changed=1)
         self._seen: Followed | None = None  # what the contents have followed to
         self._synced = -1  # the revision at the last sync
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours

@@ -55,7 +55,7 @@ class TableChanges(NamedTuple):
 
 
 def read_changes(work: Transaction, base: Followed | None, with_switches: bool = False) -> TableChanges:
-    """What has changed since the contents were at `base`, in one snapshot."""
+    """Return what has changed since the contents were at `base`, in one snapshot."""
     work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     to = read_followed(work)
     is_whole = base is None or base.born != to.born or not 0 <= to.revision - base.revision <= KEPT_REVISIONS
@@ -310,7 +310,7 @@ def _switch(change: ContentsChange, found: TableChanges) -> None:
 
 
 def _path(id: str, is_bundle: bool) -> str:
-    """What the contents know a row by."""
+    """Return what the contents know a row by."""
     return f"bundles/{id}" if is_bundle else f"tools/{id}"
 
 

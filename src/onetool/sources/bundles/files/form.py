@@ -50,7 +50,7 @@ def fields_of(content: msgspec.Struct) -> dict[str, Any]:
 
 
 def structure(bundle: Bundle) -> tuple[str, str, str]:
-    """What `modifiedAt` is about: a switch is no change of it, nor is being deleted and brought back."""
+    """Return what `modifiedAt` is about: a switch is no change of it, nor is being deleted and brought back."""
     return bundle.slug, bundle.display_name, bundle.description
 
 
@@ -98,7 +98,7 @@ STEPS: dict[str, Step] = {}
 
 
 def migrated(kind: str, data: Data) -> Data:
-    """The data in the current version of the format. A file without a version is of the current one."""
+    """Return the data in the current version of the format. A file without a version is of the current one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
     while version != SCHEMA_VERSION:
         step = STEPS.get(version)
@@ -155,7 +155,7 @@ def bundle_text(bundle: Bundle) -> bytes:
 
 
 def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
-    """The same. Of one that is kept already, whether its schemas can be used need not be looked at again."""
+    """Return the text of a tool's file. The schemas of one that is kept already are not checked again."""
     text = _text(tool, _TOOL_KEYS)
     read = _tool if is_kept else read_tool_file
     if read(text, tool.bundle_id, "", 0) != tool:
@@ -164,7 +164,7 @@ def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
 
 
 def with_times(thing: Thing) -> Thing:
-    """What comes from elsewhere, with its times as we write them."""
+    """Return what comes from elsewhere, with its times as we write them."""
     return msgspec.structs.replace(
         thing, created_at=_time(thing.created_at, "/createdAt"), modified_at=_time(thing.modified_at, "/modifiedAt")
     )
@@ -226,7 +226,7 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """A JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
+    """Return a JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
     data = _read_plain(text)
     if data is None:
         data = _read_strictly(text)
@@ -310,7 +310,7 @@ def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
 
 
 def _digest(thing: Bundle | Tool) -> str | None:
-    """A digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
+    """Return a digest of what `modifiedAt` is about. Equal for equal data; None if it is not JSON."""
     fields = _BUNDLE_DIGESTED if isinstance(thing, Bundle) else _TOOL_DIGESTED
     about: dict[str, Any] = {}
     for key, field, is_said in fields:

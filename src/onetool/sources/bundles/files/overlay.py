@@ -11,7 +11,7 @@ from onetool.sources.bundles.files.form import migrated, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
-MOST_EXAMPLES = LARGEST // 2  # bytes of JSON, of all tools; so there is always room for switches
+MAX_EXAMPLES = LARGEST // 2  # bytes of JSON, of all tools; so there is always room for switches
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
 
 
@@ -35,8 +35,8 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     def with_examples(self, bundle: Bundle, tool: Tool, examples: tuple[ToolExample, ...]) -> "Overlay":
         """Raises InvalidError if there are too many."""
         found = {**self.examples, tool_key(bundle, tool): examples}
-        if examples and len(msgspec.json.encode(found)) > MOST_EXAMPLES:
-            what = f"all examples of built-in and derived tools would have more than {MOST_EXAMPLES:,} bytes"
+        if examples and len(msgspec.json.encode(found)) > MAX_EXAMPLES:
+            what = f"all examples of built-in and derived tools would have more than {MAX_EXAMPLES:,} bytes"
             raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
@@ -54,7 +54,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
     def of_derived(self) -> "Overlay":
-        """What is set of derived bundles alone."""
+        """Return what is set of derived bundles alone."""
         return Overlay(
             bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
         )
@@ -104,7 +104,7 @@ def _of_derived(settings: dict[str, T]) -> dict[str, T]:
 
 
 def check_built_in(built_in: BuiltIn) -> None:
-    """What is given at the start is the program's own; two of one name would share a switch."""
+    """Check the built-in bundles, which are the program's own: two of one name would share a switch."""
     keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
     if twice := _first_duplicate(keys):
         raise InvalidError(f"there are two built-in things called {twice}")

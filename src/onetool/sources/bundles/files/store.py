@@ -53,7 +53,7 @@ from onetool.sources.bundles.files.state_folder import KEY_BYTES, ChangeLog, key
 from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
@@ -82,7 +82,7 @@ class FileTransaction(StoreTransaction):
     # What is there
 
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
-        """The bundle and the name of its folder."""
+        """Return the bundle and the name of its folder."""
         path = self._changes.path_of_bundle(id)
         if path is None:
             return None
@@ -92,7 +92,7 @@ class FileTransaction(StoreTransaction):
         return bundle, folder_of(path)
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
-        """The tool and its path."""
+        """Return the tool and its path."""
         row = self._changes.tool(bundle.id, slug, version)
         known = None if row is None else row.path
         path = known or tool_file(folder, slug, version)
@@ -106,7 +106,7 @@ class FileTransaction(StoreTransaction):
         raise NotFoundError(f"there is no tool {slug}@{version} in the bundle {bundle.slug}")
 
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
-        """Raises ConflictError if the tool exists already."""
+        """Raise ConflictError if the tool exists already."""
         known = self._changes.tool(bundle.id, slug, version)
         if known is not None and not writing.exists(self._root, known.path):
             raise OutOfDate
@@ -122,13 +122,13 @@ class FileTransaction(StoreTransaction):
                 raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
 
     def refuse_full(self, bundle: Bundle, folder: str) -> None:
-        """What could be tools counts, also what can't be read."""
+        """Raise ConflictError if there are files that could be tools, also if they can't be read."""
         names = [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
         if names:
             raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
 
     def is_empty(self, folder: str) -> bool:
-        """Whether the folder has no files."""
+        """Return whether the folder has no files."""
         names = set(writing.names_in(self._root, folder))
         return names <= {BUNDLE, TOOLS} and not writing.names_in(self._root, tools_of(folder))
 
@@ -158,7 +158,7 @@ class FileTransaction(StoreTransaction):
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
     ) -> None:
-        """All of them, or none; and `bundle` in the place of that of the folder, if it is given."""
+        """Add all of the tools, or none; `bundle` replaces that of the folder, if it is given."""
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
         made: list[str] = []
         if writing.ensure_folder(self._root, tools_of(folder)):
@@ -256,7 +256,7 @@ class FileTransaction(StoreTransaction):
         raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
 
     def _is_in_the_way(self, folder: str, bundle: Bundle) -> bool:
-        """Whether that folder may be this bundle's own, and not that of another one with a similar id."""
+        """Return whether that folder may be this bundle's own, and not that of another one with a similar id."""
         try:
             return self._bundle(folder).id == bundle.id
         except (OutOfDate, BrokenFileError):
@@ -296,7 +296,7 @@ class FileTransaction(StoreTransaction):
 
 
 MAX_TRIES = 3  # where the contents turn out to be out of step
-LEAST_SAVED = 50  # files: fewer are read as quickly one by one
+MIN_SAVED = 50  # files: fewer are read as quickly one by one
 LOCK_SECONDS = 2.0  # for writers; then changes are taken in without the lock: the next look puts right what that misses
 READ_SECONDS = 1.0  # that readers wait for a change of our own
 FIRST_SECONDS = 60.0  # that others wait for a look that has to read everything
@@ -308,7 +308,7 @@ class FileStore(BundleStore):
         folder: Path,
         built_in: BuiltIn = (),
         now: Callable[[], float] = time.time,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         foreign: Foreign = anybody,
         database: Database | None = None,
         derived: DerivedBundles | None = None,
@@ -319,7 +319,7 @@ class FileStore(BundleStore):
         self._contents: Contents | None = None
         self._settled: Contents | None = None  # after the last look at the folder
         self._synced = -1  # the revision that the last sync told
-        self._snapshot, self._log = Snapshot(LEAST_SAVED), ChangeLog(folder)
+        self._snapshot, self._log = Snapshot(MIN_SAVED), ChangeLog(folder)
         # In this order: one look at a time, one writer among all processes, one change of the contents.
         self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
         self._own_database = own = SqliteDatabase(folder / USAGE)
@@ -342,7 +342,7 @@ class FileStore(BundleStore):
         return None if row is None else str(self._folder / row.path)
 
     def mistakes(self) -> list[Mistake]:
-        """The broken files. Tools whose only mistake is their bundle's are not listed one by one."""
+        """Return the broken files. Tools whose only mistake is their bundle's are not listed one by one."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
             for mistake in self.contents().mistakes()
@@ -435,7 +435,7 @@ class FileStore(BundleStore):
     # Beside
 
     def key(self) -> bytes:
-        """Where none can be kept, it is this process's own."""
+        """Return the key of page tokens. Where none can be kept, it is this process's own."""
         if self._key is None:
             self._key = read_key(self._folder) or self._new_key()
         return self._key

@@ -58,7 +58,7 @@ Stamps = Mapping[str, Mapping[str, Stamp]]
 
 
 def read_files(folder: Path, stamps: Stamps, paths: Iterable[str]) -> Iterator[ReadFile]:
-    """Bundles before their tools. `stamps` are those that the look has seen.
+    """Read the files, bundles before their tools. `stamps` are those that the look has seen.
 
     Left out is what is not there any more, or can't be read for a while; and tools whose bundle is left out.
     """
@@ -100,7 +100,7 @@ def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> Re
 
 
 def _whole_texts(data: bytes, content: ParsedContent) -> ParsedContent:
-    """Refuses half a character, which only an escape can say: nothing that keeps or shows it could write it."""
+    """Refuse half a character, which only an escape can say: nothing that keeps or shows it could write it."""
     if b"\\ud" in data or b"\\uD" in data:
         try:
             msgspec.json.encode(content)
@@ -166,7 +166,7 @@ def find_changes(
 
 
 def _read_changed(folder: Path, known: Contents, files: Stamps, changed: set[str]) -> Iterator[ReadFile]:
-    """What has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
+    """Yield what has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
     heads = [*read_files(folder, files, (one for one in changed if not is_tool(one)))]
     yield from heads
     for head in heads:
@@ -203,7 +203,7 @@ def take_in(folder: Path, change: ContentsChange, found: FolderChanges) -> None:
 
 
 def _switch(change: ContentsChange, read: ReadFile) -> None:
-    """If the switches can't be read, they stay as they were, if that is known: what is switched off stays off."""
+    """Take in the switches. Where they can't be read, they stay as they were, if that is known."""
     if isinstance(read.content, Overlay):
         change.keep_overlay(OVERLAY, _stamp_to_keep(read))
         change.put_overlay(read.content)
@@ -215,7 +215,7 @@ def _switch(change: ContentsChange, read: ReadFile) -> None:
 
 
 def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
-    """Two passes: two files may have swapped their contents."""
+    """Put all files, in two passes: two files may have swapped their contents."""
     reads = sorted(reads, key=lambda read: (not _is_usual(read), read.path))
     refused = [(read, taken) for read in reads if (taken := _put(change, read)) is not None]
     if all(_is_known(change, read, taken) for read, taken in refused):
@@ -229,7 +229,7 @@ def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
 
 
 def _is_known(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
-    """Whether it was refused for the same reason before."""
+    """Return whether it was refused for the same reason before."""
     known, reason = change.file(read.path), _clash_reason(read, taken)
     if known is None or known.reason != reason:
         return False
@@ -260,7 +260,7 @@ def _stamp_to_keep(read: ReadFile) -> Stamp:
 
 
 def _is_still(folder: Path, read: ReadFile) -> bool:
-    """Whether the file is as it was read: another process may have had the lock before us."""
+    """Return whether the file is as it was read: another process may have had the lock before us."""
     try:
         stamp = stamp_of(os.stat(f"{folder}/{read.path}", follow_symlinks=False))
     except OSError:
@@ -269,13 +269,13 @@ def _is_still(folder: Path, read: ReadFile) -> bool:
 
 
 def _is_usual(read: ReadFile) -> bool:
-    """Whether the file has the name that we would give it; it wins over a copy."""
+    """Return whether the file has the name that we would give it; it wins over a copy."""
     thing = read.content
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
 
 
 def _clash_reason(read: ReadFile, taken: PathTakenError) -> str:
-    """Why the later one of two files with the same id can't be used. A copied file has the id of the original."""
+    """Return why the later of two files with one id can't be used. A copied file has the id of the original."""
     text = str(taken)
     if read.content is not None and not isinstance(read.content, Overlay) and read.content.id in text:
         return f'{text}; take the line "id" out of this file, and it gets one of its own'

@@ -44,7 +44,7 @@ class ApiLocation(NamedTuple):
 
 
 def base_of(servers: Any, where: ApiLocation) -> str:
-    """The first server's URL, without a slash at its end. Raises UnresolvedError with what is wrong."""
+    """Return the first server's URL, without a slash at its end. Raises UnresolvedError with what is wrong."""
     base_url = where.api or where.document
     given = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
     url = _filled(given[0]) if given else "/"
@@ -138,7 +138,7 @@ class SecuritySchemes:
         return found
 
     def token(self) -> RequiredAuth:
-        """A bearer token, where a document says nothing and its user knows better."""
+        """Return a bearer token, where a document says nothing and its user knows better."""
         name = f"{self._prefix}_TOKEN"
         return RequiredAuth({"type": "bearer", "value": f"${{{name}}}"}, secrets=(name,))
 
@@ -147,7 +147,7 @@ class SecuritySchemes:
         return not self._schemes
 
     def of(self, operation: dict[str, Any]) -> RequiredAuth:
-        """The first of the alternatives that can be met."""
+        """Return the first of the alternatives that can be met."""
         alternatives = operation.get("security", self._default)
         if not isinstance(alternatives, list) or not alternatives:
             return NO_AUTH
@@ -265,7 +265,7 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
 # Responses
 
 
-MOST_MEDIA_TYPES = 4  # descriptions of what may come
+MAX_MEDIA_TYPES = 4  # descriptions of what may come
 _ORDER = ("json", "sse", "text", "binary")
 _ANYTHING = Definition({}, ())
 
@@ -278,7 +278,7 @@ class OperationResponse(NamedTuple):
 
 
 def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
-    """The response of an operation: of its successful ones, JSON first."""
+    """Return the response of an operation: of its successful ones, JSON first."""
     responses = _successful(given, document)
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for response in responses:
@@ -305,7 +305,7 @@ def _successful(given: Any, document: OpenApiDocument) -> list[dict[str, Any]]:
     responses = given if isinstance(given, dict) else {}
     codes = [code for code in responses if str(code)[:1] == "2"] or [code for code in responses if code == "default"]
     found: list[dict[str, Any]] = []
-    for code in codes[:MOST_MEDIA_TYPES]:
+    for code in codes[:MAX_MEDIA_TYPES]:
         try:
             found.append(document.object(responses[code]))
         except UnresolvedError:
@@ -318,11 +318,11 @@ def _redirects(given: Any) -> bool:
 
 
 def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
-    """One of them, or any of several."""
+    """Return one of them, or any of several."""
     read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
     if len(read) < len(media):
         return _ANYTHING
-    different = list({str(one.schema): one for one in read}.values())[:MOST_MEDIA_TYPES]
+    different = list({str(one.schema): one for one in read}.values())[:MAX_MEDIA_TYPES]
     if len(different) > 1:
         uses = tuple(name for one in different for name in one.uses)
         return Definition({"anyOf": [one.schema for one in different]}, uses)
@@ -344,7 +344,7 @@ def _not_null(definition: Definition, schemas: Schemas) -> Definition:
 # Operations
 
 
-LONGEST_REASON = 300
+MAX_REASON = 300
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
 
@@ -399,7 +399,7 @@ class OperationConverter:
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
-        """The tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
+        """Return the tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
         given = operation.given
         needed = self._needed(given)
         base = self.base(operation)
@@ -443,7 +443,7 @@ class OperationConverter:
         if found is None:
             raise UnresolvedError("its arguments make a schema that the validator does not take")
         if found.outline:
-            self._note(f"its arguments are described in outline only: {printable(found.outline, LONGEST_REASON)}")
+            self._note(f"its arguments are described in outline only: {printable(found.outline, MAX_REASON)}")
         for pattern in found.dropped:
             self._note(
                 f"a pattern is left out that is too large for the validator, or wrong: {printable(pattern, 100)}"

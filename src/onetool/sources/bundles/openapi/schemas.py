@@ -43,7 +43,7 @@ def is_multipart(text: str) -> bool:
 
 
 def encoding_of(text: str) -> str:
-    """How an answer of this type is read."""
+    """Return how an answer of this type is read."""
     media = known_media(text)
     if is_json(media):
         return "json"
@@ -53,7 +53,7 @@ def encoding_of(text: str) -> str:
 
 
 def kind_of(schema: dict[str, Any]) -> str | None:
-    """The one type that it has, beside null."""
+    """Return the one type that it has, beside null."""
     types = schema.get("type")
     if isinstance(types, list):
         types = next((one for one in types if one != "null"), None)
@@ -67,10 +67,10 @@ def kind_of(schema: dict[str, Any]) -> str | None:
 # Keywords that are taken over, if their values are valid
 
 
-LONGEST_DESCRIPTION = 500
+MAX_DESCRIPTION = 500
 LARGEST_SAMPLE = 2_000  # bytes of JSON
-MOST_SAMPLES = 3
-LONGEST_TEXT = 1_000  # of a pattern or a format
+MAX_SAMPLES = 3
+MAX_TEXT = 1_000  # of a pattern or a format
 
 TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 ONE = (
@@ -82,13 +82,13 @@ NAMED = ("dependentSchemas", "patternProperties", "properties")
 
 
 def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
-    """All but sub-schemas and references."""
+    """Return all but sub-schemas and references."""
     found = {name: value for name, fits in _FITS.items() if (value := schema.get(name)) is not None and fits(value)}
     if "const" in schema and is_small(schema["const"]):
         found["const"] = schema["const"]
     if types := _types(schema.get("type")):
         found["type"] = types
-    if text := printable(schema.get("description"), LONGEST_DESCRIPTION):
+    if text := printable(schema.get("description"), MAX_DESCRIPTION):
         found["description"] = text
     if "default" in schema and is_small(schema["default"]):
         found["default"] = schema["default"]
@@ -106,12 +106,12 @@ def samples_of(thing: dict[str, Any]) -> list[Any]:
     found = [thing["example"]] if "example" in thing else []
     more = thing.get("examples")
     if isinstance(more, list):
-        found += more[:MOST_SAMPLES]
+        found += more[:MAX_SAMPLES]
     elif isinstance(more, dict):
-        few = list(more.values())[:MOST_SAMPLES]
+        few = list(more.values())[:MAX_SAMPLES]
         found += [one["value"] for one in few if isinstance(one, dict) and "value" in one]
     small = [one for one in found if is_small(one)]
-    return [one for index, one in enumerate(small) if one not in small[:index]][:MOST_SAMPLES]
+    return [one for index, one in enumerate(small) if one not in small[:index]][:MAX_SAMPLES]
 
 
 def is_small(value: Any) -> bool:
@@ -136,7 +136,7 @@ def _count(value: Any) -> bool:
 
 
 def _is_short_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+    return isinstance(value, str) and len(value) <= MAX_TEXT
 
 
 def _names_by_name(value: Any) -> bool:
@@ -161,8 +161,8 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 
 
 DEEPEST = 40  # sub-schemas inside of each other; what is deeper may be anything
-MOST_EXAMPLES = 8  # of an enumeration
-LONGEST_OUT = 160  # characters of a description of what comes out
+MAX_EXAMPLES = 8  # of an enumeration
+MAX_OUT = 160  # characters of a description of what comes out
 
 Way = Literal["in", "out"]
 _KEPT_OUT = ("type", "format", "description", "examples")
@@ -188,7 +188,7 @@ class Schemas:
         self.definitions: dict[str, Definition] = {}
 
     def read(self, schema: Any, direction: Way) -> Definition:
-        """The schema in today's words, and what it refers to; everything behind that is in `definitions`."""
+        """Return the schema in today's words, and what it refers to; everything behind that is in `definitions`."""
         definition = self._convert(schema, direction)
         while self._waiting:
             way_there, ref = self._waiting.pop()
@@ -212,7 +212,7 @@ class Schemas:
         self.definitions[name] = self._convert(target, direction)
 
     def _reference(self, direction: Way, ref: str) -> str:
-        """The name of the definition that a reference means."""
+        """Return the name of the definition that a reference means."""
         key = (direction, ref)
         if key not in self._names:
             last = ref.rpartition("/")[2].replace("~1", "-")
@@ -247,7 +247,7 @@ class _Conversion:
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """With what is said beside it, as 3.1 has it. In 3.0 only words count there."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
-        if text := printable(schema.get("description"), LONGEST_OUT if self._direction == "out" else 500):
+        if text := printable(schema.get("description"), MAX_OUT if self._direction == "out" else 500):
             found["description"] = text
         if self._direction == "in" and "default" in schema:
             found["default"] = schema["default"]
@@ -289,7 +289,7 @@ class _Conversion:
 
 
 def references(schema: Any) -> Iterator[str]:
-    """The definitions that a converted schema refers to, as often as it does."""
+    """Yield the definitions that a converted schema refers to, as often as it does."""
     from onetool.core.schema_keywords import subschemas
 
     waiting = [schema]
@@ -317,11 +317,11 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
     found = {key: schema[key] for key in _KEPT_OUT if key in schema}
     if "description" in found:
-        found["description"] = printable(found["description"], LONGEST_OUT)
+        found["description"] = printable(found["description"], MAX_OUT)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     found.pop("examples", None)
     if values:
-        found["examples"] = values[:MOST_EXAMPLES]
+        found["examples"] = values[:MAX_EXAMPLES]
     if schema.get("properties"):
         found["properties"] = schema["properties"]
     for key in ("items", "additionalProperties"):
