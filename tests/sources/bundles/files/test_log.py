@@ -108,7 +108,7 @@ def test_what_is_told_by_half_leads_to_a_look_at_everything(two, folder, looks):
     assert None in looks
 
 
-@pytest.mark.parametrize("harm", ["deleted", "cut", "another", "a link"])
+@pytest.mark.parametrize("harm", ["deleted", "cut", "another", "a link", "a pipe"])
 def test_a_log_that_is_not_what_it_was_leads_to_a_look_at_everything(two, folder, harm, tmp_path):
     first, second, id = two
     log = log_of(folder)
@@ -120,6 +120,8 @@ def test_a_log_that_is_not_what_it_was_leads_to_a_look_at_everything(two, folder
         log.write_bytes(b"[]\n" * 1000)
     if harm == "a link":
         log.symlink_to(tmp_path / "elsewhere")
+    if harm == "a pipe":
+        os.mkfifo(log)
     put = first.put_tool(id, "other", "1", tool())
     second.sync()
     assert second.tool(id, "other", "1") == put

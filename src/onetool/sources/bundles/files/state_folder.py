@@ -11,7 +11,7 @@ from secrets import token_bytes
 
 import msgspec
 
-from onetool.core.os_files import OpenFolder, open_no_link, read_at, replace_file
+from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link, read_at, replace_file
 from onetool.core.state_folders import is_marked, make_home, mark_folder
 from onetool.sources.bundles.files.disk import CHANGES, KEY, LARGEST, READ, STATE
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
@@ -70,7 +70,7 @@ def _make(root: OpenFolder) -> None:
 
 
 MAX_LOG_BYTES = 1 << 20
-APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_WAIT
 
 
 class ChangeLog:
