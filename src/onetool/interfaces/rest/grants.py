@@ -203,6 +203,8 @@ def _added(request: RestRequest, asked: NewTokenRequest) -> tuple[str, dict[str,
     from onetool.config.model import TokenConfig
     from onetool.services.access_tokens import token_hash
 
+    if asked.tools == []:
+        raise InvalidError("/tools: the list is empty; name tools or patterns, or leave it out for all", "/tools")
     config, store = request.context.app.config, request.context.app.runtime.tokens.store
     wanted = TokenConfig(
         name=asked.name,
