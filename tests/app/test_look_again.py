@@ -111,6 +111,20 @@ def test_files_are_looked_at_once_in_a_while(place, monkeypatch):
     assert looks == [1]
 
 
+def test_a_look_that_fails_counts_as_one(place, monkeypatch):
+    one, looks = place(), []
+
+    def fail(self):
+        looks.append(1)
+        raise OSError("the disk is away")
+
+    monkeypatch.setattr(Reloader, "reload_settings", fail)
+    monkeypatch.setattr("onetool.app.reload.POLL_S", NEVER)
+    for _ in range(3):
+        assert one.call().error is not None
+    assert looks == [1]
+
+
 def test_watch_false_waits_for_a_reload(place, api):
     one = place("watch: false")
     assert one.app.follows_files is False

@@ -291,6 +291,18 @@ def test_a_half_written_config_opens_nothing(place, half):
 
 
 @pytest.mark.attack("cloned repositories")
+@pytest.mark.parametrize("half", ["", "http:\n", "http: {admin: true}\n"])
+def test_a_server_for_calls_only_stays_so(place, half):
+    here = place(QUIET + "http:\n  admin: false\n")
+    here.write(QUIET + half + "aliases: {now: time.now}\n")
+    until(lambda: here.app.config.aliases)
+    assert here.app.config.http.admin is False
+    assert "http.admin" in here.waiting()
+    here.app.reload()
+    assert here.app.config.http.admin is not False
+
+
+@pytest.mark.attack("cloned repositories")
 def test_a_config_that_is_gone_stays_in_force(place):
     here = place(QUIET + "http: {token: 0123456789abcdef}\n")
     (here.folder / "onetool.yaml").unlink()

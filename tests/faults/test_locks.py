@@ -2,12 +2,12 @@
 
 import os
 import signal
-import time
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from faults.crowd import Other, an_id, bundle, tool
 
+from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import UnavailableError
 from onetool.sources.bundles.files import writing
 from onetool.sources.bundles.files.store import FileStore
@@ -78,21 +78,37 @@ def test_a_folder_that_is_taken_away_has_no_second_holder(folder, store):
     assert (folder.with_name("away") / "mine").exists()
 
 
-def test_who_waits_for_a_folder_that_is_taken_away_gets_the_new_one(folder, store):
-    got = []
+def test_who_waits_for_a_folder_that_is_taken_away_gets_the_new_one(folder, store, monkeypatch):
+    got, looked, missed, at = [], Event(), Event(), OpenFolder.at.__func__
+
+    def look(cls, path, *args, **how):
+        try:
+            return at(cls, path, *args, **how)
+        except FileNotFoundError:
+            missed.set()
+            raise
+        finally:
+            looked.set()
 
     def wait():
-        with FolderLock(folder).held(5) as root:
+        with FolderLock(folder).held(60) as root:
             got.append(root.status().st_ino)
 
     with FolderLock(folder).held():
+        monkeypatch.setattr(OpenFolder, "at", classmethod(look))
         thread = Thread(target=wait)
         thread.start()
-        time.sleep(0.05)
+        assert looked.wait(60)
         folder.rename(folder.with_name("away"))
+        assert missed.wait(60)
         folder.mkdir()
-        thread.join(5)
+        thread.join(60)
     assert got == [folder.stat().st_ino]
+
+
+def test_a_folder_that_was_never_there_is_not_waited_for(tmp_path):
+    with pytest.raises(FileNotFoundError), FolderLock(tmp_path / "missing").held(60):
+        pass
 
 
 def test_files_of_the_state_may_be_deleted_at_any_time(folder, store):

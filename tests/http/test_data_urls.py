@@ -6,7 +6,8 @@ import pytest
 from http_harness import harness
 from upstream import Upstream
 
-from onetool.core.errors import BadArguments
+from onetool.core.errors import BadArguments, ToolFailure
+from onetool.http.files import stored_file
 
 
 @pytest.fixture
@@ -80,3 +81,14 @@ def test_a_data_url_of_exactly_the_limit_is_sent(upstream):
     for url in ("data:," + "x" * 4_500, "data:," + "%78" * 4_500, "data:;base64," + "eHh4" * 1_500):
         call(f=url)
         assert upstream.seen[-1].body == b"x" * 4_500
+
+
+@pytest.mark.parametrize("text", ["data:x;base64,QQ==", "data:image/png;base64,QQQQQ"])
+def test_a_stored_text_that_only_looks_like_a_picture_is_a_text(text):
+    file = stored_file(text, 1000)
+    assert (file.name, file.data) == ("result.txt", text.encode())
+
+
+def test_a_stored_picture_that_is_too_large_is_refused():
+    with pytest.raises(ToolFailure, match="larger"):
+        stored_file("data:image/png;base64," + "QUFB" * 100, 100)

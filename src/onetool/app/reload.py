@@ -357,7 +357,8 @@ class ConfigWatcher:
                     watch_log.info("Settings were read again, since something was missing: %d tools", self._count())
             except ConfigError as error:
                 watch_log.error("Not reloaded, what was in force stays: %s", error)
-            self._looked_at = monotonic()
+            finally:
+                self._looked_at = monotonic()
 
     def close(self) -> None:
         if self._watcher is not None:

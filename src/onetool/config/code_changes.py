@@ -5,7 +5,8 @@ a server that is new or written differently, a server with a command that is swi
 keys are settings, and so are the secrets in a server's arguments and environment.
 
 A change that lets callers do more waits, too: a file that is half written must not open a server. That is a credential
-of `http` that is gone or has changed, `http.local`, and `fs` or `audit` that are gone. More credentials are taken over.
+of `http` that is gone or has changed, `http.local`, `http.admin: false`, and `fs` or `audit` that are gone. More
+credentials are taken over.
 """
 
 from collections.abc import Iterable, Iterator
@@ -57,6 +58,8 @@ def _looser_access(new: Config, old: Config) -> Iterator[tuple[str, str]]:
         yield "http.jwt", "it is gone or has changed"
     if new.http.local != old.http.local:
         yield "http.local", "it is new, gone or has changed"
+    if new.http.admin not in (False, old.http.admin):
+        yield "http.admin", "it is gone or has changed"
     if new.fs == FsConfig() != old.fs:
         yield "fs", "its roots are gone"
     if old.audit.mode == "required" != new.audit.mode:

@@ -49,19 +49,28 @@ def wait(file: Opened, seconds: float) -> bool:
 
 
 def take_path(path: Path, opener: Callable[[Path], T], seconds: float, *, shared: bool = False) -> T | None:
-    """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises OSError."""
-    between = pauses(seconds)
+    """Open what the path leads to, and lock it. None if others hold it for so many seconds. Raises OSError.
+
+    What others held, and then have moved away, may be about to get a successor: that is waited for, too.
+    """
+    between, was_there = pauses(seconds), False
     while True:
-        file, mine = opener(path), False
         try:
-            mine = take(file, shared=shared) and leads_to(path, file)
-        finally:
-            if not mine:
-                give_back(file)
-        if mine:
-            return file
-        if not (pause := next(between, None)):
-            return None
+            file, mine = opener(path), False
+        except FileNotFoundError:
+            if not was_there or not (pause := next(between, None)):
+                raise
+        else:
+            was_there = True
+            try:
+                mine = take(file, shared=shared) and leads_to(path, file)
+            finally:
+                if not mine:
+                    give_back(file)
+            if mine:
+                return file
+            if not (pause := next(between, None)):
+                return None
         time.sleep(pause)
 
 

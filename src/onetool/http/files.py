@@ -151,7 +151,11 @@ def _stored(sources: FileSources, handle: str, max_bytes: int) -> FileContent:
 def stored_file(text: str, max_bytes: int) -> FileContent:
     """Return a stored result as a file: bytes are kept as a data: URL, everything else is a text."""
     if _STORED_BYTES.fullmatch(text):
-        return _read_data_url(text, max_bytes)
+        try:
+            return _read_data_url(text, max_bytes)
+        except ToolFailure as failure:
+            if failure.reason == "too_large":
+                raise
     return FileContent("result.txt", "text/plain", text.encode("utf-8", "replace"))
 
 

@@ -75,7 +75,8 @@ def _lines(file: Path) -> list[str]:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    return [f"{line}\n" for line in text.splitlines()]
+    # Only line ends divide: U+2028 and others that `splitlines` knows may be part of somebody's value.
+    return [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _first_line_of(name: str, lines: list[str]) -> int | None:

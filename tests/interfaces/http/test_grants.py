@@ -1,9 +1,11 @@
 """Hosts, secrets and tokens over REST: for admins alone, in force at once, and nothing is changed silently."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
+import yaml
 from helpers import until
 from interfaces.http.conftest import Served
 from interfaces.http.matrix import token_entry, token_of
@@ -38,7 +40,8 @@ class Place:
         return self.ask("PUT", f"/secrets/{name}{query}", {"value": value, "hosts": [*hosts]}, **options)
 
     def files(self):
-        found = {one.name: one.read_text() for one in self.home.rglob("*.yaml")}
+        places = (self.home, self.server.folder / ".onetool")
+        found = {one.name: one.read_text() for place in places for one in place.rglob("*.yaml")}
         config = self.server.folder / "onetool.yaml"
         return found | ({"config": config.read_text()} if config.exists() else {})
 
@@ -262,6 +265,26 @@ def test_a_name_value_or_host_that_is_none_is_refused(place, name, value, hosts)
     assert place.secrets.read_text() == before
 
 
+@pytest.mark.parametrize("value", ["schlüssel-0123456789", "'\\\": {}[]#&*!|>%@`-0123456789", "x" * 100_000])
+def test_any_line_of_text_can_be_a_value(place, value):
+    assert place.set("ODD", value, ["api.example.com"], "?replace=true").status == 200
+    stored = yaml.safe_load(place.secrets.read_text())
+    assert stored["ODD"] == {"value": value, "hosts": ["api.example.com"]}
+    assert stored["FREE"] == "free-0123456789"
+
+
+def test_hosts_and_secrets_that_come_at_once_are_all_kept(place):
+    with ThreadPoolExecutor(8) as pool:
+        replies = [*pool.map(lambda n: place.allow(f"h{n}.example.org"), range(8))]
+        replies += pool.map(lambda n: place.set(f"AT_ONCE_{n}", hosts=["api.example.com"]), range(8))
+        same = [*pool.map(lambda n: place.set("SAME", f"value-{n}-0123456789", ["api.example.com"]), range(8))]
+    assert {one.status for one in replies} == {200}, [one.body for one in replies]
+    assert sorted(one.status for one in same) == [200] + [409] * 7
+    config, secrets = place.files()["config"], place.secrets.read_text()
+    assert all(f"h{n}.example.org" in config for n in range(8))
+    assert all(f"AT_ONCE_{n}:" in secrets for n in range(8))
+
+
 def test_no_route_tells_a_secret(place):
     assert place.set("TOLD_NOWHERE", hosts=["api.example.com"]).status == 200
     assert place.ask("GET", "/secrets/TOLD_NOWHERE").status == 405
@@ -306,10 +329,11 @@ def test_an_admin_lists_and_revokes_but_only_the_owner_adds(place):
         ({"name": "http.token"}, "/name"),
         ({"name": "a b"}, "/name"),
         ({"name": "x", "role": "root"}, "/role"),
-        ({"name": "x", "tools": []}, "/tools"),
         ({"name": "x", "rate": "fast"}, "/rate"),
         ({"name": "x", "expires": "soon"}, "/expires"),
         ({"name": "x", "hash": "sha256:00"}, "/hash"),
+        ({"name": "x", "tools": []}, "/tools"),
+        ({"name": "x", "tools": [""]}, "/tools"),
     ],
 )
 def test_a_token_that_can_not_be_is_refused(place, body, pointer):

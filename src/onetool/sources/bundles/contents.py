@@ -12,7 +12,6 @@ differ. It is a cache: one that is missing, damaged or of another layout is as g
 """
 
 import logging
-import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -335,7 +334,7 @@ class Snapshot:
             return empty
         try:
             saved = _decode(body)
-        except msgspec.DecodeError:  # written by something else that counts the same
+        except (msgspec.DecodeError, RecursionError):  # written by something else that counts the same
             return empty
         change = ContentsChange(empty)
         tools, files = change.tools, change.files
@@ -366,14 +365,14 @@ class Snapshot:
 
     def write(self, file: Path, contents: Contents) -> None:
         began = monotonic()
-        files = [one for folder in contents.files.values() for one in folder.values() if _is_text(one.path)]
+        files = [one for folder in contents.files.values() for one in folder.values() if _is_text(one)]
         overlay = None if isinstance(contents.known_overlay, UnknownOverlay) else contents.known_overlay
-        body = msgspec.msgpack.encode(_Saved(files, overlay, contents.note))
         try:
+            body = msgspec.msgpack.encode(_Saved(files, overlay, contents.note))
             for old in file.parent.glob("index.db*"):  # of versions that kept an index in SQLite
                 old.unlink()
             write_cache(file, _HEAD, body)
-        except OSError as error:
+        except (OSError, ValueError, OverflowError, RecursionError) as error:  # also what msgpack can't say
             log.debug("%s can't be written: %s", file, error)
         self._saved, self._unsaved = contents, 0
         self._not_before = monotonic() + (monotonic() - began) * COST
@@ -383,6 +382,9 @@ _HEAD = f"onetool bundles {LAYOUT}\n".encode()
 _decode = msgspec.msgpack.Decoder(_Saved).decode
 
 
-def _is_text(path: str) -> bool:
-    """Return whether a path is UTF-8: a file whose path isn't is read at each start."""
-    return path.isascii() or os.fsencode(path) == path.encode(errors="replace")
+def _is_text(file: KeptFile) -> bool:
+    """Return whether path and reason, which may name another file, are UTF-8: other files are read at each start."""
+    try:
+        return bool(f"{file.path}{file.reason}".encode())
+    except UnicodeEncodeError:
+        return False

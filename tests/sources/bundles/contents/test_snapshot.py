@@ -1,12 +1,14 @@
 """The contents in a file: the next process has them at once, and whatever lies there harms nobody."""
 
 import os
+from zlib import crc32
 
 import pytest
 from sources.bundles.contents.made import STAMP, MemoryStore, bundle, in_step, path_of, put, tool
 
 from onetool.sources.bundles.contents import Contents, Snapshot
 from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay
+from onetool.sources.bundles.model import ToolExample
 
 ODD = "b/tools/\udcff.json"  # a name that isn't UTF-8
 
@@ -48,6 +50,32 @@ def test_what_is_written_is_read(store, file):
     assert [mistake.file for mistake in found.mistakes()] == ["b/x.json"], "the other one is read at each start"
     assert found.revision > store.now.revision
     in_step(again)
+
+
+def test_a_reason_that_names_a_file_whose_name_is_not_utf8_keeps_nothing_else_out(store, file):
+    with store.changing() as change:
+        change.put_broken("b/tools/copy.json", STAMP, f"the tool is in {ODD} already")
+    Snapshot(1).write(file, store.now)
+    assert read(file).bundles == store.now.bundles
+    assert read(file).file("b/tools/copy.json") is None, "it is read again"
+
+
+def test_what_msgpack_can_not_say_is_not_written_and_harms_nobody(store, file):
+    example = ToolExample(name="large", args={"n": 10**30})
+    with store.changing() as change:
+        change.put_overlay(Overlay(examples={"fs/read@1": (example,)}))
+    Snapshot(1).write(file, store.now)
+    assert read(file).bundles == {}
+
+
+def test_a_file_that_is_nested_too_deep_is_ignored(file):
+    """Its checksum is right: somebody has made it."""
+    body = (
+        b"\x93\x90\x84\xa7bundles\x80\xa5tools\x80\xadschemaVersion\xa11\xa8examples\x81\xa1a\x91\x82\xa4args\x81\xa1a"
+    )
+    body += b"\x91" * 100_000 + b"\xc0" + b"\xa4name\xa1a" + b"\xa0"
+    file.write_bytes(b"onetool bundles 1\n" + crc32(body).to_bytes(4, "big") + body)
+    assert read(file).bundles == {}
 
 
 def test_switches_that_nobody_could_read_are_unknown_to_the_next_process_too(store, file):

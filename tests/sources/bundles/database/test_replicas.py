@@ -202,12 +202,13 @@ def test_switches_count_everywhere(replica):
     assert [one.slug for one in third.tools()] == ["write-file"]
 
 
-def test_rows_that_only_a_newer_version_can_read_are_told_and_left_alone(replica, database):
+@pytest.mark.parametrize("body", [b'{"soul": true}', b'{"argSchema": ' + b'{"a":' * 100_000], ids=["unknown", "deep"])
+def test_rows_that_only_a_newer_version_can_read_are_told_and_left_alone(replica, database, body):
     store, other = replica(), replica()
     id, kept = with_tool(store)
     newer = store.put_tool(id, "newer", "1", tool())
     sql = "UPDATE bundle_tools SET body = %s, revision = 99 WHERE id = %s"
-    database.write(lambda work: work.execute(sql, (b'{"soul": true}', newer.id)))
+    database.write(lambda work: work.execute(sql, (body, newer.id)))
     database.write(lambda work: work.execute("UPDATE bundle_store SET revision = 99"))
     for one in (store, other):
         one.catch_up()

@@ -108,7 +108,22 @@ def test_what_is_told_by_half_leads_to_a_look_at_everything(two, folder, looks):
     assert None in looks
 
 
-@pytest.mark.parametrize("harm", ["deleted", "cut", "another", "a link"])
+@pytest.mark.parametrize(
+    "path",
+    ["../other/bundle.json", "a/../bundle.json", "/etc/tools/x.json", "a\\u0000b/bundle.json", "\\ud800", "", "a/b"],
+)
+def test_what_no_store_would_tell_leads_to_a_look_at_everything(two, folder, looks, path):
+    _, second, _ = two
+    (folder.parent / "other").mkdir()
+    (folder.parent / "other" / "bundle.json").write_text('{"slug": "outside", "displayName": "Outside"}')
+    with log_of(folder).open("a") as log:
+        log.write(f'["{path}"]\n')
+    assert [one.slug for one in second.bundles()] == ["weather"]
+    assert looks == [None]
+    assert second.mistakes() == []
+
+
+@pytest.mark.parametrize("harm", ["deleted", "cut", "another", "a link", "a pipe"])
 def test_a_log_that_is_not_what_it_was_leads_to_a_look_at_everything(two, folder, harm, tmp_path):
     first, second, id = two
     log = log_of(folder)
@@ -120,6 +135,8 @@ def test_a_log_that_is_not_what_it_was_leads_to_a_look_at_everything(two, folder
         log.write_bytes(b"[]\n" * 1000)
     if harm == "a link":
         log.symlink_to(tmp_path / "elsewhere")
+    if harm == "a pipe":
+        os.mkfifo(log)
     put = first.put_tool(id, "other", "1", tool())
     second.sync()
     assert second.tool(id, "other", "1") == put

@@ -115,7 +115,7 @@ class TableTransaction(StoreTransaction):
         found = self._work.execute("SELECT body FROM bundles WHERE id = %s", (id,))
         try:
             return (read_bundle(found[0][0]), id) if found else None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise _unreadable(f"the bundle {id}", error) from None
 
     def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
@@ -126,7 +126,7 @@ class TableTransaction(StoreTransaction):
         ((id, body),) = found
         try:
             return decode_tool(body), id
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise _unreadable(f"the tool {slug}@{version}", error) from None
 
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
@@ -291,7 +291,7 @@ def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
         if other is not None and other.path != path:
             change.drop(other.path)  # it has got another name, and comes later
         change.put_tool(tool, path, _stamp(row), row.body)
-    except (msgspec.DecodeError, PathTakenError) as error:
+    except (msgspec.DecodeError, RecursionError, PathTakenError) as error:
         why = str(error) if isinstance(error, PathTakenError) else f"{error}; {NEWER}"
         change.put_broken(path, _stamp(row), why)
 

@@ -5,15 +5,16 @@ the words of the search.
 """
 
 import os
+import re
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from secrets import token_bytes
 
 import msgspec
 
-from onetool.core.os_files import OpenFolder, open_no_link, read_at, replace_file
+from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link, read_at, replace_file
 from onetool.core.state_folders import is_marked, make_home, mark_folder
-from onetool.sources.bundles.files.disk import CHANGES, KEY, LARGEST, READ, STATE
+from onetool.sources.bundles.files.disk import BUNDLE, CHANGES, KEY, LARGEST, OVERLAY, READ, STATE, TOOLS
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
 
 KEY_BYTES = 32
@@ -70,7 +71,7 @@ def _make(root: OpenFolder) -> None:
 
 
 MAX_LOG_BYTES = 1 << 20
-APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_WAIT
 
 
 class ChangeLog:
@@ -107,7 +108,8 @@ class ChangeLog:
                 lines = read_at(file, now[1] - before[1], before[1]) if now[1] > before[1] else b""
             finally:
                 os.close(file)
-            return {path for line in lines.splitlines() for path in _decode_paths(line)} if lines else None
+            paths = {path for line in lines.splitlines() for path in _decode_paths(line)}
+            return paths if paths and all(map(_PATH.fullmatch, paths)) else None
         except (OSError, msgspec.DecodeError):  # of a process that was killed while it wrote a line
             return None
 
@@ -130,4 +132,5 @@ class ChangeLog:
             self.seen = self.stamp()
 
 
+_PATH = re.compile(rf"{re.escape(OVERLAY)}|[^./\0][^/\0]*/({re.escape(BUNDLE)}|{TOOLS}/[^./\0][^/\0]*\.json)")
 _decode_paths = msgspec.json.Decoder(list[str]).decode
