@@ -6,13 +6,14 @@ import shutil
 import time
 
 import pytest
+from msgspec.structs import replace
 from sources.bundles.files.things import an_id, built_in, bundle, file_of, files, reasons, tool, with_tool
 
 from onetool.core.schema import CompiledSchema
 from onetool.sources.bundles import validation
 from onetool.sources.bundles.contents import PathTakenError
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
-from onetool.sources.bundles.files import form, sync
+from onetool.sources.bundles.files import form, sync, writing
 from onetool.sources.bundles.files.store import FileTransaction
 from onetool.sources.bundles.store import ListQuery
 
@@ -364,6 +365,38 @@ def test_state_that_is_deleted_comes_back(opened, folder):
     assert store.tool(id, "forecast", "1") == kept
     store.put_tool(id, "other", "1", tool())
     assert len(opened().tools()) == len(store.tools()) == 2
+
+
+@pytest.mark.parametrize("change", ["put", "patch", "rename", "bundle", "all"])
+def test_what_a_person_writes_over_a_change_before_it_is_durable_counts(store, folder, monkeypatch, change):
+    id, _ = with_tool(store)
+    sync_folder, edited = writing.sync_folder, []
+
+    def edit(root, path):
+        sync_folder(root, path)
+        for file in [*folder.glob("*/tools/*.json"), *folder.glob("*/bundle.json")]:
+            if not edited and (b"by-hand" in file.read_bytes() or change in ("patch", "rename")):
+                edited.append(file)
+                new = file.with_name("new")
+                new.write_bytes(file.read_bytes().replace(b"by-hand", b"by-HAND").replace(b"weather", b"WEATHER"))
+                new.rename(file)
+
+    monkeypatch.setattr(writing, "sync_folder", edit)
+    if change == "put":
+        store.put_tool(id, "other", "1", tool(description="by-hand"))
+    elif change == "patch":
+        store.patch_tool(id, "forecast", "1", False)
+    elif change == "rename":
+        store.rename_tool(id, "forecast", "1", "new", "1")
+    elif change == "bundle":
+        store.put_bundle(id, bundle(description="by-hand"))
+    else:
+        store.put_all(replace(store.bundle(id), id=an_id(), slug="more", description="by-hand"), [])
+    monkeypatch.undo()
+    assert edited
+    store.sync()
+    texts = [one.description for one in (*store.tools(ListQuery(include_disabled=True)), *store.bundles())]
+    assert [one for one in texts if "HAND" in one or "WEATHER" in one], texts
 
 
 def test_what_fails_after_the_files_are_written_does_not_fail_the_write(store, folder, monkeypatch):

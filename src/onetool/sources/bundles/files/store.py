@@ -137,18 +137,17 @@ class FileTransaction(StoreTransaction):
     def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
         files = [(BUNDLE, bundle_text(bundle))]
         files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
-        folder = self._add_folder(bundle, files)
+        folder, stamps = self._add_folder(bundle, files)
         self._done(result)
-        self._put_bundle(bundle, bundle_file(folder))
-        for tool in tools:
-            path = tool_file(folder, tool.slug, tool.version)
-            self._put_tool(tool, path)
+        self._put_bundle(bundle, bundle_file(folder), stamps[0])
+        for tool, stamp in zip(tools, stamps[1:], strict=True):
+            self._put_tool(tool, tool_file(folder, tool.slug, tool.version), stamp)
 
     def replace_bundle(self, bundle: Bundle, folder: str, result: Any) -> None:
         path = bundle_file(folder)
-        writing.replace(self._root, path, bundle_text(bundle))
+        stamp = writing.replace(self._root, path, bundle_text(bundle))
         self._done(result)
-        self._put_bundle(bundle, path)
+        self._put_bundle(bundle, path, stamp)
 
     def remove_bundle(self, folder: str, result: Any) -> None:
         writing.remove(self._root, folder)
@@ -160,14 +159,14 @@ class FileTransaction(StoreTransaction):
     ) -> None:
         """All of them, or none; and `bundle` in the place of that of the folder, if it is given."""
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
-        made: list[str] = []
+        made, head = list[str](), None
         if writing.ensure_folder(self._root, tools_of(folder)):
             made.append(tools_of(folder))
         try:
-            writing.create_all(self._root, list(zip(paths, texts, strict=True)))
+            stamps = writing.create_all(self._root, list(zip(paths, texts, strict=True)))
             made += paths
             if bundle is not None:
-                writing.replace(self._root, bundle_file(folder), bundle_text(bundle))
+                head = writing.replace(self._root, bundle_file(folder), bundle_text(bundle))
         except BaseException as error:
             for path in reversed(made):
                 writing.remove_quietly(self._root, path)
@@ -175,15 +174,15 @@ class FileTransaction(StoreTransaction):
                 self._refuse_file(tools[paths.index(error.filename)], error.filename)
             raise
         self._done(result)
-        if bundle is not None:
-            self._put_bundle(bundle, bundle_file(folder))
-        for tool, path in zip(tools, paths, strict=True):
-            self._put_tool(tool, path)
+        if bundle is not None and head is not None:
+            self._put_bundle(bundle, bundle_file(folder), head)
+        for tool, path, stamp in zip(tools, paths, stamps, strict=True):
+            self._put_tool(tool, path, stamp)
 
     def replace_tool(self, tool: Tool, path: str) -> None:
-        writing.replace(self._root, path, tool_text(tool))
+        stamp = writing.replace(self._root, path, tool_text(tool))
         self._done(tool)
-        self._put_tool(tool, path)
+        self._put_tool(tool, path, stamp)
 
     def rename_tool(self, tool: Tool, path: str) -> None:
         """Write a tool with another slug or version in the place of its file, and name the file after it.
@@ -193,14 +192,14 @@ class FileTransaction(StoreTransaction):
         new = tool_file(folder_of(path), tool.slug, tool.version)
         if new != path and writing.exists(self._root, new):
             self._refuse_file(tool, new)
-        writing.replace(self._root, path, tool_text(tool))
+        stamp = writing.replace(self._root, path, tool_text(tool))
         self._done(tool)
         if new != path:
             with suppress(OSError):
                 writing.rename(self._root, path, new)
                 path, old = new, path
                 self._drop(old)
-        self._put_tool(tool, path)
+        self._put_tool(tool, path, stamp)
 
     def remove_tool(self, path: str) -> None:
         try:
@@ -218,12 +217,11 @@ class FileTransaction(StoreTransaction):
         return self._read(OVERLAY, lambda data, stamp: read_overlay(data))
 
     def replace_overlay(self, overlay: Overlay, result: Any) -> None:
-        (writing.replace if writing.exists(self._root, OVERLAY) else writing.create)(
-            self._root, OVERLAY, overlay_text(overlay)
-        )
+        write = writing.replace if writing.exists(self._root, OVERLAY) else writing.create
+        stamp = write(self._root, OVERLAY, overlay_text(overlay))
         self._done(result)
         self.paths.append(OVERLAY)
-        self._changes.keep_overlay(OVERLAY, self._stamp(OVERLAY))
+        self._changes.keep_overlay(OVERLAY, stamp)
         self._changes.put_overlay(overlay)
 
     # How it is done
@@ -231,28 +229,26 @@ class FileTransaction(StoreTransaction):
     def _done(self, result: Any) -> None:
         self.is_done, self.result = True, result
 
-    def _put_bundle(self, bundle: Bundle, path: str) -> None:
+    def _put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
         self.paths.append(path)
-        self._changes.put_bundle(bundle, path, self._stamp(path))
+        self._changes.put_bundle(bundle, path, stamp)
 
-    def _put_tool(self, tool: Tool, path: str) -> None:
+    def _put_tool(self, tool: Tool, path: str, stamp: Stamp) -> None:
         self.paths.append(path)
-        self._changes.put_tool(tool, path, self._stamp(path))
+        self._changes.put_tool(tool, path, stamp)
 
     def _drop(self, path: str) -> None:
         self.paths.append(path)
         self._changes.drop(path)
 
-    def _add_folder(self, bundle: Bundle, files: list[tuple[str, bytes]]) -> str:
+    def _add_folder(self, bundle: Bundle, files: list[tuple[str, bytes]]) -> tuple[str, list[Stamp]]:
         for folder in bundle_folders(bundle.slug, bundle.id):
             try:
-                writing.create_folder(self._root, folder, files)
+                return folder, writing.create_folder(self._root, folder, files)
             except FileExistsError:
                 if self._is_in_the_way(folder, bundle):
                     advice = "its bundle.json can't be used: mend it, or move it away"
                     raise ConflictError(f"bundles/{folder} is in the way: {advice}", "broken") from None
-            else:
-                return folder
         raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
 
     def _is_in_the_way(self, folder: str, bundle: Bundle) -> bool:
@@ -287,9 +283,6 @@ class FileTransaction(StoreTransaction):
             raise OutOfDate from None
         except InvalidError as error:
             raise BrokenFileError(path, error) from None
-
-    def _stamp(self, path: str) -> Stamp:
-        return disk.stamp_of(self._root.stat(path))
 
 
 # The store

@@ -19,7 +19,7 @@ from threading import RLock
 from onetool.core import flock, os_files
 from onetool.core.os_files import OpenFolder
 from onetool.sources.bundles.errors import UnavailableError
-from onetool.sources.bundles.files.disk import DRAFT, parent
+from onetool.sources.bundles.files.disk import DRAFT, Stamp, parent, stamp_of
 from onetool.sources.bundles.files.disk import new_draft as new_draft_name
 
 LOCK_PATIENCE = 10.0  # seconds; a write holds it for some milliseconds
@@ -68,7 +68,7 @@ class FolderLock:
         return f"{self._folder} is being written by {who}, for more than {seconds:g} s; try again later"
 
 
-# Changes of files: durable on return, undone on failure
+# Changes of files: durable on return, undone on failure. Stamps are of what was written, whatever lies there by then.
 
 
 MAX_SYNCS = 16  # files that are written at the same time
@@ -76,17 +76,17 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-def create(root: OpenFolder, path: str, data: bytes) -> None:
+def create(root: OpenFolder, path: str, data: bytes) -> Stamp:
     """A file that is not there yet; FileExistsError if it is."""
-    create_all(root, [(path, data)])
+    return create_all(root, [(path, data)])[0]
 
 
-def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> None:
+def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Stamp]:
     """Create files of one folder, all or none. Raises FileExistsError with the path of one that is there already."""
     drafts = [(beside(path), data) for path, data in files]
     made: list[str] = []
     try:
-        _write_all(root, drafts)
+        stamps = _write_all(root, drafts)
         for (draft, _), (path, _) in zip(drafts, files, strict=True):
             try:
                 _link(root, draft, path)
@@ -99,11 +99,13 @@ def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> None:
         for path in (*made, *(draft for draft, _ in drafts)):
             remove_quietly(root, path)
         raise
+    return stamps
 
 
-def replace(root: OpenFolder, path: str, data: bytes) -> None:
+def replace(root: OpenFolder, path: str, data: bytes) -> Stamp:
     """A file, as a whole. What was there is kept under a second name until the new one is safe."""
-    draft, before = _written(root, beside(path), data), beside(path)
+    draft, before = beside(path), beside(path)
+    stamp = _written(root, draft, data)
     try:
         try:
             _link(root, path, before, or_copy=True)
@@ -118,6 +120,7 @@ def replace(root: OpenFolder, path: str, data: bytes) -> None:
             raise
     finally:
         remove_quietly(root, before)
+    return stamp
 
 
 def rename(root: OpenFolder, path: str, new: str) -> None:
@@ -138,13 +141,13 @@ def remove(root: OpenFolder, path: str) -> None:
     remove_quietly(root, trash)
 
 
-def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]]) -> None:
+def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]]) -> list[Stamp]:
     """A folder with files in it (names may have one folder before them), all or nothing; FileExistsError."""
     if exists(root, path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     draft = beside(path)
     try:
-        _filled(root, draft, files)
+        stamps = _filled(root, draft, files)
         _move(root, draft, path)
     except BaseException:
         remove_quietly(root, draft)
@@ -155,6 +158,7 @@ def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]
         _move(root, path, draft)
         remove_quietly(root, draft)
         raise
+    return stamps
 
 
 def ensure_folder(root: OpenFolder, path: str) -> bool:
@@ -220,7 +224,7 @@ def beside(path: str) -> str:
     return f"{folder}{slash}{new_draft_name()}"
 
 
-def _written(root: OpenFolder, path: str, data: bytes) -> str:
+def _written(root: OpenFolder, path: str, data: bytes) -> Stamp:
     file = root.open(path, NEW)
     try:
         try:
@@ -228,28 +232,27 @@ def _written(root: OpenFolder, path: str, data: bytes) -> str:
             while rest:
                 rest = rest[os.write(file, rest) :]
             os.fsync(file)
+            stamp = stamp_of(os.fstat(file))
         finally:
             os.close(file)
     except BaseException:
         remove_quietly(root, path)
         raise
-    return path
+    return stamp
 
 
-def _write_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> None:
+def _write_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Stamp]:
     """Write and sync new files. Several are synced at once: a file system commits those together.
 
     One after the other, the thousand tools of a large API would take a disk that needs 30 ms half a minute.
     """
     if len(files) == 1:
-        _written(root, *files[0])
-        return
+        return [_written(root, *files[0])]
     with ThreadPoolExecutor(MAX_SYNCS) as pool:
-        for _ in pool.map(lambda file: _written(root, *file), files):
-            pass
+        return [*pool.map(lambda file: _written(root, *file), files)]
 
 
-def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) -> None:
+def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) -> list[Stamp]:
     root.mkdir(draft)
     folders = {draft}
     paths: list[tuple[str, bytes]] = []
@@ -259,9 +262,10 @@ def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) ->
             root.mkdir(parent(path))
             folders.add(parent(path))
         paths.append((path, data))
-    _write_all(root, paths)
+    stamps = _write_all(root, paths)
     for folder in sorted(folders, reverse=True):
         sync_folder(root, folder)
+    return stamps
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
