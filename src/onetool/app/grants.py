@@ -83,6 +83,7 @@ def allow_host(app: "App", text: str, private: bool) -> tuple[str, bool]:
         raise GrantValueError("host", f"{host} is not the address of a single machine, so no tool can call it")
     private = private or is_private(name)
     file = app.config.path
+    _catch_up(app)
     try:
         target = ConfigTarget(str(file) if file else None, new=own_folder() / CONFIG_NAME)
         allow_hosts(target, [(host, private)])
@@ -107,6 +108,15 @@ def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
         raise GrantValueError(part, f"{text[:100]!r} means many hosts, which only the command line allows")
     bare = f"[{pattern.host}]" if ":" in pattern.host else pattern.host
     return bare if pattern.port is None else f"{bare}:{pattern.port}", pattern.host
+
+
+def _catch_up(app: "App") -> None:
+    """Read what others have changed meanwhile. Raises GrantRefusedError if that can't be used, or has to be trusted."""
+    try:
+        app.reload_settings()
+    except ConfigError as error:
+        why = "; ".join(map(str, error.mistakes))
+        raise GrantRefusedError("config_unchanged", f"Nothing was changed: {why}") from None
 
 
 def _take_over(app: "App", file: Path, *, is_new: bool = False) -> None:
@@ -137,7 +147,7 @@ def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replac
     if file is None:
         where = "the secrets stand in the config itself; move them to a file: secrets: secrets.yaml"
         raise GrantRefusedError("secrets_not_kept", where)
-    _take_over(app, file)  # what others have stored meanwhile
+    _catch_up(app)
     hosts = _hosts_to_store(app, name, wanted, replace)
     check = partial(check_kept, name, value)
     try:
