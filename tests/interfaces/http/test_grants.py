@@ -40,7 +40,8 @@ class Place:
         return self.ask("PUT", f"/secrets/{name}{query}", {"value": value, "hosts": [*hosts]}, **options)
 
     def files(self):
-        found = {one.name: one.read_text() for one in self.home.rglob("*.yaml")}
+        places = (self.home, self.server.folder / ".onetool")
+        found = {one.name: one.read_text() for place in places for one in place.rglob("*.yaml")}
         config = self.server.folder / "onetool.yaml"
         return found | ({"config": config.read_text()} if config.exists() else {})
 
