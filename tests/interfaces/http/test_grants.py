@@ -318,7 +318,9 @@ def test_an_admin_lists_and_revokes_but_only_the_owner_adds(place):
     assert place.ask("POST", "/tokens", {"name": "ci"}).code == "name_revoked"
     assert place.ask("POST", "/tokens", {"name": "ci", "again": True}).status == 200
     assert place.ask("DELETE", "/tokens/nobody").status == 404
+    assert place.ask("DELETE", f"/tokens/{token}").status == 404  # a token in place of its name
     assert place.audit("DELETE /tokens/ci")[0]["who"] == "admin"
+    assert place.audit("DELETE /tokens/ot_***")
     assert token not in json.dumps(lines_in(place.home)) + place.server.log_file.read_text()
 
 

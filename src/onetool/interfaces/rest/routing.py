@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from onetool.core.principal import LOCAL, Principal, Role
+from onetool.core.redaction import mask_credentials
 from onetool.http.asgi import Scope
 from onetool.interfaces.rest import checks, editing, grants, handlers, imports, insight, invoke, run, servers
 from onetool.interfaces.rest.problem import RestError
@@ -60,7 +61,7 @@ def audited(method: str, found: RouteMatch, principal: Principal, role: Role) ->
     shown = _NAMED if principal.may(role) else _NAMED[:1]  # who is refused may have typed anything
     path = "/".join(value if part in shown and _is_name(part, value) else part for value, part in parts)
     kind = None if not found.route.audited else "admin" if role == "admin" else "change"
-    return kind, f"{method} /{path}"
+    return kind, mask_credentials(f"{method} /{path}")  # clients may have sent a token in place of its name
 
 
 class RouteTable:
