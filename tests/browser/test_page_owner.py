@@ -88,7 +88,7 @@ def test_a_tool_with_a_key_is_built_allowed_set_tried_called_and_switched_off(br
         person.see("It needs:", f"host {api.netloc} · key METEO_KEY")
         assert person.axe() == []
         person.click(f"Allow {api.netloc}", role="button")
-        person.see(f"{api.netloc} is set")
+        person.see(f"{api.netloc} is allowed")
         person.type_into("key METEO_KEY", KEY)
         person.click("Set", role="button")
         person.see("METEO_KEY is set")

@@ -20,13 +20,17 @@ SOON_S = 14 * 24 * 3600
 TOKENS = (".has-tokens", "access_tokens/tokens.json")  # what reads tokens is loaded only if one of these is there
 
 
+def may_store_tokens(config: "Config") -> bool:
+    return any((config.home / name).exists() for name in TOKENS)
+
+
 def lint_config(
     config: "Config", registry: "Registry", waiting: Collection[str], tokens: "Callable[[], Documents]"
 ) -> list[Mistake]:
     """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
     linter = _Linter(config, registry, waiting)
     found = [*linter.secrets(), *linter.settings(), *linter.folders(), *linter.names(), *linter.hosts()]
-    if config.http.tokens or linter.may_store_tokens():
+    if config.http.tokens or may_store_tokens(config):
         found += linter.tokens(tokens())
     return found
 
@@ -72,16 +76,13 @@ class _Linter(NamedTuple):
             elif local_role(http) is None:
                 message = "it has no effect, because http.url says that a proxy sends requests"
             yield self.warning("http.local", message)
-        if http.url is not None and not (http.token or http.tokens or http.jwt or self.may_store_tokens()):
+        if http.url is not None and not (http.token or http.tokens or http.jwt or may_store_tokens(self.config)):
             from onetool.app.access import is_behind_proxy
 
             if is_behind_proxy(http):
                 message = f"Everyone who reaches {http.url} has the role edit: this server has no tokens"
                 hint = "make a token with `onetool tokens add NAME`, unless the proxy signs people in"
                 yield self.warning("http.url", message, hint)
-
-    def may_store_tokens(self) -> bool:
-        return any((self.config.home / name).exists() for name in TOKENS)
 
     def folders(self) -> Iterator[Mistake]:
         """Yield folders that fs will not open, and files of topics that can't be written."""

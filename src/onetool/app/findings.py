@@ -5,12 +5,14 @@ Tools of bundles need secrets, and hosts that have to be allowed. HTTP is loaded
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
+from onetool.app.config_lint import may_store_tokens
 from onetool.app.database import STATE_FILE
 from onetool.app.requirements import Requirements, http_requirements, read_http_tool
 from onetool.core.errors import Mistake
@@ -52,6 +54,7 @@ def findings(
         *(() if config.cluster is None else config.cluster.unset()),
         *(replace(one, message=f"Not loaded: {one.message}") for one in pending),
         *_lost(runtime),
+        *_closed(runtime),
         *_server_mistakes(catalog),
     )
     return tuple(dict.fromkeys(found))
@@ -85,6 +88,21 @@ def _lost(runtime: "Runtime") -> Iterator[Mistake]:
         if state is not None:
             words = (f"{word}: {value}" for word, value in state.items() if word != "status")
             yield Mistake(message=", ".join(words), key=key, severity="warning")
+
+
+def _closed(runtime: "Runtime") -> Iterator[Mistake]:
+    """Yield that no token is left. Tokens are loaded only if there may be some."""
+    config = runtime.config
+    if not config.http.tokens and not may_store_tokens(config):
+        return
+    from onetool.app.access import accepts_any
+    from onetool.services.access_tokens import TokenStoreError
+
+    store = runtime.tokens.store
+    with suppress(TokenStoreError):  # which is told of the tokens themselves
+        if store.guards and not accepts_any(config.http, store):
+            message = "All tokens were revoked, so the server refuses every client"
+            yield Mistake(message=message, key="http.tokens", hint="onetool tokens add NAME", severity="warning")
 
 
 def _server_mistakes(catalog: "ToolCatalog") -> list[Mistake]:

@@ -348,7 +348,11 @@ def test_the_first_token_closes_the_server_and_the_owner_stays(fresh):
     assert (listed["canAdd"], listed["closes"], listed["tokens"]) == (True, True, [])
     assert fresh.ask("POST", "/tokens", {"name": "ci"}).status == 200
     assert fresh.ask("GET", "/tools/tools", who=[]).status == 401
-    assert fresh.ask("GET", "/tokens").json["closes"] is False
+    listed = fresh.ask("GET", "/tokens").json
+    assert (listed["closes"], listed["noneLeft"]) == (False, False)
     assert fresh.ask("DELETE", "/tokens/ci").status == 200
     assert fresh.ask("GET", "/tools/tools", who=[]).status == 401
-    assert fresh.ask("GET", "/tokens").json["tokens"][0]["state"] == "revoked"
+    listed = fresh.ask("GET", "/tokens").json
+    assert (listed["tokens"][0]["state"], listed["noneLeft"]) == ("revoked", True)
+    found = fresh.ask("GET", "/check").body.decode()
+    assert "All tokens were revoked, so the server refuses every client" in found

@@ -1727,6 +1727,8 @@ export interface components {
             closes: boolean;
             /** @description Clients that did so in the last day; "": without a name. */
             clients: string[];
+            /** @description All tokens were revoked: the server refuses every client. */
+            noneLeft: boolean;
         };
         /** @description What may be shown of a token: not the token, and not its hash. */
         TokenEntry: {

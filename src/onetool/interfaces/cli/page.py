@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onetool.config import Config
 
 NO_SERVER = (
-    "No server that uses {} runs on {}. Start one: onetool serve. If other machines can reach the server, "
+    "No server that uses {} runs{}. Start one: onetool serve. If other machines can reach the server, "
     "or it is one of a cluster, sign in with a token instead: onetool tokens add NAME --role admin"
 )
 LINK_NOTE = "Open the page as its owner (the link works once, within ten minutes):"

@@ -198,7 +198,8 @@ def _tell_first(config: "Config", names: list[str]) -> None:
     if role := local_role(config.http):
         lines.append(f"Clients on this machine may go on without one, with the role {role} (http.local).")
     elif config.http.url is None:  # with a proxy http.local may have no effect
-        lines.append("To let clients on this machine go on without one, set http.local to call or edit in the config.")
+        hint = "set http.local to call or edit in the config, and reload the server"
+        lines.append(f"To let clients on this machine go on without one, {hint}.")
     for line in lines:
         click.echo(printable(line), err=True)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.app.access import as_stored
+from onetool.app.access import accepts_any, as_stored
 from onetool.app.grants import GrantRefusedError, GrantValueError, allow_host, store_secret
 from onetool.app.token_admin import (
     add_token,
@@ -141,6 +141,7 @@ class TokenList(msgspec.Struct, frozen=True, rename="camel"):
     can_add: Annotated[bool, Meta(description="Whether this session may add tokens.")]
     closes: Annotated[bool, Meta(description="The first token closes the server to clients that send none.")]
     clients: Annotated[list[str], Meta(description='Clients that did so in the last day; "": without a name.')]
+    none_left: Annotated[bool, Meta(description="All tokens were revoked: the server refuses every client.")]
 
 
 class NewTokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,8 +179,13 @@ def _listed(request: RestRequest) -> TokenList:
     app = request.context.app
     store = app.runtime.tokens.store
     rows, clients = token_rows(app.config, store), closed_clients(app.config, store)
-    can_add = request.context.principal == OWNER
-    return TokenList([msgspec.convert(one, TokenEntry) for one in rows], can_add, clients is not None, clients or [])
+    return TokenList(
+        tokens=[msgspec.convert(one, TokenEntry) for one in rows],
+        can_add=request.context.principal == OWNER,
+        closes=clients is not None,
+        clients=clients or [],
+        none_left=clients is None and not accepts_any(app.config.http, store),
+    )
 
 
 @RestRoute(
