@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
 
 APPROVAL_S = 300.0  # seconds without an answer, which are a no
-MOST_WARNINGS = 5  # of one kind
+MAX_WARNINGS = 5  # of one kind
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
@@ -137,9 +137,9 @@ def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
     twins = (one for one in names if one != name and skeleton(one) == looks)
     words = dict.fromkeys(islice(mixed_script_words(text), 100))
     found = [
-        f"this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in islice(twins, MOST_WARNINGS)
+        f"this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in islice(twins, MAX_WARNINGS)
     ]
-    found += [f"letters of several alphabets in {word}" for word in islice(words, MOST_WARNINGS)]
+    found += [f"letters of several alphabets in {word}" for word in islice(words, MAX_WARNINGS)]
     if escape_invisible(text) != text:
         found.append("there are characters in it that can't be seen, or that turn text around")
     return found

@@ -22,21 +22,21 @@ from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_f
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
-MOST_STEPS = 1000
-MOST_NAMES = 1000  # in an allow-list
-MOST_PATTERNS = 50  # among them …
-MOST_STARS = 4  # … and in each
-MOST_FILES = 5 * 1024**2  # bytes, of all of a question
+MAX_STEPS = 1000
+MAX_NAMES = 1000  # in an allow-list
+MAX_PATTERNS = 50  # among them …
+MAX_STARS = 4  # … and in each
+MAX_FILE_BYTES = 5 * 1024**2  # bytes, of all of a question
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 Given = TypeVar("Given", str, bool)
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
-Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES, description="Only these tools; empty: none.")]
+Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_NAMES, description="Only these tools; empty: none.")]
 Prompt = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x1c-\x1f\x85]"})]  # not blank
 SessionId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{SESSION_ID.pattern}$"})]
-Steps = Annotated[int, Meta(ge=1, le=MOST_STEPS, description="How often the model may be asked.")]
+Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS, description="How often the model may be asked.")]
 Menu = Annotated[Literal["direct", "run"], Meta(description="`run`: the model sees one tool, which runs code.")]
 Approval = Annotated[
     Literal["ask", "always", "never"], Meta(description="For tools that change something; `ask` needs a stream.")
@@ -86,8 +86,8 @@ def read_question(body: Any) -> AskQuestion:
         _check_patterns(question.tool_allow or ())
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
-        if sum(map(_size, question.files)) > MOST_FILES:
-            most = f"{MOST_FILES // 1024**2} MiB"
+        if sum(map(_size, question.files)) > MAX_FILE_BYTES:
+            most = f"{MAX_FILE_BYTES // 1024**2} MiB"
             raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
     except InvalidError as error:
         raise _body_error(error, body) from None
@@ -111,8 +111,8 @@ def _check_session(question: AskQuestion) -> None:
 def _check_patterns(names: Iterable[str]) -> None:
     """Each pattern is tried with every tool, so there are few, and they are simple."""
     patterns = [name for name in names if is_pattern(name)]
-    if len(patterns) > MOST_PATTERNS or any(one.count("*") > MOST_STARS for one in patterns):
-        message = f"/toolAllow: has at most {MOST_PATTERNS} patterns, each with at most {MOST_STARS} stars"
+    if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):
+        message = f"/toolAllow: has at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
         raise InvalidError(message, "/toolAllow")
 
 

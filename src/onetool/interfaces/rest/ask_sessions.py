@@ -43,8 +43,8 @@ T = TypeVar("T")
 SESSIONS = f"{ASK_PATH}/sessions"
 SESSION = f"{SESSIONS}/{{session}}"
 MARKDOWN, JSON = "markdown", "json"
-MOST_RESULT = 4000  # characters of a result, or of arguments that are too large to be shown as data
-MOST_ARGS = 16 * 1024  # bytes of arguments that are shown as data
+MAX_RESULT = 4000  # characters of a result, or of arguments that are too large to be shown as data
+MAX_ARGS = 16 * 1024  # bytes of arguments that are shown as data
 
 
 # What clients read
@@ -205,9 +205,9 @@ def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
     assert isinstance(came, Result | UserCall)  # noqa: S101 - for the type checker: reading has mended it
     result, written = unmark(came.content)[0], encode(call.args)
     text = call.malformed
-    if text is None and len(written) > MOST_ARGS and not whole:
+    if text is None and len(written) > MAX_ARGS and not whole:
         text = written.decode()
-    most = None if whole else MOST_RESULT
+    most = None if whole else MAX_RESULT
     return SessionCall(
         id=call.id or None,
         name=call.name,
@@ -215,7 +215,7 @@ def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
         args_text=UNSET if text is None else text[:most],
         state=_state(came),
         result=result[:most],
-        is_cut=not whole and max(len(result), len(text or "")) > MOST_RESULT,
+        is_cut=not whole and max(len(result), len(text or "")) > MAX_RESULT,
     )
 
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-MOST_READERS = 64
-MOST_UNREAD = 1000  # events that wait for a reader
-MOST_CALLS = 10_000  # that wait to be turned into events
+MAX_READERS = 64
+MAX_UNREAD = 1000  # events that wait for a reader
+MAX_CALLS = 10_000  # that wait to be turned into events
 LOOK_SECONDS = 0.25  # between two looks for changes, and between two events `changed`
 GATHER_SECONDS = 0.05  # in which calls are gathered
 KEEP_ALIVE_SECONDS = 15.0
@@ -85,7 +85,7 @@ class Reader:
         self._more = asyncio.Event()
 
     def push(self, event: bytes) -> None:
-        if len(self._unread) >= MOST_UNREAD:
+        if len(self._unread) >= MAX_UNREAD:
             self._dropped += 1
         else:
             self._unread.append(event)
@@ -151,8 +151,8 @@ class EventsApp(RestApp):
             raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
         principal = self._context.principal
         own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
-        if len(self._readers) >= MOST_READERS or own >= share(MOST_READERS):
-            message = f"{MOST_READERS} clients read events already, and no more can: close a page, or try again later."
+        if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
+            message = f"{MAX_READERS} clients read events already, and no more can: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         await self._stream(receive, send, scope.get("is_admitted", lambda: True))
         return None
@@ -211,7 +211,7 @@ class ChangeWatch:
         self, app: "App", tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]
     ) -> None:
         self._app, self._tell, self._tell_call = app, tell, tell_call
-        self._calls: deque[EndedCall] = deque(maxlen=MOST_CALLS)
+        self._calls: deque[EndedCall] = deque(maxlen=MAX_CALLS)
         self._loop = asyncio.get_running_loop()
         self._is_changed = False
         self._wake = asyncio.Event()

@@ -50,7 +50,7 @@ from onetool.sources.bundles.store import ListQuery, Rank
 
 T = TypeVar("T")
 
-LONGEST_TOKEN = 4096
+MAX_TOKEN = 4096
 _UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
 
 ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
@@ -83,7 +83,7 @@ def read_page_token(request: RestRequest, position_type: type[T]) -> T | None:
     """
     if (token := request.query["pageToken"]) is None:
         return None
-    data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= LONGEST_TOKEN else None
+    data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= MAX_TOKEN else None
     try:
         return msgspec.json.decode(data or b"", type=position_type)
     except msgspec.DecodeError:

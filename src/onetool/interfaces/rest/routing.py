@@ -15,7 +15,7 @@ from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRo
 from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 
-LONGEST_CACHED = 512  # bytes of an address that is worth remembering
+MAX_CACHED_PATH = 512  # bytes of an address that is worth remembering
 
 
 class RestResource(NamedTuple):
@@ -79,7 +79,7 @@ class RouteTable:
 
     def match(self, raw: bytes, method: str) -> RouteMatch:
         """Find the route of a raw path. Raises RestError (404, 405)."""
-        return self._cached_match(raw, method) if len(raw) <= LONGEST_CACHED else self._match(raw, method)
+        return self._cached_match(raw, method) if len(raw) <= MAX_CACHED_PATH else self._match(raw, method)
 
     def check(self, scope: Scope) -> tuple[bytes, ...]:
         """Return the media types that a route takes beside JSON; called before a body is refused. Raises RestError if

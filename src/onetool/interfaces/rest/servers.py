@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-MOST_LINES = 1000  # of a log, at once
+MAX_LINES = 1000  # of a log, at once
 
 
 class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ def _get(context: RestContext, name: str) -> RestResponse:
 
 def _logs(context: RestContext, name: str, after: str) -> RestResponse:
     servers, _ = _found(context, name)
-    lines, position = servers.log_after(name, after, MOST_LINES)
+    lines, position = servers.log_after(name, after, MAX_LINES)
     return RestResponse(200, encode(ServerLogPage(context.clean(lines, None), position)))
 
 
