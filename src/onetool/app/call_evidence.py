@@ -4,7 +4,7 @@ from collections import OrderedDict
 from math import log2
 from threading import Lock
 
-MOST_CALLERS, MOST_TOOLS = 64, 256  # the least recent are forgotten
+MAX_CALLERS, MAX_TOOLS = 64, 256  # the least recent are forgotten
 ONCE, MOST = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
 
 Counts = OrderedDict[str, int]
@@ -27,9 +27,9 @@ class CallEvidence:
             counts[tool] = counts.get(tool, 0) + 1
             counts.move_to_end(tool)
             self._called.move_to_end(caller)
-            if len(counts) > MOST_TOOLS:
+            if len(counts) > MAX_TOOLS:
                 counts.popitem(last=False)
-            if len(self._called) > MOST_CALLERS:
+            if len(self._called) > MAX_CALLERS:
                 self._called.popitem(last=False)
 
     def of(self, caller: str) -> dict[str, float]:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from onetool.core.errors import Mistake
     from onetool.core.registry import Snapshot
 
-MOST_TOKENS = 500
+MAX_TOKENS = 500
 FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
 LINE_TOKENS = 20  # of a line of names, without the names. A test counts both.
-LONGEST_NAME = 32
+MAX_NAME = 32
 
 RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
@@ -80,7 +80,7 @@ def run_description(
 
     `text` is the user's own text that replaces ours; its length has been checked.
     """
-    room = MOST_TOKENS - FIXED_TOKENS
+    room = MAX_TOKENS - FIXED_TOKENS
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
     ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
     named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
@@ -89,7 +89,7 @@ def run_description(
 
 def search_description(packs: Iterable[str]) -> str:
     """The description of `search`, in the menu of that name. Packs are the first parts of tool names."""
-    named, _ = _name_line(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
+    named, _ = _name_line(PACKS, packs, MAX_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
 
@@ -146,7 +146,7 @@ def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: 
 
 def _showable(name: str) -> bool:
     """A short word that can't say anything but itself. No combining marks: some of them can't be seen."""
-    return 0 < len(name) <= LONGEST_NAME and all(char in "_-" or char.isalnum() for char in name)
+    return 0 < len(name) <= MAX_NAME and all(char in "_-" or char.isalnum() for char in name)
 
 
 # `run` as a model is shown it: one tool, with the names of what its code can call.
