@@ -3,7 +3,7 @@
 import asyncio
 
 from onetool import App, ToolCall
-from onetool.app.call_evidence import MOST, MAX_CALLERS, MAX_TOOLS, CallEvidence
+from onetool.app.call_evidence import MAX_CALLERS, MAX_EVIDENCE, MAX_TOOLS, CallEvidence
 from onetool.config import load_config
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
@@ -15,7 +15,7 @@ def test_calls_count_a_little_and_never_much():
     once = evidence.of("ann")["a.b"]
     for _ in range(1000):
         evidence.record("ann", "a.b")
-    assert 0 < once < evidence.of("ann")["a.b"] == MOST
+    assert 0 < once < evidence.of("ann")["a.b"] == MAX_EVIDENCE
     assert evidence.of("bob") == {}
 
 

@@ -5,7 +5,7 @@ from math import log2
 from threading import Lock
 
 MAX_CALLERS, MAX_TOOLS = 64, 256  # the least recent are forgotten
-ONCE, MOST = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
+ONCE, MAX_EVIDENCE = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
 
 Counts = OrderedDict[str, int]
 
@@ -36,4 +36,4 @@ class CallEvidence:
         """Tool -> what is added to its score."""
         with self._lock:
             counts = dict(self._called.get(caller, ()))
-        return {tool: min(ONCE * log2(1 + count), MOST) for tool, count in counts.items()}
+        return {tool: min(ONCE * log2(1 + count), MAX_EVIDENCE) for tool, count in counts.items()}
