@@ -84,7 +84,7 @@ def test_few_run_code_at_once_and_others_need_not_wait_for_them(app, monkeypatch
     async def several():
         asgi_client = RestApp(app)
         loops = [
-            asyncio.create_task(ask(asgi_client, "/tools/preview", PREVIEW)) for _ in range(drafts.MOST_AT_ONCE + 2)
+            asyncio.create_task(ask(asgi_client, "/tools/preview", PREVIEW)) for _ in range(drafts.MAX_AT_ONCE + 2)
         ]
         ended, running = await asyncio.wait(loops, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         refused = [said(one.result())[0] for one in ended]

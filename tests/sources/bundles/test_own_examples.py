@@ -70,11 +70,11 @@ def test_the_list_of_before_is_looked_at_and_may_refuse(kept):
 
 def test_they_are_bounded(kept, monkeypatch):
     put(kept, "ada", HI)
-    monkeypatch.setattr(editing, "LARGEST_OF_OWNER", 100)
+    monkeypatch.setattr(editing, "MAX_OWNER_BYTES", 100)
     with pytest.raises(InvalidError, match="more than 100 bytes"):
         put(kept, "ada", ToolExample(name="x", args={"message": "x" * 100}), tool="t2")
     assert kept.of("ada", "t1") == (HI,)
-    monkeypatch.setattr(editing, "MOST_OWNERS", 1)
+    monkeypatch.setattr(editing, "MAX_OWNERS", 1)
     with pytest.raises(UnavailableError, match="no more can"):
         put(kept, "bob", HI)
     put(kept, "ada")

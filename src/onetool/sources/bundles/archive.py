@@ -35,7 +35,7 @@ MAX_ENTRIES = 10_000
 MAX_RATIO = 200  # JSON that repeats itself is packed to a fiftieth
 SMALL = 64 * 1024  # what little is packed by any ratio
 PIECE = 256 * 1024
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 BUNDLE = "bundle.json"
 TOOLS = "tools/"
@@ -174,10 +174,10 @@ def _things(texts: dict[str, bytes]) -> Unpacked:
     known: dict[tuple[str, str], str] = {}
     ids: dict[str, str] = {}
     tools: list[Tool] = []
-    end = monotonic() + MOST_SECONDS
+    end = monotonic() + MAX_SECONDS
     for name, text in sorted(texts.items()):
         if monotonic() > end:
-            raise InvalidError(f"{name!r}: the archive takes more than {MOST_SECONDS:.0f} s to read; split the bundle")
+            raise InvalidError(f"{name!r}: the archive takes more than {MAX_SECONDS:.0f} s to read; split the bundle")
         try:
             tool = _tool(text, bundle)
             _once(known, (tool.slug, tool.version), name, f"{tool.slug}@{tool.version} is")

@@ -26,14 +26,14 @@ from onetool.sources.bundles.model import (
     ToolExample,
     function_of,
 )
-from onetool.sources.bundles.names import LONGEST, derived_id, fits
+from onetool.sources.bundles.names import MAX_SLUG, derived_id, fits
 from onetool.sources.bundles.store import ListQuery, get_id
 from onetool.sources.catalogues import Offered
 
 SourceKind = Literal["pack", "config", "server"]
 
 DIGITS = 8  # of the hash in a slug
-MOST_WORDS, MOST_TITLE, MOST_TAG, MOST_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
+MAX_WORDS, MAX_TITLE, MAX_TAG, MAX_TAGS = 10_000, 200, 64, 64  # what bundles that people keep may have
 ABOUT: dict[SourceKind, str] = {"pack": "The pack", "config": "Declared in the config:", "server": "The MCP server"}
 
 
@@ -153,14 +153,14 @@ def tool_id(kind: str, name: str) -> str:
 def slug_of(name: str) -> str:
     """`_` becomes `-`. With both of them, with other signs that a slug has not, or too long, it also gets a hash."""
     dashed = name.replace("_", "-")
-    if not ("_" in name and "-" in name) and 0 < len(dashed) <= LONGEST and _is_plain(dashed):
+    if not ("_" in name and "-" in name) and 0 < len(dashed) <= MAX_SLUG and _is_plain(dashed):
         return dashed
     return hashed_slug(name)
 
 
 def hashed_slug(name: str) -> str:
     signs = unicodedata.normalize("NFC", name.replace("_", "-"))
-    head = "".join(sign if fits(sign) else "-" for sign in signs)[: LONGEST - DIGITS - 1].strip("-")
+    head = "".join(sign if fits(sign) else "-" for sign in signs)[: MAX_SLUG - DIGITS - 1].strip("-")
     digest = sha256(name.encode(errors="backslashreplace")).hexdigest()[:DIGITS]
     return f"{head}-{digest}" if head else digest
 
@@ -175,8 +175,8 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
     bundle = Bundle(
         id=bundle_id(source.kind, source.name),
         slug=slug_of(source.name),
-        display_name=cut(_text(source.name), MOST_TITLE),
-        description=cut(_text(f"{about} {names}".rstrip(" :")), MOST_WORDS),
+        display_name=cut(_text(source.name), MAX_TITLE),
+        description=cut(_text(f"{about} {names}".rstrip(" :")), MAX_WORDS),
         is_built_in=True,
         created_at=SINCE,
         modified_at=SINCE,
@@ -209,9 +209,9 @@ def _tool(id: str, bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSour
         slug=slug,
         version=VERSION,
         type="python",
-        display_name=cut(spec.name, MOST_TITLE),
-        description=cut(_text(spec.description), MOST_WORDS),
-        tags=tuple(dict.fromkeys(_text(tag)[:MOST_TAG] for tag in spec.tags if tag))[:MOST_TAGS],
+        display_name=cut(spec.name, MAX_TITLE),
+        description=cut(_text(spec.description), MAX_WORDS),
+        tags=tuple(dict.fromkeys(_text(tag)[:MAX_TAG] for tag in spec.tags if tag))[:MAX_TAGS],
         parallel=spec.parallel,
         arg_schema=_plain(spec.input_schema),
         output_schema=_plain(spec.output_schema or {}),

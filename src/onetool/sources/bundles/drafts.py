@@ -27,9 +27,9 @@ from onetool.sources.bundles.service import BundleService
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 PRE_PROCESSORS_S = 5.0  # seconds that those of one check have
-MOST_AT_ONCE = 2  # checks of one server that run pre-processors: calls need the workers
+MAX_AT_ONCE = 2  # checks of one server that run pre-processors: calls need the workers
 PATIENCE_S = 5.0  # that others wait for their turn
 STAND_IN_SLUG, STAND_IN_VERSION = "tool", "1"
 _REQUEST = {"urlTemplate": "https://example.com"}
@@ -118,7 +118,7 @@ def _report(errors: list[DraftFault], warnings: list[DraftFault] | None = None) 
 def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[DraftFault]:
     """All that `check` finds, one after the other, as far as one mistake does not follow from another."""
     rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
-    while len(found) < MOST_FAULTS:
+    while len(found) < MAX_FAULTS:
         try:
             check(rest)
             break
@@ -198,7 +198,7 @@ class PreProcessorTurns:
     """Lets few checks of one server run pre-processors at the same time."""
 
     def __init__(self) -> None:
-        self._free = asyncio.Semaphore(MOST_AT_ONCE)
+        self._free = asyncio.Semaphore(MAX_AT_ONCE)
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:

@@ -136,8 +136,8 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 # Examples of one's own
 
 
-LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
-MOST_OWNERS = 10_000
+MAX_OWNER_BYTES = 1024 * 1024  # bytes of JSON, of all tools
+MAX_OWNERS = 10_000
 MAX_WAIT_S = 10.0  # for others who write
 
 OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
@@ -181,14 +181,14 @@ class OwnExamples:
 
     def _require_room(self, key: str) -> None:
         """For the first example of an owner."""
-        if len({*self._documents.keys()} - {key}) >= MOST_OWNERS:
-            raise UnavailableError(f"{MOST_OWNERS:,} callers have examples here, and no more can")
+        if len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
+            raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
 
 
 def _encoded(lists: OwnLists) -> bytes:
     data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
-    if len(data) > LARGEST_OF_OWNER:
-        what = f"your examples of all tools would have more than {LARGEST_OF_OWNER:,} bytes"
+    if len(data) > MAX_OWNER_BYTES:
+        what = f"your examples of all tools would have more than {MAX_OWNER_BYTES:,} bytes"
         raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
     return data
 

@@ -14,10 +14,10 @@ from onetool.sources.bundles.model import http_of, limits_of
 from onetool.sources.bundles.names import CAMEL, fits
 from onetool.sources.bundles.validation import read_tool
 
-LONGEST_SLUG = 64
-LONGEST_TITLE = 120
-LONGEST_DESCRIPTION = 600
-MOST_WORDS = 6  # of a summary, in a slug
+MAX_SLUG = 64
+MAX_TITLE = 120
+MAX_DESCRIPTION = 600
+MAX_WORDS = 6  # of a summary, in a slug
 
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\s[-–—+|]\s|[:(\[]")
@@ -63,7 +63,7 @@ def operation_slug(operation_id: Any, method: str, path: str, verb: str | None =
     if isinstance(summary, str) and not _things(path):
         words = [word for word in _slug_words(summary) if word not in _ARTICLES]
         if words:
-            return _shortened(words[:MOST_WORDS])
+            return _shortened(words[:MAX_WORDS])
     return path_slug(verb or method, path)
 
 
@@ -115,7 +115,7 @@ def version_label(text: Any) -> str:
     """`1.0.27-SNAPSHOT` stays; `v1 (beta)` -> `v1-beta`."""
     text = unicodedata.normalize("NFC", str(text or "")[:500])
     kept = "".join(sign if sign == "." or fits(sign) else "-" for sign in text)
-    return re.sub(r"-{2,}", "-", kept)[:LONGEST_SLUG].strip("-.") or "1"
+    return re.sub(r"-{2,}", "-", kept)[:MAX_SLUG].strip("-.") or "1"
 
 
 class UniqueSlugs:
@@ -136,7 +136,7 @@ class UniqueSlugs:
                 self._taken.add(slug)
                 return slug
             first = first or slug
-        short = first[: LONGEST_SLUG - 8].rstrip("-")
+        short = first[: MAX_SLUG - 8].rstrip("-")
         while True:
             number = self._numbers[short] = self._numbers.get(short, 1) + 1
             if (numbered := f"{short}-{number}") not in self._taken:
@@ -149,7 +149,7 @@ def argument_name(name: str) -> str:
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
     if not word:
         word = "_".join(part for part in _slug_words(name) if part.isascii()) or "arg"
-    return (f"arg_{word}" if word[0].isdigit() else word)[:LONGEST_SLUG]
+    return (f"arg_{word}" if word[0].isdigit() else word)[:MAX_SLUG]
 
 
 def secret_prefix(slug: str) -> str:
@@ -170,22 +170,22 @@ def printable(text: Any, most: int) -> str:
 
 
 def title(text: Any) -> str:
-    return printable(text, LONGEST_TITLE).rstrip(".")
+    return printable(text, MAX_TITLE).rstrip(".")
 
 
 def described(summary: Any, description: Any) -> str:
     """The summary and the first paragraph of what is said beyond it."""
-    head = printable(summary, LONGEST_TITLE)
-    body = printable(_first_paragraph(description), LONGEST_DESCRIPTION)
+    head = printable(summary, MAX_TITLE)
+    body = printable(_first_paragraph(description), MAX_DESCRIPTION)
     if not body or not head:
         return body or head
     if body.lower().rstrip(".").startswith(head.lower().rstrip(".")):
         return body
-    return printable(f"{head.rstrip('.')}. {body}", LONGEST_DESCRIPTION)
+    return printable(f"{head.rstrip('.')}. {body}", MAX_DESCRIPTION)
 
 
 def tags_of(tags: Any, *more: str) -> list[str]:
-    found = [printable(tag, LONGEST_SLUG) for tag in tags] if isinstance(tags, list) else []
+    found = [printable(tag, MAX_SLUG) for tag in tags] if isinstance(tags, list) else []
     return list(dict.fromkeys(tag for tag in [*found[:16], *more] if tag))
 
 
@@ -210,15 +210,15 @@ def _slug_words(text: str) -> list[str]:
 def _shortened(words: Iterable[str]) -> str:
     """At most 64 signs: without words that come again, with shorter ones, without small ones, without the last ones."""
     words = list(words)
-    if len("-".join(words)) > LONGEST_SLUG:
+    if len("-".join(words)) > MAX_SLUG:
         words = list(dict.fromkeys(words))
-    if len("-".join(words)) > LONGEST_SLUG:
+    if len("-".join(words)) > MAX_SLUG:
         words = [_SHORTER.get(word, word) for word in words]
-    if len("-".join(words)) > LONGEST_SLUG:
+    if len("-".join(words)) > MAX_SLUG:
         words = [word for word in words if word not in _SMALL]
-    while len(words) > 1 and len("-".join(words)) > LONGEST_SLUG:
+    while len(words) > 1 and len("-".join(words)) > MAX_SLUG:
         words.pop()
-    return "-".join(words)[:LONGEST_SLUG].strip("-")
+    return "-".join(words)[:MAX_SLUG].strip("-")
 
 
 def _singular(word: str) -> str:

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from onetool.sources.bundles.errors import InvalidError
 
-LONGEST = 64  # code points
+MAX_SLUG = 64  # code points
 # get|Weather, HTTP|Server; but list|IPs, since a small s at the end of a word makes a plural
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 
@@ -29,7 +29,7 @@ SLUG_SCHEMA: dict[str, Any] = {
     "type": "string",
     "pattern": "^[\\p{L}\\p{Nd}-]+$",  # with {1,64} it is too large for many an engine
     "minLength": 1,
-    "maxLength": LONGEST,
+    "maxLength": MAX_SLUG,
 }
 VERSION_SCHEMA = {**SLUG_SCHEMA, "pattern": "^[\\p{L}\\p{Nd}.-]+$"}
 # The types are documentation: `check_id`, `check_slug` and `check_version` check values.
@@ -103,9 +103,9 @@ def _uuid(number: int) -> str:
 
 def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
     if not text:
-        raise InvalidError(f"the {what} is empty: it needs 1 to {LONGEST} characters", pointer)
-    if len(text) > LONGEST:
-        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; {LONGEST} is the most", pointer)
+        raise InvalidError(f"the {what} is empty: it needs 1 to {MAX_SLUG} characters", pointer)
+    if len(text) > MAX_SLUG:
+        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; {MAX_SLUG} is the most", pointer)
     nfc = unicodedata.normalize("NFC", text)
     if nfc != text:
         raise InvalidError(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SEARCH_CACHE = "search.cache"
 KEPT_SECONDS = 2 * 24 * 3600  # that a deleted bundle stays
-MOST_TOOLS = 200_000
+MAX_TOOLS = 200_000
 
 
 class BundleStore(ABC):
@@ -63,7 +63,7 @@ class BundleStore(ABC):
         self,
         built_in: BuiltIn,
         now: Callable[[], float] = time.time,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         derived: DerivedBundles | None = None,
     ) -> None:
         check_built_in(built_in)

@@ -233,7 +233,7 @@ def test_junk_in_every_place(junk):
 
 
 def test_more_operations_than_anybody_has(monkeypatch):
-    monkeypatch.setattr("onetool.sources.bundles.openapi.MOST_OPERATIONS", 500)
+    monkeypatch.setattr("onetool.sources.bundles.openapi.MAX_OPERATIONS", 500)
     paths = {f"/x/{{p{n}}}/x": {"get": {"operationId": "same"}} for n in range(600)}
     found = from_openapi(document(paths))
     assert len(found.tools) == 500

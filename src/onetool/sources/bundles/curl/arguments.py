@@ -208,7 +208,7 @@ def _typed(value: Any) -> dict[str, Any]:
 
 
 JSON = "application/json"
-DEEPEST = 50
+MAX_DEPTH = 50
 
 _PLACE = re.compile(r"\{([A-Za-z_][^{}/]{0,59})\}|<([A-Za-z_][^<>/]{0,59})>|:([A-Za-z_][A-Za-z0-9_]{0,59})")
 _BARE = re.compile(f"(?<=[:,\\[])\\s*({BEGIN}[^{END}]*{END})\\s*(?=[,}}\\]])")
@@ -334,7 +334,7 @@ def _member(name: str, value: Any, filling: ArgumentCollector, secrets: CommandS
 
 
 def _is_fixed(name: str, value: Any, depth: int) -> bool:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise InvalidError("the body is nested too deep")
     if isinstance(value, dict):
         return any(_is_fixed(key, one, depth + 1) for key, one in value.items())

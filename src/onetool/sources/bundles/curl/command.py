@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from onetool.sources.bundles.errors import InvalidError
 
-LONGEST = 1024**2
+MAX_COMMAND = 1024**2
 BEGIN, END = "\ue000", "\ue001"  # around the name of a variable; of a plane for private use
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]{0,99})\}|([A-Za-z_][A-Za-z0-9_]{0,99}))")
@@ -24,7 +24,7 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})
 
 def words(text: str) -> list[str]:
     """The words of the first command in the text. Raises InvalidError for what can't be understood."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
         raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")

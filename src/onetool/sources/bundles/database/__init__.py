@@ -40,7 +40,7 @@ from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.files.disk import Foreign, anybody
 from onetool.sources.bundles.files.overlay import BuiltIn
-from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
@@ -65,7 +65,7 @@ class DatabaseStore(BundleStore):
         state: Path | None = None,
         built_in: BuiltIn = (),
         now: Callable[[], float] | None = None,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         foreign: Foreign = anybody,
         derived: DerivedBundles | None = None,
     ) -> None:

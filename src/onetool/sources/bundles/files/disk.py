@@ -31,13 +31,13 @@ USAGE = f"{STATE}/state.db"
 KEY = f"{STATE}/page.key"
 DRAFT = ".onetool-"  # how names of what is not finished begin
 
-LONGEST_FILE_NAME = 120  # bytes of a name, without its hash and its end; file systems take 255 in all
+MAX_FILE_NAME = 120  # bytes of a name, without its hash and its end; file systems take 255 in all
 _PLAIN = re.compile(r"[a-z0-9.@-]+")
 
 
 def bundle_folders(slug: str, id: str) -> tuple[str, str]:
     """Names for a new bundle: the usual one, and one for when that is taken."""
-    readable = cut(slug, LONGEST_FILE_NAME)
+    readable = cut(slug, MAX_FILE_NAME)
     return f"{readable}-{id[-12:]}", f"{readable}-{id}"
 
 
@@ -55,8 +55,8 @@ def tool_file(folder: str, slug: str, version: str) -> str:
 
 def tool_name(slug: str, version: str) -> str:
     name = f"{slug}@{version}"
-    if len(name) > LONGEST_FILE_NAME or not _PLAIN.fullmatch(name):
-        name = f"{cut(name, LONGEST_FILE_NAME)}~{sha256(name.encode()).hexdigest()[:16]}"
+    if len(name) > MAX_FILE_NAME or not _PLAIN.fullmatch(name):
+        name = f"{cut(name, MAX_FILE_NAME)}~{sha256(name.encode()).hexdigest()[:16]}"
     return f"{name}.json"
 
 
@@ -94,8 +94,8 @@ class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True):
 # Reading one file
 
 
-LARGEST = 8 * 1024 * 1024
-MOST_TRIES = 5  # for a file that is written to while we read
+MAX_FILE_BYTES = 8 * 1024 * 1024
+MAX_TRIES = 5  # for a file that is written to while we read
 
 READ = os.O_RDONLY | NO_WAIT
 
@@ -106,7 +106,7 @@ def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> 
     """
     file = open_no_link(path, READ) if root is None else root.open(os.fspath(path), READ)
     try:
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             before = os.fstat(file)
             check_regular(before)
             data = _bytes(file, before.st_size)
@@ -123,8 +123,8 @@ def check_regular(status: os.stat_result) -> None:
         raise InvalidError("it is a link, and links are not followed: put the file itself here")
     if not stat.S_ISREG(status.st_mode):
         raise InvalidError("it is no regular file")
-    if status.st_size > LARGEST:
-        raise InvalidError(f"it has {status.st_size:,} bytes; {LARGEST:,} is the most")
+    if status.st_size > MAX_FILE_BYTES:
+        raise InvalidError(f"it has {status.st_size:,} bytes; {MAX_FILE_BYTES:,} is the most")
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -140,8 +140,8 @@ def _bytes(file: int, said: int) -> bytes:
     size = 0
     while part:
         size += len(part)
-        if size > LARGEST:
-            raise InvalidError(f"it has more than {LARGEST:,} bytes")
+        if size > MAX_FILE_BYTES:
+            raise InvalidError(f"it has more than {MAX_FILE_BYTES:,} bytes")
         parts.append(part)
         part = os.read(file, 256 * 1024)
     return b"".join(parts)

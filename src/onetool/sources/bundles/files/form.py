@@ -17,7 +17,7 @@ import msgspec
 from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import depth_of
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files.disk import LARGEST
+from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
@@ -123,7 +123,7 @@ def _unknown(version: str) -> str:
 
 Thing = TypeVar("Thing", Bundle, Tool)
 
-DEEPEST = 120  # levels; schemas have 100 at the most
+MAX_DEPTH = 120  # levels; schemas have 100 at the most
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
@@ -178,8 +178,8 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
         text = msgspec.json.format(msgspec.json.encode(chosen), indent=2) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidError(f"it can't be written as JSON: {error}", "") from None
-    if len(text) > LARGEST:
-        raise InvalidError(f"it has {len(text):,} bytes; {LARGEST:,} is the most", "")
+    if len(text) > MAX_FILE_BYTES:
+        raise InvalidError(f"it has {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
     return text
 
 
@@ -232,8 +232,8 @@ def parsed(text: bytes) -> dict[str, Any]:
         data = _read_strictly(text)
     if not isinstance(data, dict):
         raise InvalidError("expected a JSON object")
-    if text.count(b"{") + text.count(b"[") > DEEPEST and depth_of(data, DEEPEST) >= DEEPEST:
-        raise InvalidError(f"it is nested deeper than {DEEPEST} levels")
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and depth_of(data, MAX_DEPTH) >= MAX_DEPTH:
+        raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels")
     return data
 
 
@@ -262,7 +262,7 @@ def _read_strictly(text: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise InvalidError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise InvalidError(f"it is nested deeper than {DEEPEST} levels") from None
+        raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels") from None
     except StrictJsonError as error:
         raise InvalidError(_not_strict(error)) from None
     except ValueError as error:  # a number with thousands of digits

@@ -6,12 +6,12 @@ from typing import TypeVar
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.files.disk import LARGEST
+from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.files.form import migrated, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
-MOST_EXAMPLES = LARGEST // 2  # bytes of JSON, of all tools; so there is always room for switches
+MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON, of all tools; so there is always room for switches
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
 
 
@@ -35,8 +35,8 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     def with_examples(self, bundle: Bundle, tool: Tool, examples: tuple[ToolExample, ...]) -> "Overlay":
         """Raises InvalidError if there are too many."""
         found = {**self.examples, tool_key(bundle, tool): examples}
-        if examples and len(msgspec.json.encode(found)) > MOST_EXAMPLES:
-            what = f"all examples of built-in and derived tools would have more than {MOST_EXAMPLES:,} bytes"
+        if examples and len(msgspec.json.encode(found)) > MAX_EXAMPLE_BYTES:
+            what = f"all examples of built-in and derived tools would have more than {MAX_EXAMPLE_BYTES:,} bytes"
             raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
@@ -77,8 +77,8 @@ def overlay_text(overlay: Overlay) -> bytes:
     text = msgspec.json.format(msgspec.json.encode(data), indent=2)
     if lines:
         text = text.removesuffix(b"\n}") + b',\n  "examples": {\n    ' + b",\n    ".join(lines) + b"\n  }\n}"
-    if len(text) >= LARGEST:
-        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {LARGEST:,} is the most", "")
+    if len(text) >= MAX_FILE_BYTES:
+        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
     if read_overlay(text) != overlay:
         raise InvalidError("it has values that JSON does not have", "")
     return text + b"\n"

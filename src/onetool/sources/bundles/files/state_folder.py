@@ -13,7 +13,7 @@ import msgspec
 
 from onetool.core.os_files import OpenFolder, open_no_link, read_at, replace_file
 from onetool.core.state_folders import is_marked, make_home, mark_folder
-from onetool.sources.bundles.files.disk import CHANGES, KEY, LARGEST, READ, STATE
+from onetool.sources.bundles.files.disk import CHANGES, KEY, MAX_FILE_BYTES, READ, STATE
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
 
 KEY_BYTES = 32
@@ -52,7 +52,7 @@ def read_key(folder: Path) -> bytes | None:
     except OSError:
         return None
     try:
-        key = os.read(file, LARGEST)
+        key = os.read(file, MAX_FILE_BYTES)
     except OSError:
         return None
     finally:

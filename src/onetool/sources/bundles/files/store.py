@@ -53,7 +53,7 @@ from onetool.sources.bundles.files.state_folder import KEY_BYTES, ChangeLog, key
 from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
-from onetool.sources.bundles.rules import MOST_TOOLS, BundleStore
+from onetool.sources.bundles.rules import MAX_TOOLS, BundleStore
 from onetool.sources.bundles.transaction import BrokenFileError, StoreTransaction
 from onetool.sources.bundles.usage import UsageCounter
 
@@ -308,7 +308,7 @@ class FileStore(BundleStore):
         folder: Path,
         built_in: BuiltIn = (),
         now: Callable[[], float] = time.time,
-        max_tools: int = MOST_TOOLS,
+        max_tools: int = MAX_TOOLS,
         foreign: Foreign = anybody,
         database: Database | None = None,
         derived: DerivedBundles | None = None,

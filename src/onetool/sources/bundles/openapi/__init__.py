@@ -40,10 +40,10 @@ from onetool.sources.bundles.openapi.operation import (
 )
 from onetool.sources.bundles.openapi.selection import EVERYTHING, Selection
 
-MOST_OPERATIONS = 5_000
+MAX_OPERATIONS = 5_000
 MAX_NAMED = 100_000  # operations of a document, also if only a part is imported
 MAX_PATH = 2_000  # characters
-MOST_NOTES = 1_000
+MAX_NOTES = 1_000
 
 _ANY_PARAMETER = re.compile(r"\$*\{[^{}]*\}")
 
@@ -109,7 +109,7 @@ class OpenApiImport:
         secrets: dict[str, None] = {}
         operations = self._selection.choose(self._named(stored), self._document.check_time)
         skipped = [] if any(self._selection) else self._skipped
-        for operation, slug in operations[:MOST_OPERATIONS]:
+        for operation, slug in operations[:MAX_OPERATIONS]:
             self._now = operation.name
             self._document.check_time()
             try:
@@ -123,8 +123,8 @@ class OpenApiImport:
             tools.append((slug, self._version, tool))
             hosts.update(dict.fromkeys(map(host_of, urls)))
             secrets.update(dict.fromkeys(sorted(needed)))
-        if (left := len(operations) - MOST_OPERATIONS) > 0:
-            why = f"{left:,} more operations: {MOST_OPERATIONS:,} are taken at once; {IMPORT_A_PART}"
+        if (left := len(operations) - MAX_OPERATIONS) > 0:
+            why = f"{left:,} more operations: {MAX_OPERATIONS:,} are taken at once; {IMPORT_A_PART}"
             skipped.append(ImportNote("", why))
         return ImportedBundle(self._bundle(), tools, list(hosts), list(secrets), skipped, list(self._notes))
 
@@ -187,7 +187,7 @@ class OpenApiImport:
             return ""
 
     def _note(self, what: str) -> None:
-        if len(self._notes) < MOST_NOTES:
+        if len(self._notes) < MAX_NOTES:
             self._notes[ImportNote(self._now, what)] = None
 
 

@@ -18,7 +18,7 @@ from onetool.sources.bundles.openapi.schemas import Definition, Schemas, kind_of
 
 Place = Literal["path", "query", "header", "cookie", "body"]
 MAX_ARGUMENTS = 500  # of one name
-LONGEST_DEFAULT = 80
+MAX_DEFAULT = 80
 
 
 class ToolArguments:
@@ -58,7 +58,7 @@ def _without_default(schema: Any) -> Any:
     """What the server does without an argument is the server's to do: sent by us, a default would be a change."""
     if not isinstance(schema, dict) or "default" not in schema:
         return schema
-    words = printable(msgspec.json.encode(schema["default"]).decode(), LONGEST_DEFAULT)
+    words = printable(msgspec.json.encode(schema["default"]).decode(), MAX_DEFAULT)
     text = f"{schema.get('description', '')} Without it: {words}.".strip()
     return {**{key: value for key, value in schema.items() if key != "default"}, "description": text}
 
@@ -66,8 +66,8 @@ def _without_default(schema: Any) -> Any:
 # Parameters
 
 
-MOST_PARAMETERS = 200
-LONGEST_DESCRIPTION = 500
+MAX_PARAMETERS = 200
+MAX_DESCRIPTION = 500
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
 _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
@@ -129,7 +129,7 @@ class ParameterConverter:
     def _read(self, lists: list[Any]) -> dict[tuple[str, str], Parameter]:
         """By place and name; those of the operation stand for those of its path."""
         found: dict[tuple[str, str], Parameter] = {}
-        for one in [one for some in lists if isinstance(some, list) for one in some][:MOST_PARAMETERS]:
+        for one in [one for some in lists if isinstance(some, list) for one in some][:MAX_PARAMETERS]:
             given = self._document.object(one)
             name, place = given.get("name"), given.get("in")
             if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
@@ -204,7 +204,7 @@ class ParameterConverter:
     def _put_members(self, parameter: Parameter, arguments: ToolArguments) -> bool:
         """Put each member of an object under its own name, `name=…`, if all of them are known and plain."""
         members = parameter.schema.get("properties")
-        if not isinstance(members, dict) or not members or len(members) > MOST_PARAMETERS:
+        if not isinstance(members, dict) or not members or len(members) > MAX_PARAMETERS:
             return False
         if any(kind_of(self._resolved(schema)) == "object" for schema in members.values()):
             return False
@@ -232,7 +232,7 @@ class ParameterConverter:
 
     def _described(self, parameter: Parameter, definition: Definition, more: str = "") -> Definition:
         schema = dict(definition.schema) if isinstance(definition.schema, dict) else {}
-        own = printable(parameter.given.get("description"), LONGEST_DESCRIPTION) or schema.get("description", "")
+        own = printable(parameter.given.get("description"), MAX_DESCRIPTION) or schema.get("description", "")
         if text := " ".join(part for part in (own, more) if part):
             schema["description"] = text
         if "examples" not in schema and not more and (samples := samples_of(parameter.given)):

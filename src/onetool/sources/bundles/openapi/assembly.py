@@ -45,8 +45,8 @@ def _is_taken(pattern: str) -> bool:
 # Assembling a schema with its definitions
 
 
-LARGEST_IN = 64 * 1024
-LARGEST_OUT = 16 * 1024
+MAX_INPUT_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 16 * 1024
 REACHES = (10, 4, 3, 2, 1, 0)  # references from the root on, one behind the other
 LEVELS = (4, 3, 2, 1)
 MAX_DEFINITIONS = 500
@@ -79,11 +79,11 @@ class SchemaAssembler:
 
     def input(self, root: Definition) -> Assembled | None:
         """A schema for arguments; None where not even its outline is accepted."""
-        return self._best(root, LARGEST_IN, _why_no_input)
+        return self._best(root, MAX_INPUT_BYTES, _why_no_input)
 
     def output(self, root: Definition) -> Assembled | None:
         """A schema for a value. It has to be cheap: a costly one would refuse large values."""
-        return self._best(root, LARGEST_OUT, _why_no_output)
+        return self._best(root, MAX_OUTPUT_BYTES, _why_no_output)
 
     def _best(self, root: Definition, most: int, why_not: RefusalReason) -> Assembled | None:
         own = _size(root.schema)

@@ -15,7 +15,7 @@ from onetool.http.files import FILE_SCHEMA
 from onetool.http.multipart import MULTIPART
 from onetool.http.template import FORM
 from onetool.sources.bundles.import_names import literal, printable
-from onetool.sources.bundles.openapi.arguments import LONGEST_DESCRIPTION, ToolArguments, field_encoding
+from onetool.sources.bundles.openapi.arguments import MAX_DESCRIPTION, ToolArguments, field_encoding
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
 from onetool.sources.bundles.openapi.schemas import (
     Definition,
@@ -30,7 +30,7 @@ from onetool.sources.bundles.openapi.schemas import (
 )
 
 MAX_MEMBERS = 200  # members that become arguments
-DEEPEST_MEMBERS = 8  # allOf inside of allOf
+MAX_ALL_OF_DEPTH = 8  # allOf inside of allOf
 
 _ALWAYS_BINARY = ("application/octet-stream", "audio/", "font/", "image/", "video/")
 _ONLY_REQUIRED = frozenset(("required", "type", "title", "description"))
@@ -162,7 +162,7 @@ class BodyConverter:
     def _file(self, schema: Any) -> dict[str, Any]:
         """Return the schema of an argument that is a file, or a list of files."""
         found = self._document.object(schema)
-        own = printable(found.get("description"), LONGEST_DESCRIPTION)
+        own = printable(found.get("description"), MAX_DESCRIPTION)
         if kind_of(found) == "array":
             return {"type": "array", "items": FILE_SCHEMA} | ({"description": own} if own else {})
         return FILE_SCHEMA | ({"description": f"{own} {FILE_SCHEMA['description']}"} if own else {})
@@ -221,7 +221,7 @@ class BodyConverter:
             template[literal(name)] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
         return template
 
-    def _members(self, schema: Any, levels: int = DEEPEST_MEMBERS) -> BodyMembers | None:
+    def _members(self, schema: Any, levels: int = MAX_ALL_OF_DEPTH) -> BodyMembers | None:
         """Return the members of a plain object; None for anything else, and for objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
         key = (id(found), levels)

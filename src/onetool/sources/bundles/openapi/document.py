@@ -184,7 +184,7 @@ def _in_words(error: Exception) -> InvalidError:
 
 MAX_BYTES = 32 * 1024**2  # of a whole document; MAX_INPUT_BYTES of JSON if only a part is imported
 MAX_JSON_VALUES = 4_000_000
-MOST_STEPS = 20  # from one reference to the next
+MAX_STEPS = 20  # from one reference to the next
 LAZY_LEVELS = 3  # #/components/schemas/Pet and #/paths/~1pets/get are decoded one by one
 CHUNK = 1024**2
 MAX_SECONDS = 60.0  # of processor time, so that a busy machine refuses no document
@@ -286,7 +286,7 @@ class OpenApiDocument:
 
     def object(self, value: Any) -> dict[str, Any]:
         """An object that may be a reference to one, or to a reference."""
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if not isinstance(value, dict):
                 raise UnresolvedError("expected an object")
             ref = self.member(value, "$ref")

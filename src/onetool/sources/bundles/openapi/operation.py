@@ -265,7 +265,7 @@ def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
 # Responses
 
 
-MOST_MEDIA_TYPES = 4  # descriptions of what may come
+MAX_MEDIA_TYPES = 4  # descriptions of what may come
 _ORDER = ("json", "sse", "text", "binary")
 _ANYTHING = Definition({}, ())
 
@@ -305,7 +305,7 @@ def _successful(given: Any, document: OpenApiDocument) -> list[dict[str, Any]]:
     responses = given if isinstance(given, dict) else {}
     codes = [code for code in responses if str(code)[:1] == "2"] or [code for code in responses if code == "default"]
     found: list[dict[str, Any]] = []
-    for code in codes[:MOST_MEDIA_TYPES]:
+    for code in codes[:MAX_MEDIA_TYPES]:
         try:
             found.append(document.object(responses[code]))
         except UnresolvedError:
@@ -322,7 +322,7 @@ def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool)
     read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
     if len(read) < len(media):
         return _ANYTHING
-    different = list({str(one.schema): one for one in read}.values())[:MOST_MEDIA_TYPES]
+    different = list({str(one.schema): one for one in read}.values())[:MAX_MEDIA_TYPES]
     if len(different) > 1:
         uses = tuple(name for one in different for name in one.uses)
         return Definition({"anyOf": [one.schema for one in different]}, uses)
@@ -344,7 +344,7 @@ def _not_null(definition: Definition, schemas: Schemas) -> Definition:
 # Operations
 
 
-LONGEST_REASON = 300
+MAX_REASON = 300
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 
 
@@ -443,7 +443,7 @@ class OperationConverter:
         if found is None:
             raise UnresolvedError("its arguments make a schema that the validator does not take")
         if found.outline:
-            self._note(f"its arguments are described in outline only: {printable(found.outline, LONGEST_REASON)}")
+            self._note(f"its arguments are described in outline only: {printable(found.outline, MAX_REASON)}")
         for pattern in found.dropped:
             self._note(
                 f"a pattern is left out that is too large for the validator, or wrong: {printable(pattern, 100)}"

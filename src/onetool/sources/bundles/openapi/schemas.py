@@ -67,10 +67,10 @@ def kind_of(schema: dict[str, Any]) -> str | None:
 # Keywords that are taken over, if their values are valid
 
 
-LONGEST_DESCRIPTION = 500
-LARGEST_SAMPLE = 2_000  # bytes of JSON
-MOST_SAMPLES = 3
-LONGEST_TEXT = 1_000  # of a pattern or a format
+MAX_DESCRIPTION = 500
+MAX_SAMPLE_BYTES = 2_000  # bytes of JSON
+MAX_SAMPLES = 3
+MAX_TEXT = 1_000  # of a pattern or a format
 
 TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 ONE = (
@@ -88,7 +88,7 @@ def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
         found["const"] = schema["const"]
     if types := _types(schema.get("type")):
         found["type"] = types
-    if text := printable(schema.get("description"), LONGEST_DESCRIPTION):
+    if text := printable(schema.get("description"), MAX_DESCRIPTION):
         found["description"] = text
     if "default" in schema and is_small(schema["default"]):
         found["default"] = schema["default"]
@@ -106,17 +106,17 @@ def samples_of(thing: dict[str, Any]) -> list[Any]:
     found = [thing["example"]] if "example" in thing else []
     more = thing.get("examples")
     if isinstance(more, list):
-        found += more[:MOST_SAMPLES]
+        found += more[:MAX_SAMPLES]
     elif isinstance(more, dict):
-        few = list(more.values())[:MOST_SAMPLES]
+        few = list(more.values())[:MAX_SAMPLES]
         found += [one["value"] for one in few if isinstance(one, dict) and "value" in one]
     small = [one for one in found if is_small(one)]
-    return [one for index, one in enumerate(small) if one not in small[:index]][:MOST_SAMPLES]
+    return [one for index, one in enumerate(small) if one not in small[:index]][:MAX_SAMPLES]
 
 
 def is_small(value: Any) -> bool:
     try:
-        return len(msgspec.json.encode(value)) <= LARGEST_SAMPLE
+        return len(msgspec.json.encode(value)) <= MAX_SAMPLE_BYTES
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
 
@@ -136,7 +136,7 @@ def _count(value: Any) -> bool:
 
 
 def _is_short_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+    return isinstance(value, str) and len(value) <= MAX_TEXT
 
 
 def _names_by_name(value: Any) -> bool:
@@ -160,9 +160,9 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 # Conversion to JSON Schema: strict for requests, lenient for responses
 
 
-DEEPEST = 40  # sub-schemas inside of each other; what is deeper may be anything
-MOST_EXAMPLES = 8  # of an enumeration
-LONGEST_OUT = 160  # characters of a description of what comes out
+MAX_DEPTH = 40  # sub-schemas inside of each other; what is deeper may be anything
+MAX_EXAMPLES = 8  # of an enumeration
+MAX_OUTPUT_DESCRIPTION = 160  # characters of a description of what comes out
 
 Way = Literal["in", "out"]
 _KEPT_OUT = ("type", "format", "description", "examples")
@@ -231,7 +231,7 @@ class _Conversion:
         self._reference = reference
 
     def of(self, schema: Any, depth: int) -> Any:
-        if not isinstance(schema, dict) or depth > DEEPEST:
+        if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return schema if isinstance(schema, bool) and self._direction == "in" else {}
         ref = schema.get("$ref")
         if isinstance(ref, str):
@@ -247,7 +247,7 @@ class _Conversion:
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
         """With what is said beside it, as 3.1 has it. In 3.0 only words count there."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
-        if text := printable(schema.get("description"), LONGEST_OUT if self._direction == "out" else 500):
+        if text := printable(schema.get("description"), MAX_OUTPUT_DESCRIPTION if self._direction == "out" else 500):
             found["description"] = text
         if self._direction == "in" and "default" in schema:
             found["default"] = schema["default"]
@@ -317,11 +317,11 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
     found = {key: schema[key] for key in _KEPT_OUT if key in schema}
     if "description" in found:
-        found["description"] = printable(found["description"], LONGEST_OUT)
+        found["description"] = printable(found["description"], MAX_OUTPUT_DESCRIPTION)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     found.pop("examples", None)
     if values:
-        found["examples"] = values[:MOST_EXAMPLES]
+        found["examples"] = values[:MAX_EXAMPLES]
     if schema.get("properties"):
         found["properties"] = schema["properties"]
     for key in ("items", "additionalProperties"):
