@@ -28,7 +28,7 @@ TWO = (
 
 
 def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
-    """Whether a server with this config and these stored tokens lets nobody in who shows nothing."""
+    """Return whether a server with this config and these stored tokens refuses clients without a credential."""
     return bool(http.token or http.tokens or http.jwt or (store is not None and store.guards))
 
 
@@ -72,7 +72,7 @@ class TokenTable(NamedTuple):
     clock: Callable[[], float]
 
     def find(self, digest: bytes) -> FoundToken | None:
-        """The token with this SHA-256 digest; None if nobody knows it."""
+        """Return the token with this SHA-256 digest; None if nobody knows it."""
         # The time that a lookup takes could tell at most something of digests that are known. Nobody can make a token
         # from a digest, and nobody can choose a text so that its digest begins like another, but by trying.
         found, expires = self.found.get(digest, (None, None))
@@ -93,7 +93,7 @@ class KnownTokens:
         self._table: TokenTable | None = None
 
     def find(self, digest: bytes) -> FoundToken | None:
-        """The token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
+        """Return the token with this SHA-256 digest: of the config, else of the store. None if nobody knows it."""
         return self.table().find(digest)
 
     def table(self, view: TokenView | None = None) -> TokenTable:
@@ -104,7 +104,7 @@ class KnownTokens:
         return table
 
     def _made(self, view: TokenView) -> TokenTable:
-        """Of two with one digest the config's counts, and what was revoked counts most."""
+        """Build the table. Of two tokens with one digest the config's wins, and a revoked one wins over both."""
         names = {token.name for token in self._configured}
         found: dict[bytes, tuple[FoundToken, float | None]] = {}
         for token in view.state.tokens:
@@ -155,7 +155,7 @@ def open_page_links(config: "Config") -> "Iterator[PageLinks]":
 
 
 def as_stored(token: TokenConfig) -> StoredToken:
-    """A token of the config, in the form of the store."""
+    """Convert a token of the config to the form of the store."""
     return StoredToken(
         name=token.name,
         hash=token.hash,

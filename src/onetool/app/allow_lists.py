@@ -30,7 +30,7 @@ class AllowLists:
         return self._offered is not None
 
     def current(self) -> Collection[str] | None:
-        """What the caller of the current request may call; None is everything."""
+        """Return what the caller of the current request may call; None is everything."""
         return self.of(current_principal.get())
 
     def of(self, principal: Principal) -> Collection[str] | None:
@@ -54,7 +54,7 @@ Offered = AllowLists | Collection[str] | None
 
 
 def allow_lists(app: "App", offered: Offered) -> AllowLists:
-    """The lists of a server. What is made once for it is handed to all its routes, so that each list is made once."""
+    """Return the lists of a server. All its routes share them, so that each list is made once."""
     if isinstance(offered, AllowLists):
         return offered
     return AllowLists(lambda: app.catalog.registry.snapshot(), offered)

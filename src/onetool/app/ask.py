@@ -160,13 +160,13 @@ class AskService:
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval, attached)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
-        """Which tools there are: as this question says, else as the session had it before, else as the config says."""
+        """Return the allowed tools: as this question says, else as the session had it, else as the config says."""
         self._choose_tools(options, session)
         chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
 
     def _choose_tools(self, options: AskOptions, session: ChatSession) -> None:
-        """The session keeps patterns as they are, so that tools that fit count in later questions, too."""
+        """Choose the tools. The session keeps patterns, so that later questions also find tools added since."""
         if options.allowed is not None:
             session.allow(options.allowed)
 
@@ -180,7 +180,7 @@ class AskService:
         return self._toolsets[key]
 
     def toolset(self, within: Collection[str] | None) -> Toolset:
-        """The tools that a model would see that is asked now, as far as they are known. Nothing is waited for."""
+        """Return the known tools that a model would see now. Nothing is waited for."""
         config = self.runtime.config
         allowed = allowed_by_both(within, self._catalog.registry.allowing(config.ask.tools))
         if not config.ask.with_tools:
@@ -191,11 +191,11 @@ class AskService:
         return self._tools(allowed)
 
     def choice(self, provider: str | None) -> ModelChoice:
-        """What the config says of this provider, or of the one that is used where nobody names any."""
+        """Return what the config says of this provider, or of the default one."""
         return self.model_choice(AskOptions(provider=provider))
 
     def model_choice(self, options: AskOptions) -> ModelChoice:
-        """What the config says of a model and its address counts for the provider that it says it of."""
+        """Apply the config's model and address only to the provider that it names with them."""
         ask = self.runtime.config.ask
         provider = (options.provider or "").lower()
         ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
@@ -235,7 +235,7 @@ class PendingAnswer:
         return self.events()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """The events, like iterating over the answer, but as a generator that can be closed early."""
+        """Yield the events, like iterating over the answer, but as a generator that can be closed early."""
         if self._is_begun:
             raise RuntimeError("a question is put once: ask again for another answer")
         self._is_begun = True
@@ -285,7 +285,7 @@ class PendingAnswer:
                     self.answer = _with_hints(loop.answer())
 
     def _is_long(self) -> bool:
-        """Whether looking for secrets in it takes long enough for others on the loop to notice."""
+        """Return whether looking for secrets in it takes long enough for others on the loop to notice."""
         return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH_TEXT
 
     def _task(self) -> AskTask:
@@ -361,7 +361,7 @@ async def _known_provider(service: AskService, name: str) -> KnownProvider:
 
 
 async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> list[str] | None:
-    """The models of a server of one's own; None where it does not answer."""
+    """List the models of a self-hosted server; None where it does not answer."""
     try:
         lister = await asyncio.to_thread(model_lister, choice, secret, service.runtime.client)
         return await lister.names(PROBE)

@@ -37,7 +37,7 @@ class AppAudit:
         self._before_close: list[Callable[[], None]] = []
 
     def open(self) -> None:
-        """The app is served from now on."""
+        """Begin the log: the app is served from now on."""
         self._is_served = True
         self._follow()
 
@@ -54,7 +54,7 @@ class AppAudit:
         self._before_close.append(flush)
 
     def health(self) -> dict[str, Any] | None:
-        """What is wrong with the log, if anything is."""
+        """Return what is wrong with the log, if anything is."""
         log = self.log
         if log is None or (log.problem is None and not log.lost):
             return None
@@ -68,7 +68,7 @@ class AppAudit:
             log.record(kind, what, **more)
 
     async def begin(self, kind: "AuditKind", what: str, **more: Any) -> None:
-        """Where the log is required: write that something begins. Raises AuditUnavailableError."""
+        """Write that something begins, where the log is required. Raises AuditUnavailableError."""
         log = self.log
         if log is not None and log.is_required:
             from asyncio import to_thread
@@ -77,7 +77,7 @@ class AppAudit:
             await to_thread(log.write_entry, entry)
 
     def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
-        """What the executor has to do before a call, in a thread; None where the log is not required."""
+        """Return what the executor runs in a thread before a call; None where the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None

@@ -51,7 +51,7 @@ def open_bundle_service(
     run: "RunCode",
     catalog: "ToolCatalog",
 ) -> BundleService:
-    """The bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
+    """Open the bundles of a folder, the built-in packs, and what is derived from everything else `offered`."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
     built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
     bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
@@ -84,7 +84,7 @@ def foreign_file(path: Path) -> Mistake | None:
 
 
 def _is_ot(spec: ToolSpec) -> bool:
-    """Whether the tool is of the built-in pack `ot`, and not declared under its name."""
+    """Return whether the tool is of the built-in pack `ot`, and not declared under its name."""
     return spec.pack == "ot" and spec.defined_in is None
 
 
@@ -94,7 +94,7 @@ _LINE = re.compile(r"line \d+")
 
 
 def _with_line(error: ToolError) -> list[str]:
-    """What went wrong, with the line before it, and then the hints."""
+    """Return what went wrong after its line, and then the hints."""
     message, hints = error.message, error.hints
     if not _LINE.match(message) and hints and (found := _LINE.match(hints[0])):
         return [f"{found[0]}: {message}", *hints[1:]]

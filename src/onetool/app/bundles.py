@@ -48,7 +48,7 @@ OpenService = Callable[[Path, Functions, Callable[[], Offered]], "BundleService"
 
 
 def is_unread_store(mistake: Mistake) -> bool:
-    """Whether it says that no bundle could be read."""
+    """Return whether it says that no bundle could be read."""
     return mistake.key == FOLDER and mistake.message.startswith(UNREAD)
 
 
@@ -88,14 +88,14 @@ class AppBundles:
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
+        """Return whether their tools are known to be current. Never blocks: unknown counts as changed."""
         service = self._service
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
         return self._are_none(at_once) or monotonic() < self._retry_at
 
     def is_current(self, at_once: bool = False) -> bool:
-        """The same, and the store is asked where nobody can tell."""
+        """Return whether their tools are current. Asks the store where that is not known."""
         if monotonic() < self._retry_at:
             return True
         try:
@@ -105,7 +105,7 @@ class AppBundles:
             return True
 
     def _are_none(self, at_once: bool) -> bool:
-        """Whether there are still none. Who closes has none: a call that is still under way must not open them anew."""
+        """Return whether there are still none. After closing there are none: a running call must not open them anew."""
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
@@ -115,7 +115,7 @@ class AppBundles:
         return True
 
     def versions(self) -> "Further | None":
-        """What finds single versions of the tools that were loaded last."""
+        """Return the lookup for single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
     def searched(self) -> "tuple[Words | None, bool]":
@@ -130,7 +130,7 @@ class AppBundles:
         return self._searched, True
 
     def vectors_file(self) -> Path | None:
-        """Where the search keeps the vectors of many tools: beside the index, if that is a file."""
+        """Return where the search keeps the vectors of many tools: beside the index, if that is a file."""
         from onetool.services.search.meaning import VECTORS_FILE
         from onetool.sources.bundles.files.disk import STATE
 
@@ -140,11 +140,11 @@ class AppBundles:
         )
 
     def file_of(self, spec: ToolSpec) -> str | None:
-        """The file that the tool is stored in, if it is stored."""
+        """Return the file that the tool is stored in, if it is stored."""
         return None if spec.kept_as is None else self.service.store.file_of(spec.kept_as)
 
     def add_bundles(self, offered: Offered, waiting: Iterable[str]) -> list[Catalogue]:
-        """The catalogues without disabled tools, and the catalogue of the bundles.
+        """Return the catalogues without disabled tools, and the catalogue of the bundles.
 
         `waiting` are the packs of servers that have not told their tools yet: names that are taken, too.
         """
@@ -228,7 +228,7 @@ class AppBundles:
         self._close_service()
 
     def _are_there(self) -> bool:
-        """Whether there may be bundles."""
+        """Return whether there may be bundles."""
         return self._service is not None or self._config.database is not None or self._folder.is_dir()
 
     def _poll(self) -> None:
@@ -260,7 +260,7 @@ class AppBundles:
 
 
 def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
-    """The first of each name, as in the registry."""
+    """Map names to tools; the first of each name wins, as in the registry."""
     found: dict[str, ToolSpec] = {}
     for spec in (spec for one in catalogues for spec in one.tools):
         found.setdefault(spec.name, spec)
@@ -350,14 +350,14 @@ PAGE = 1000
 
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
-    """Those that are switched off or deleted, too."""
+    """Yield all bundles, with disabled and deleted ones."""
     from onetool.sources.bundles.store import ListQuery
 
     return _all_pages(lambda after: bundles.bundles(ListQuery(include_disabled=True, after=after, limit=PAGE)))
 
 
 def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
-    """Of one bundle, or of all; those that are switched off, too."""
+    """Yield the tools of one bundle, or of all, with disabled ones."""
     from onetool.sources.bundles.store import ListQuery
 
     ids = [] if bundle_id is None else [bundle_id]
@@ -367,7 +367,7 @@ def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterat
 
 
 def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":
-    """The first bundle of that slug, if there is one that was not deleted. A pack or a server of that name is none."""
+    """Return the first bundle of that slug that was not deleted. Packs and servers are not bundles."""
     stored = (one for one in all_bundles(bundles) if "source" not in one)
     return next((one for one in stored if one["slug"] == slug and one["softDeletedAt"] is None), None)
 

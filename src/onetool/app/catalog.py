@@ -113,22 +113,22 @@ class ToolCatalog:
     # What there is
 
     def tools(self, allowed: Iterable[str] | None = None) -> ToolList:
-        """The tools to show, in order; with an allow-list exactly those."""
+        """Return the tools to show, in order; with an allow-list exactly those."""
         return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:
-        """How many these are. Bundles that nobody has looked into yet are not made for that."""
+        """Return how many these are. Bundles that nobody has looked into yet are not loaded for that."""
         if allowed is not None:
             return len(self.tools(allowed))
         snapshot = self.current_snapshot()
         return sum(map(is_shown, snapshot.own())) + sum(map(count_shown, snapshot.lazy.values()))
 
     def each(self, allowed: Iterable[str] | None = None) -> Iterator[ToolSpec | LazyTool]:
-        """The same one by one, for those who look at the first ones only."""
+        """Yield the tools one by one, for callers that look at the first ones only."""
         return filter(is_shown, self.current_snapshot().each() if allowed is None else self.tools(allowed).held)
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """Those that have tools to show."""
+        """Return the packs that have tools to show."""
         if allowed is not None:
             return [*dict.fromkeys(tool.pack for tool in self.tools(allowed).held)]
         snapshot = self.current_snapshot()
@@ -136,8 +136,8 @@ class ToolCatalog:
         return [*dict.fromkeys([*own, *shown_packs(snapshot.lazy)])]
 
     def texts(self, allowed: Iterable[str] | None = None) -> list[object]:
-        """What differs where a list of them would say something else. A lazy tool that has changed is another object,
-        and so is its pack, whether or not the tool is switched on.
+        """Return objects that differ whenever a list of the tools would. A lazy tool that has changed is another
+        object, and so is its pack, whether or not the tool is switched on.
         """
         if allowed is None:
             snapshot = self.current_snapshot()
@@ -147,7 +147,7 @@ class ToolCatalog:
     def search(
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """The tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        """Return the tools that fit a query best. Our own, which are about tools, come last unless they are named."""
         self._recorder.flush()  # the last calls count, too
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
@@ -163,7 +163,7 @@ class ToolCatalog:
             self._evidence.record(event.principal.owner, event.spec.name)
 
     def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
-        """In step with these tools: only those that are new since the last time are read."""
+        """Return the index in step with these tools: only new ones are read."""
         from onetool.services.search import SearchIndex
 
         with self._indexing:
@@ -180,9 +180,7 @@ class ToolCatalog:
             return known[1]
 
     def real_name(self, name: str) -> str:
-        """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
-        alias.
-        """
+        """Resolve an alias, or a name as code spells it (`files.read_text` for `files.read-text`)."""
         if name in self.registry:
             return name
         from onetool.script.names import ScriptNames
@@ -195,7 +193,7 @@ class ToolCatalog:
         return self.registry.snapshot()
 
     def server_packs(self, allowed: Collection[str] | None = None) -> Collection[str]:
-        """The packs of servers whose tools are not known yet, because they are still starting."""
+        """Return the packs of servers that are still starting: their tools are not known yet."""
         return () if self.servers is None else self.servers.packs(allowed)
 
     def server_health(self) -> "Mapping[str, BriefHealth]":
@@ -262,7 +260,7 @@ class ToolCatalog:
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
-        """The same on an event loop: what reads files, or loads many tools, does so in a thread.
+        """Refresh on an event loop: reading files and loading many tools happens in a thread.
 
         A change by another process counts after a moment; with `at_once`, immediately.
         """
@@ -316,12 +314,12 @@ class ToolCatalog:
             self._list()
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
-        """The same for callers that are not async."""
+        """Wait for servers in callers that are not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             self.servers.wait_connected_sync(names, PATIENCE if packs is None else None)
 
     def share_servers(self, owners: "ServerOwners") -> None:
-        """From now on only one of several processes runs a stdio server: `owners` say which."""
+        """Run a stdio server in only one of several processes from now on: `owners` say which."""
         self._owners = owners
         if self.servers is not None:
             self.servers.share(owners)
@@ -346,7 +344,7 @@ class ToolCatalog:
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _list(self) -> None:
-        """All tools that there are now, under their names. Again whenever a server has others than before."""
+        """Register all current tools under their names. Runs again whenever a server's tools change."""
         with self._listing:
             listed = () if self.servers is None else self.servers.listings()  # before it is read: it may change now
             waiting = self.server_packs()  # their tools may not be known yet
@@ -379,7 +377,7 @@ class ToolCatalog:
     # Why something is missing
 
     def why_missing(self, name: str) -> ToolFailure | None:
-        """What is wrong with a tool, or with its pack or its server, that should be there."""
+        """Explain what is wrong with a missing tool, or with its pack or its server."""
         if (gone := self._missing_alias_target(name)) is not None:
             return gone
         pack = name.partition(".")[0]
@@ -392,14 +390,14 @@ class ToolCatalog:
         return self._untrusted_folder(name) or self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
-        """The result; an error says why the tool is missing."""
+        """Return the result; an error says why the tool is missing."""
         if result.error is None or name in self.registry:
             return result
         why = self.why_missing(name)
         return result if why is None else replace(result, error=_with_reason(result.error, why))
 
     def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
-        """The same for code that uses these names: a server, a folder or the target of an alias may be missing."""
+        """Explain errors of code that uses these names: a server, a folder or the target of an alias may be missing."""
         if (error := result.error) is None:
             return result
         why = self._missing_server(words, error.message) or self._missing_alias_targets(error.message)
@@ -414,7 +412,7 @@ class ToolCatalog:
         return result if why is None else replace(result, error=_with_reason(error, why))
 
     def names_in_code(self, code: str) -> set[str]:
-        """The names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
+        """Return the names that code uses, also by aliases and snippets. Empty where nothing could be missing."""
         if self.servers is None:
             return set()
         words = set(WORD.findall(code))
@@ -428,7 +426,7 @@ class ToolCatalog:
         return words.union(*map(WORD.findall, bodies))
 
     def _missing_alias_target(self, name: str) -> ToolFailure | None:
-        """An alias whose target is not there: what is wrong is the target, not the alias."""
+        """Explain an alias whose target is missing: the target is wrong, not the alias."""
         aliases = self._config.aliases
         target = aliases.get(name)
         if target is None or self.registry.get(self.real_name(target)) is not None:
@@ -438,7 +436,7 @@ class ToolCatalog:
         return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
 
     def _missing_alias_targets(self, message: str) -> ToolFailure | None:
-        """The same for an error of code whose message names an alias."""
+        """Explain an error of code whose message names an alias."""
         aliases = self._config.aliases
         if not aliases:
             return None
@@ -461,7 +459,7 @@ class ToolCatalog:
         return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, pending)))}")
 
     def _untrusted_folder(self, name: str) -> ToolFailure | None:
-        """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""
+        """Explain a missing tool that may belong to an untrusted folder, which is not read to find out."""
         if self.untrusted is None or name.partition(".")[0] in self.registry.packs():
             return None
         return ToolFailure(self.untrusted.short)
@@ -480,7 +478,7 @@ def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
 
 
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
-    """The error with the reason behind it. A certain reason replaces the guess at what else may have been meant."""
+    """Add the reason to the error. A certain reason replaces the guess at what else may have been meant."""
     message = error.message
     if message_of(why) not in message:
         message = f"{GUESS.sub('', message) if why.reason else message}; {message_of(why)}"

@@ -76,7 +76,8 @@ _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 def run_description(
     packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
 ) -> str:
-    """The description of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+    """Return the description of `run`. Names are as code writes them; `functions` are tools without a pack, and
+    aliases.
 
     `text` is the user's own text that replaces ours; its length has been checked.
     """
@@ -88,18 +89,18 @@ def run_description(
 
 
 def search_description(packs: Iterable[str]) -> str:
-    """The description of `search`, in the menu of that name. Packs are the first parts of tool names."""
+    """Return the description of `search`, in the menu of that name. Packs are the first parts of tool names."""
     named, _ = _name_line(PACKS, packs, MAX_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
 
 def call_description() -> str:
-    """The description of `call`, in the menu `search`."""
+    """Return the description of `call`, in the menu `search`."""
     return CALL
 
 
 def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
-    """The instructions of the server: when to use it. They do not repeat the descriptions.
+    """Return the instructions of the server: when to use it. They do not repeat the descriptions.
 
     `text` is the user's own text that replaces ours.
     """
@@ -113,13 +114,13 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
 
 
 def untrusted_note(untrusted: Untrusted) -> str:
-    """That something is missing here, and who can mend it. Nothing of the folder's own words: it is a stranger's."""
+    """Say that something is missing here, and who can fix it. The folder's own words are a stranger's: use none."""
     told = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
     return f"{told}: tell the user to run `{untrusted.command}` there."
 
 
 def most_tokens(text: str) -> int:
-    """A number of tokens that a text does not exceed, found without a vocabulary.
+    """Return a number of tokens that a text does not exceed, without a vocabulary.
 
     A byte is a token at the most. Where any two neighbours are one token no two stay alone, which makes at the worst
     two tokens of three letters.
@@ -130,7 +131,7 @@ def most_tokens(text: str) -> int:
 
 
 def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
-    """A line with the names that fit and how many there are besides, and what it takes of the room."""
+    """Return a line with the names that fit and the number of others, and what it takes of the room."""
     every = dict.fromkeys(names)
     if not every:
         return "", 0
@@ -145,7 +146,7 @@ def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: 
 
 
 def _showable(name: str) -> bool:
-    """A short word that can't say anything but itself. No combining marks: some of them can't be seen."""
+    """Return whether it is a short plain word. No combining marks: some of them are invisible."""
     return 0 < len(name) <= MAX_NAME and all(char in "_-" or char.isalnum() for char in name)
 
 
@@ -164,7 +165,7 @@ def run_tool(catalog: "ToolCatalog", config: "Config", allowed: Collection[str] 
 def _callable_names(
     catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None
 ) -> tuple[list[str], list[str], list[str]]:
-    """What code can say: packs, functions without a pack, and snippets."""
+    """Return the names that code can use: packs, functions without a pack, and snippets."""
     snapshot = catalog.current_snapshot()
     names, full = ScriptNames(snapshot, config.aliases), list[str]()
     if allowed is None:  # of bundles, which may be very many, it is enough to know that they have tools
@@ -197,7 +198,7 @@ FACTS = ("calls", "success_rate", "median_ms", "last_called")
 def tool_info(
     name: str, allowed: Collection[str] | None, catalog: "ToolCatalog", runtime: "Runtime", bundles: "AppBundles"
 ) -> dict[str, Any] | None:
-    """One tool's schemas and run-time facts, or None."""
+    """Return one tool's schemas and run-time facts, or None."""
     snapshot = catalog.current_snapshot()
     spec = catalog.registry.get(catalog.real_name(name))
     if spec is None:
@@ -217,7 +218,7 @@ def tool_info(
 
 
 def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
-    """The signature of a tool, under the name that code calls it by."""
+    """Return the signature of a tool, under the name that code calls it by."""
     from onetool.core.signature import signature
     from onetool.script.names import ScriptNames
 

@@ -84,7 +84,7 @@ def seal_anew(database: Database, config: "Config") -> int:
 
 
 def secrets_of(config: "Config") -> list[bytes]:
-    """The secrets that keys are derived from, the one that encrypts first. Raises SealError.
+    """Return the secrets that keys are derived from, the one that encrypts first. Raises SealError.
 
     A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
     """

@@ -62,7 +62,7 @@ def tool_requirements(catalog: "ToolCatalog") -> Report:
 
 
 def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
-    """A folder that is not used. Its own config was not checked, so that an empty list would say too much."""
+    """Report a folder that is not used. Its config was not checked, so that an empty list would say too much."""
     if (found := catalog.untrusted) is None:
         return []
     if found.mistake is not None:
@@ -183,7 +183,7 @@ def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Ne
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
-    """Which credential is no placeholder."""
+    """Return the credential that is not a placeholder, if any."""
     impl = impl or {}
     auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
     return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)

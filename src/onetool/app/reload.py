@@ -83,7 +83,7 @@ class Reloader:
         self._put_in_force(self._config, read, found)
 
     def read(self, config: Config, *, again: bool = False) -> Read:
-        """The packs and the declared tools of a config. Nothing is changed by that."""
+        """Read the packs and the declared tools of a config. Changes nothing."""
         # Bytecode in a project's folder is not what was trusted.
         fresh = again or config.whose == "project" or config.project_packs is not None
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
@@ -248,7 +248,7 @@ class Reloader:
         return found, config
 
     def _find_again(self) -> Found | None:
-        """What is in force here now. A project that was trusted and waits for another look stays as it was."""
+        """Find the config in force now. A trusted project that waits for another look stays as it was."""
         if not self._finds_config:
             return None
         found, config = find(), self._config

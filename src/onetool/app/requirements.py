@@ -95,7 +95,7 @@ def _hosts_there(hosts: "AllowedHosts", urls: Iterable[str]) -> tuple[RequiredHo
 
 
 def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
-    """An HTTP tool of a bundle, to look at; None if its file can't be read."""
+    """Read an HTTP tool of a bundle, to look at; None if its file can't be read."""
     from onetool.http.definition import HttpImpl
     from onetool.http.tool import tool_to_inspect
     from onetool.sources.bundles.validation import converted
@@ -108,7 +108,7 @@ def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
 
 
 def _urls_of(tool: "HttpTool") -> Iterator[str]:
-    """Where its requests go to, and where it gets its tokens."""
+    """Yield the URLs of its requests and of its tokens."""
     from onetool.http.definition import OAuth2
 
     requests = [step.request for step in tool.impl.steps]

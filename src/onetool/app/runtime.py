@@ -202,7 +202,7 @@ class Runtime:
             stats.flush()
 
     def close(self) -> None:
-        """At the end of the app: also what all configs share."""
+        """Close everything, also what all configs share: the app ends."""
         self.retire()
         with self._lock:
             client = self._made.get("client")
@@ -212,7 +212,9 @@ class Runtime:
     # The environment of running tools
 
     def settings(self, pack: str) -> Mapping[str, Any]:
-        """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
+        """Return a pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a
+        model.
+        """
         own = self._settings.get(pack, EMPTY)
         if pack != "fs":
             return own
@@ -225,7 +227,7 @@ class Runtime:
         return roots_within(self.config)
 
     def _private(self) -> list[Path]:
-        """The config, secrets, what was counted, and what belongs to others: stored results, what is known of servers.
+        """Return the config, secrets, counts, and what belongs to others: stored results, what is known of servers.
 
         What is in a folder `.onetool` is closed in any case; this is for configs and state that lie elsewhere.
         Of a config in the middle of somebody's project, folders of these names may be that person's own.
@@ -258,7 +260,7 @@ class Runtime:
         return self.config.secrets.get(name)
 
     def redact(self, value: Any, sent: Any = None) -> Any:
-        """The same data without the config's secrets, except those that its reader `sent` itself."""
+        """Mask the config's secrets in data, except those that its reader `sent` itself."""
         return self.config.secrets.redact_data(value, sent)
 
     # Results
@@ -273,7 +275,7 @@ class Runtime:
         return self.results.read(handle, owner(), max_bytes)
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
-        """What a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        """Build what a run's caller reads. A large result is stored, unless it is wanted whole."""
         from onetool.script.render import in_code, run_reply
 
         store = None if whole else self.store_result
@@ -332,11 +334,11 @@ class Runtime:
         return OwnExamples(self.documents("own_examples"))
 
     def audit_health(self) -> dict[str, Any] | None:
-        """What is wrong with the audit log, if anything is."""
+        """Return what is wrong with the audit log, if anything is."""
         return self._audit.health()
 
     def stats_health(self) -> dict[str, Any] | None:
-        """What is wrong with the stats, if anything is."""
+        """Return what is wrong with the stats, if anything is."""
         stats: UsageStats | None = self._made.get("stats")
         return None if stats is None else stats.health()
 

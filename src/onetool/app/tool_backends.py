@@ -89,7 +89,7 @@ class NoToolsBackend:
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """It calls nevertheless."""
+        """Call without asking."""
         error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
         return _error_result(call, error)
 
@@ -188,7 +188,7 @@ class RunBackend:
         return mask_arguments(args)
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
-        """Of code nothing is secret: it stands in the session as the model wrote it."""
+        """Return what the session keeps. Code has no secrets: it stands there as the model wrote it."""
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
@@ -216,7 +216,7 @@ class RunBackend:
 
 
 def _for_model(result: ToolResult) -> Any:
-    """The value for a model; of an MCP server the text that it sent, if it sent nothing else."""
+    """Return the value for a model; of an MCP server the text that it sent, if it sent nothing else."""
     content = result.sent().content if isinstance(result, ServerResult) else []
     if not content or any(block["type"] != "text" for block in content):
         return result.data
@@ -260,7 +260,7 @@ class Approval:
         self.not_run: set[str] = set()
 
     async def gate(self, call: ToolCall, spec: ToolSpec) -> ToolFailure | None:
-        """What the executor asks before it runs a tool: why not, for the model to read."""
+        """Return why the executor must not run a tool, for the model to read."""
         if spec.read_only or spec.pure or self._approve == "always":
             return None
         is_denied = True

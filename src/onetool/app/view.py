@@ -120,7 +120,7 @@ class AppView:
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
-    """A server in short. Not how it is reached: there may be a password in that."""
+    """Summarize a server. Its address is left out: it may contain a password."""
     facts = {
         "name": status.name,
         "state": status.state,
@@ -140,7 +140,7 @@ BEGINNING = 1_000  # bytes in which a report says that it is one
 
 
 def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
-    """Where it was written, or ToolFailure."""
+    """Write the report and return its path. Raises ToolFailure."""
     from onetool.services.file_access import PathRefusedError, Roots, why_not_written
     from onetool.services.stats.report import MARK, report
 
@@ -190,7 +190,7 @@ def internal_handlers(
             return str(gone)
 
     async def ask(prompt: str, session: str | None = None) -> str | None:
-        """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""
+        """Ask with the caller's tools that change nothing: there is nobody here to approve others."""
         from onetool.ask.errors import AskError
 
         try:
@@ -202,6 +202,6 @@ def internal_handlers(
 
 
 def _callers_allow_list() -> "Collection[str] | None":
-    """What the caller of the running tool may call."""
+    """Return what the caller of the running tool may call."""
     context = current_call.get()
     return None if context is None else context.allowed
