@@ -53,7 +53,7 @@ class Unpacked(NamedTuple):
 
 
 def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
-    """The archive of a bundle. Raises InvalidError for one that is built in, or a tool that could not be read again."""
+    """Pack a bundle. Raises InvalidError for a built-in one, or a tool that could not be read again."""
     if bundle.is_built_in:
         why = (
             "built in: every OneTool has it," if bundle.source is None else "no bundle of its own: a config brings it,"
@@ -74,7 +74,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
 
 
 def unpack(data: bytes | Path) -> Unpacked:
-    """The content of an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
+    """Read an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
     raw = data if isinstance(data, bytes) else _read(data)
     if raw.count(_HEADER) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -100,7 +100,7 @@ def _read(path: Path) -> bytes:
 
 
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
-    """The bytes of every entry, if all of them may be there."""
+    """Return the bytes of every entry, if all of them are allowed."""
     entries = [entry for entry in file.infolist() if not _is_the_folder(entry)]
     if len(entries) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -148,7 +148,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
-    """All bytes of an entry, limited by what is read and not by its header."""
+    """Read all bytes of an entry, limited by what is read and not by its header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):

@@ -102,7 +102,7 @@ class DerivedBundles:
         return self.now().by_name.get(name)
 
     def id_of(self, spec: ToolSpec) -> str | None:
-        """The id of a tool that is neither built in nor kept, for who counts calls: it asks for no set."""
+        """Return the id of a tool that is neither built in nor stored, for counting calls: no set is built for it."""
         if spec.hidden:
             return None
         if spec.source != "local":
@@ -120,7 +120,7 @@ def nothing_derived() -> DerivedBundles:
 
 
 def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:
-    """The first of each name, as in the registry; without what bundles have their own of."""
+    """Yield the first tool of each name, as in the registry, unless bundles have their own."""
     seen = {spec.name for spec in offered.own.tools} | built_in
     sources: dict[tuple[SourceKind, str], BundleSource] = {}
 
@@ -224,7 +224,7 @@ def _tool(id: str, bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSour
 
 
 def _plain(schema: Any) -> dict[str, Any]:
-    """As JSON has it. What JSON can't say, a stranger's server may: then nothing is said."""
+    """Convert to JSON data; empty where a server sent something that JSON can't express."""
     try:
         return msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -255,7 +255,7 @@ class KeptSettings(NamedTuple):
     examples: Mapping[str, tuple[ToolExample, ...]] = {}  # of each tool, by its name
 
     def hides(self, spec: ToolSpec) -> bool:
-        """Whether a prompt or a resource with this spec belongs to a disabled source."""
+        """Return whether a prompt or a resource with this spec belongs to a disabled source."""
         if spec.source != "local":
             return BundleSource(kind="server", name=spec.source.partition(":")[2]) in self.sources
         return BundleSource(kind="pack", name=spec.pack) in self.sources

@@ -44,7 +44,7 @@ def copy_tool(
 def copied(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
-    """Where a copy would be put, and as what."""
+    """Return where a copy would be put, and its content."""
     wanted = _wanted(data, COPY_KEYS)
     changes = wanted.pop("changes", {})
     if not isinstance(changes, Mapping):
@@ -157,7 +157,7 @@ class OwnExamples:
         self._documents = documents
 
     def of(self, owner: str, tool: str) -> tuple[ToolExample, ...]:
-        """Those of one tool."""
+        """Return the examples of one tool."""
         return _lists(self._documents.read(_key(owner))).get(tool, ())
 
     def put(
@@ -180,7 +180,7 @@ class OwnExamples:
             raise UnavailableError(f"your examples can't be kept: {error.strerror}") from None
 
     def _require_room(self, key: str) -> None:
-        """For the first example of an owner."""
+        """Raise if there is no room for another owner."""
         if len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
             raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
 
@@ -207,19 +207,19 @@ def _key(owner: str) -> str:
 
 
 def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, ...]) -> dict[str, Any]:
-    """As ShownExamples says. One's own takes the place of the tool's example of the same name."""
+    """Build ShownExamples. A user's own example replaces the tool's example of the same name."""
     names = [one.name for one in own]
     others = [one for one in common if one["name"] not in names]
     return {"examples": [*others, *msgspec.to_builtins(own)], "own": names}
 
 
 def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
-    """The ETag of both lists. `tag` is that of the tool."""
+    """Return the ETag of both lists. `tag` is that of the tool."""
     return f"{tag}.{blake2b(msgspec.json.encode(own), digest_size=8).hexdigest()}" if own else tag
 
 
 def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, ...]:
-    """Of a list that may still have the examples of the tool in it, as a client got them. `common` are these."""
+    """Read a list that may still contain the tool's `common` examples, as a client got them."""
     if not isinstance(data, Mapping) or not isinstance(data.get("examples"), list):
         return read_examples(data)
     sent: dict[str, Any] = {key: value for key, value in data.items() if key != "own"}  # pyright: ignore[reportUnknownVariableType]

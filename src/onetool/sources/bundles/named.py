@@ -77,7 +77,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
         return (self.row, *self.others)
 
     def is_like(self, other: "LoadedTool | None") -> bool:
-        """Whether another one is made of the same."""
+        """Return whether another one has the same content."""
         return (
             other is not None
             and (self.row, self.others, self.pack, self.off) == (other.row, other.others, other.pack, other.off)
@@ -94,7 +94,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
 @lru_cache(256)
 def _said_by(function: ToolSpec) -> bytes:
-    """All of a function's texts that a tool may take over; each tool's own are in its JSON."""
+    """Encode all of a function's texts that a tool may take over; each tool's own are in its JSON."""
     return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
@@ -111,7 +111,7 @@ class NamedTools:
         shadowed: Mapping[str, Mistake],
         off: "Off",
     ) -> None:
-        """By ids: `owners` are the bundles that have their names, `shadowed` those whose name something else has."""
+        """Take ids: `owners` are the bundles that have their names, `shadowed` those whose name something else has."""
         self.packs = packs
         self.shadowed = shadowed
         self.owners = owners
@@ -138,7 +138,7 @@ class NamedTools:
         return found if isinstance(found, LoadedTool) else None
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """What a call of this very tool is counted under."""
+        """Return the name under which calls of this very tool are counted."""
         if tool.is_built_in:
             return function_of(tool)
         name = _name(bundle, tool)
@@ -153,17 +153,17 @@ class NamedTools:
         return self.name_of(bundle, tool) if tool.is_built_in or bundle.id in self.owners else None
 
     def is_default(self, bundle: Bundle, tool: Tool) -> bool:
-        """Whether a name in code without a version stands for it."""
+        """Return whether a name in code without a version stands for it."""
         return tool.is_built_in or self._stands_for(bundle, tool)
 
     def _stands_for(self, bundle: Bundle, tool: Tool) -> bool:
-        """Whether its name without a version does."""
+        """Return whether its name without a version stands for it."""
         tools = self.packs.get(code_name(bundle.slug))
         found = None if tools is None else tools.get(code_name(tool.slug))
         return found is not None and found.row.id == tool.id
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        """The bundle's id, the slug and the version of a kept tool."""
+        """Return the bundle's id, the slug and the version of a stored tool."""
         if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
             return named[1], named[2], named[3]
         name, at, _ = spec.name.rpartition(VERSION_SIGN)
@@ -173,7 +173,7 @@ class NamedTools:
         return None if found is None else (found.bundle_id, found.slug, found.version)
 
     def spec_of(self, name: str, tool: Tool) -> ToolSpec | None:
-        """The spec of that name, if it was made of this very tool and may be called."""
+        """Return the spec of that name, if it was made of this very tool and may be called."""
         loaded = self.find(name)
         spec = self.get(name) if loaded is None else loaded.spec()
         loaded = loaded or self.find(name.rpartition(VERSION_SIGN)[0])
@@ -245,7 +245,7 @@ class FollowedTools:
     def _loaded(
         self, before: PackTools, bundle: Bundle | None, versions: Versions, functions: Mapping[str, Any]
     ) -> PackTools:
-        """A bundle's tools, in the order of their ids. Those that are as before stay the same objects."""
+        """Load a bundle's tools, in the order of their ids. Unchanged ones stay the same objects."""
         pack, by_slug = "" if bundle is None else code_name(bundle.slug), dict[str, list[KeptTool]]()
         for row in versions.values():
             by_slug.setdefault(row.slug, []).append(row)
@@ -260,7 +260,7 @@ class FollowedTools:
         return {code_name(one.row.slug): one for one in sorted(found, key=attrgetter("kept_as"))}
 
     def _newest(self, rows: list[KeptTool]) -> KeptTool:
-        """The one that is meant where no version is named. One that can't be called, only if there is no other."""
+        """Return the tool meant without a version. One that can't be called only if there is no other."""
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
         return max(rows, key=lambda row: (can[row.id], row.modified_at, row.id))
 
@@ -350,7 +350,7 @@ class BundleTools:
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """What a call of this very tool is counted under."""
+        """Return the name under which calls of this very tool are counted."""
         return self._named.name_of(bundle, tool)
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
@@ -363,12 +363,14 @@ class BundleTools:
         return self._named.place_of(spec)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """What a call of this very tool is counted under; and its spec, if the one of that name was made of it."""
+        """Return the name under which calls of this very tool are counted; and its spec, if the one of that name was
+        made of it.
+        """
         name = self.name_of(bundle, tool)
         return name, self._named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Whether the tools are known to be current. It never blocks: where nobody can tell, they are not.
+        """Return whether the tools are known to be current. Never blocks: unknown counts as changed.
 
         Of a store that has to be asked, what it said a moment ago counts; not with `at_once`.
         """
@@ -378,7 +380,7 @@ class BundleTools:
         return not self._store.must_ask or (not at_once and monotonic() - seen.at < FRESH)
 
     def is_current(self, at_once: bool = False) -> bool:
-        """The same, and the store is asked where nobody can tell."""
+        """Return whether the tools are current. Asks the store where that is not known."""
         if self.is_unchanged(at_once):
             return True
         seen, now = self._seen, self.look()

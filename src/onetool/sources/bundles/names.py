@@ -54,7 +54,7 @@ def check_version(text: str, pointer: str | None = "/version") -> str:
 
 
 def check_id(text: str, pointer: str | None = "/id") -> str:
-    """The id in lower case, which is how ids are kept: digits mean the same in both."""
+    """Return the id in lower case, which is how ids are stored: digits mean the same in both."""
     id = text.lower()
     if not _ID.fullmatch(id):
         raise InvalidError(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
@@ -62,7 +62,7 @@ def check_id(text: str, pointer: str | None = "/id") -> str:
 
 
 def new_id(now: float) -> str:
-    """An id of that time (seconds since 1970). Within a process each one is greater than those before."""
+    """Make an id of that time (seconds since 1970). Within a process each one is greater than those before."""
     global _last
     with _one_at_a_time:
         _last = max(_last + 1, (_milliseconds(now) << _LOW_BITS) | randbits(_LOW_BITS))
@@ -71,7 +71,7 @@ def new_id(now: float) -> str:
 
 @lru_cache(1024)  # calls of a tool are counted under it
 def derived_id(text: str) -> str:
-    """The id of something that was written by hand and has none: the same one, as long as `text` is the same.
+    """Derive the id of something written by hand without one: the same as long as `text` is the same.
 
     It has no time in it. That of the file changes with every edit, and with every `git clone`; an id must not.
     """
@@ -81,12 +81,12 @@ def derived_id(text: str) -> str:
 
 
 def code_name(slug: str) -> str:
-    """A slug as code says it. Slugs have no underscore, so this can be undone."""
+    """Convert a slug to a name in code. Slugs have no underscore, so this can be undone."""
     return slug.replace("-", "_")
 
 
 def slug_of_code(name: str) -> str:
-    """The slug that code says so."""
+    """Undo `code_name`."""
     return name.replace("_", "-")
 
 
@@ -116,7 +116,7 @@ def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
 
 
 def fits(sign: str) -> bool:
-    """Whether it may stand in a slug, beside the dash."""
+    """Return whether the character may stand in a slug, beside the dash."""
     category = unicodedata.category(sign)
     return category[0] == "L" or category == "Nd"
 

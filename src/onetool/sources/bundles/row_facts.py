@@ -24,11 +24,11 @@ class CatalogueView(Protocol):
     """What bundles ask the app about all tools."""
 
     def signature(self, name: str) -> str | None:
-        """The signature of the tool of that name, as code writes it."""
+        """Return the signature of the tool of that name, as code writes it."""
         ...
 
     def server_health(self) -> Mapping[str, Health]:
-        """How each MCP server does, by its name."""
+        """Return the health of each MCP server, by its name."""
         ...
 
 
@@ -43,7 +43,7 @@ class RowFacts:
         self._catalogue = catalogue
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
-        """Of each tool, in their order; with it comes whether it could be called, were it switched on."""
+        """Yield the facts of each tool, in their order, and whether it could be called if it were enabled."""
         bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
         servers = self._catalogue.server_health()
         for tool, is_there in tools:
@@ -106,7 +106,7 @@ class AllowedOnly(Visibility):
         return any(map(self.tool, self._store.tools(every)))
 
     def _may_have(self, bundle: Bundle) -> bool:
-        """Whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
+        """Return whether the bundle may have allowed tools, by its name: most bundles need no look at their tools."""
         return bundle.source is not None or code_name(bundle.slug) in self._packs or bundle.id in self._ids
 
 

@@ -115,38 +115,38 @@ class BundleStore(ABC):
 
     @abstractmethod
     def file_of(self, tool_id: str) -> str | None:
-        """The file that a tool stands in, if it does."""
+        """Return the file of a tool, if it has one."""
 
     @abstractmethod
     def mistakes(self) -> list[Mistake]:
-        """What lies there and can't be used: each with its path and the reason."""
+        """List what is stored and can't be used: each with its path and the reason."""
 
     @abstractmethod
     def key(self) -> bytes:
-        """A secret of this place, the same for all who use it: what seals page tokens."""
+        """Return the secret of this store that seals page tokens, the same for all its users."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def _state_folder(self) -> Path | None:
-        """The folder for what can be made anew; None where nothing can be written."""
+        """Return the folder for what can be rebuilt; None where nothing can be written."""
 
     # Reading
 
     def state(self) -> int:
-        """A number that changes with every visible change. Cheap."""
+        """Return a number that changes with every visible change. Cheap."""
         return self.contents().revision
 
     def read_only(self) -> ReadOnlyBundles:
-        """The built-in and derived bundles, with what is set of them."""
+        """Return the built-in and derived bundles with their settings."""
         derived, overlay, known = self._derived.now(), self.contents().overlay, self._switched
         if known is None or known.derived is not derived or known.overlay != overlay:
             known = self._switched = ReadOnlyBundles(self.built_in, derived, overlay)
         return known
 
     def settings(self) -> KeptSettings:
-        """What is set of read-only bundles. The derived ones are made only where something is."""
+        """Return the settings of read-only bundles. The derived ones are made only where there are any."""
         overlay = self.contents().overlay
         if overlay == Overlay():
             return KeptSettings()
@@ -169,7 +169,7 @@ class BundleStore(ABC):
         return None if row is None else row.tool()
 
     def versions(self, bundle_id: str, slug: str) -> list[Tool]:
-        """All versions of one tool, in any order."""
+        """Return all versions of one tool, in any order."""
         if (found := self.read_only().by_id.get(bundle_id)) is not None:
             return [one for one in found[1] if one.slug == slug]
         rows = self.contents().tools.get(bundle_id, {})
@@ -186,7 +186,7 @@ class BundleStore(ABC):
         return self._search.search(query, include_disabled, after, limit)
 
     def searched(self) -> "Words":
-        """The words of the tools that are kept, as they are now, for callers that rank them in another way."""
+        """Return the words of the stored tools as they are now, for callers that rank them in another way."""
         return self._search.words()
 
     @cached_property
@@ -197,7 +197,7 @@ class BundleStore(ABC):
         return StoreSearch(self, None if state is None else state / SEARCH_CACHE)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """All bundles and tools that are kept, in one snapshot."""
+        """Return all stored bundles and tools, in one snapshot."""
         contents = self.contents()
         return [*contents.listed_bundles(ListQuery(include_disabled=True))], (row.tool() for row in contents.in_order)
 
@@ -206,7 +206,7 @@ class BundleStore(ABC):
     def put_bundle(
         self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
-        """The bundle, and whether it is new. Of one that is soft-deleted this is the way back.
+        """Store a bundle, and return whether it is new. This also restores a soft-deleted one.
 
         `match`, here and below, is the tag that the caller has seen, if that matters to it.
         """
@@ -269,7 +269,7 @@ class BundleStore(ABC):
         work.result = result
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
-        """A whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
+        """Store a whole new bundle, as it comes out of an archive; all of it or nothing."""
         check_slug(bundle.slug)
         bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
@@ -377,7 +377,7 @@ class BundleStore(ABC):
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Also of tools that are built in or derived. `modified_at` stays."""
+        """Store examples, also of built-in and derived tools. `modified_at` stays."""
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True
@@ -396,7 +396,7 @@ class BundleStore(ABC):
     def rename_tool(
         self, bundle_id: str, slug: str, version: str, new_slug: str, new_version: str, match: ETag | None = None
     ) -> Tool:
-        """The same tool, with its id and its usage, under another slug or version of its bundle."""
+        """Give a tool another slug or version in its bundle. Its id and its usage stay."""
         self._refuse_built_in(bundle_id)
         names = {"slug": check_slug(new_slug), "version": check_version(new_version)}
 

@@ -193,7 +193,7 @@ class StoreSearch:
         return state.functions
 
     def _save(self, contents: Contents) -> None:
-        """Where it can't be written, the next process reads everything."""
+        """Save the words. If that fails, the next process reads everything."""
         size = len(contents.by_id)
         if self._cache is not None and size >= LEAST_SAVED and self._unsaved > max(LEAST_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
@@ -210,7 +210,7 @@ class StoreSearch:
 
 
 def _digest(function: ToolSpec | None) -> int:
-    """A checksum of what a tool may take over from its function."""
+    """Return a checksum of what a tool may take over from its function."""
     said = None if function is None else (function.description, function.input_schema)
     return crc32(repr(said).encode(errors="backslashreplace"))
 
@@ -251,6 +251,6 @@ _SAMPLE = Tool(
 
 @cache
 def _head() -> str:
-    """The first line of a file: another one where tools would have other words or ages than there."""
+    """Return the first line of a file: it differs where tools would have other words or ages."""
     document = _document(_SearchedBundle("a-b", "Some things", True), _SAMPLE)
     return f"search 6 {crc32(repr(document).encode()):08x}"

@@ -123,7 +123,7 @@ class BundleService:
     def put_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, secrets: SecretHosts = NO_SECRETS
     ) -> tuple[Shown, ETag]:
-        """What can't be called as things are, or not by a name, is kept all the same, and `warnings` say so."""
+        """Store a tool, also one that can't be called for now or not by a name: `warnings` say so."""
         bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
         self.check_new(content, secrets)
@@ -182,7 +182,7 @@ class BundleService:
         self.require_bound(tool, secrets)
 
     def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
-        """What keeps it from being called for now, or, in that bundle, from having a name in code."""
+        """Return what keeps the tool from being called for now, or, in that bundle, from having a name in code."""
         unnamed = None if bundle_id is None else self.loading.why_unnamed(bundle_id)
         return [*self._factory.warnings(tool), *([] if unnamed is None else [unnamed])]
 
@@ -209,7 +209,7 @@ class BundleService:
         self.store.put_tools(plan.bundle.id, tools, content)
 
     def invalid(self, tools: Iterable[Tool]) -> list[tuple[Tool, InvalidError]]:
-        """Those of an import that could never run, and why.
+        """Return the tools of an import that could never run, and why.
 
         Only HTTP tools: others may need a function, or a tool, that comes with them or later.
         """
@@ -259,7 +259,7 @@ class BundleService:
         return lambda tool: visibility.tool(tool) and (include_disabled or self._why_disabled(tool) is None)
 
     def versions(self, bundle_id: str, slug: str, visibility: Visibility = EVERYTHING) -> list[Shown]:
-        """All versions of one tool, the newest first. `isDefault`: its name in code stands for this one."""
+        """Return all versions of one tool, the newest first. `isDefault`: its name in code stands for this one."""
         bundle_id, slug = check_id(bundle_id, None), check_slug(slug, None)
         found = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
         if not found:
@@ -277,7 +277,7 @@ class BundleService:
         await self._refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:
-        """What is to be seen under this allow-list."""
+        """Return what is visible under this allow-list."""
         await self._refresh()  # what a tool is called depends on the others
         return AllowedOnly(self.store, self.loading.name_of, allowed)
 
@@ -327,7 +327,7 @@ class BundleService:
     def tool_and_spec(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Tool, ToolSpec]:
-        """A version, also one that is switched off: to look at it, and not to call it."""
+        """Return a version, also a disabled one: to look at it, not to call it."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return tool, self._spec(self._bundle(tool.bundle_id), tool)
 
@@ -335,19 +335,19 @@ class BundleService:
         return self._factory.spec(tool, tool.slug, None)
 
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
-        """What a call would do: `requests`, `code` or `call`."""
+        """Return what a call would do: `requests`, `code` or `call`."""
         return self._factory.preview(tool, args)
 
     def counted_names(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[str, ...]:
-        """What calls of a version are counted under. One that is the default can be called in two ways."""
+        """Return the names under which calls of a version are counted. The default version has two."""
         tool = self._tool(bundle_id, slug, version, visibility)
         name = self.loading.name_of(self._bundle(tool.bundle_id), tool)
         return (name,) if tool.is_built_in or VERSION_SIGN in name else (name, f"{name}{VERSION_SIGN}{version}")
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        """The id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
+        """Return the id of the bundle, the slug and the version of a tool that lists show. It may take a while."""
         if spec.kept_as is not None:
             return self.loading.place_of(spec)
         if spec.name in self._built_in:
@@ -384,11 +384,11 @@ class BundleService:
             raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
 
     def kept_settings(self) -> KeptSettings:
-        """What is built in or derived and must not be used, and the examples that people gave of it."""
+        """Return which built-in and derived tools are disabled, and the examples that users gave them."""
         return self.store.settings()
 
     def key(self) -> bytes:
-        """What seals page tokens."""
+        """Return the key that seals page tokens."""
         return self.store.key()
 
     def close(self) -> None:
@@ -411,13 +411,13 @@ class BundleService:
         return tool
 
     def _check_path(self, bundle_id: str, slug: str, version: str) -> str:
-        """The bundle's id, as it is kept."""
+        """Return the bundle's id as it is stored."""
         check_slug(slug, None)
         check_version(version, None)
         return check_id(bundle_id, None)
 
     def _switch(self, data: Any, thing: Bundle | Tool | None) -> bool:
-        """What a PATCH says. It is about one thing alone."""
+        """Return what a PATCH switches. It is about one thing alone."""
         if not isinstance(data, Mapping):
             raise InvalidError("the body: expected a JSON object with isEnabled", "")
         for key in data:
@@ -444,7 +444,7 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """The ETag of a tool as it is shown: it differs if its function is missing or another one, too."""
+        """Return the ETag of a tool as it is shown: it also differs if its function is missing or another one."""
         inherited = self._factory.inherited(tool)
         shown = f"{SHOWN}{crc32(msgspec.json.encode(inherited)):x}" if inherited else ""
         return tag_of(tool) + (OFF if self._why_disabled(tool) else "") + shown
@@ -453,7 +453,7 @@ class BundleService:
         return self._shown(tool, self._why_disabled(tool))
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
-        """As lists show them: with their usage, and the facts of `row_facts`."""
+        """Return the tools as lists show them: with their usage, and the facts of `row_facts`."""
         usage = self.store.usage([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         reasons = [self._why_disabled(tool) for tool in tools]
@@ -477,10 +477,10 @@ def _checked(query: ListQuery) -> ListQuery:
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
-    """What a person gives of it."""
+    """Return the fields that users set."""
     return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})
 
 
 def _of_file(match: ETag | None) -> ETag | None:
-    """What the store knows a tool by."""
+    """Return the tag by which the store knows a tool."""
     return None if match is None else match.partition(SHOWN)[0].removesuffix(OFF)

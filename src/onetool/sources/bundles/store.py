@@ -80,7 +80,7 @@ def is_live(bundle: Bundle) -> bool:
 
 
 def tag_of(thing: Bundle | Tool) -> ETag:
-    """An ETag of the content."""
+    """Return an ETag of the content."""
     from hashlib import sha256
 
     return sha256(msgspec.json.encode(thing, order="deterministic")).hexdigest()[:24]

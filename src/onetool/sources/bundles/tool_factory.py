@@ -50,37 +50,37 @@ class BundleRuntime(Protocol):
     """What tools of bundles need of the app."""
 
     def function(self, name: str) -> ToolSpec | None:
-        """The registered function of that name, if it is there and switched on."""
+        """Return the registered function of that name, if it is there and switched on."""
         ...
 
     def functions(self) -> list[str]:
-        """The names of all functions, for hints on mistyped ones."""
+        """Return the names of all functions, for hints on mistyped ones."""
         ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
-        """The value of the code; ToolFailure where it fails."""
+        """Run the code and return its value. Raises ToolFailure."""
         ...
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
-        """What is wrong with the code, if anything is."""
+        """Return what is wrong with the code, if anything is."""
         ...
 
     async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
-        """The value of code that finds the arguments as `args`, and no tools; ToolFailure where it fails."""
+        """Run code that finds the arguments as `args`, and no tools. Raises ToolFailure."""
         ...
 
     def check_pre_processor(self, code: str) -> str | None:
-        """What is wrong with such code, if anything is."""
+        """Return what is wrong with such code, if anything is."""
         ...
 
     def http_tool(
         self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None = None
     ) -> Callable[..., Awaitable[Any]]:
-        """The handler; raises ValueError with a `pointer` for what can't ever work. `bundle` is its bundle's id."""
+        """Return the handler. Raises ValueError with a `pointer` for what can never work. `bundle` is an id."""
         ...
 
     def preview_http(self, tool: Tool, args: Mapping[str, Any]) -> "list[PreviewRequest]":
-        """What a call would send. ToolFailure where an argument does not fit, else as `http_tool`."""
+        """Return what a call would send. ToolFailure where an argument does not fit, else as `http_tool`."""
         ...
 
     def why_not_called(self, impl: HttpImpl, arg_schema: Mapping[str, Any]) -> str | None:
@@ -141,13 +141,15 @@ class ToolFactory:
         return self.why_gone(function_name(tool))
 
     def why_gone(self, function: str | None) -> str | None:
-        """The same for all tools of one function; None where it is no function that they stand for."""
+        """Return why a function, and with it all its tools, is missing; None for tools that stand for no function."""
         if function is None or self._runtime.function(function) is not None:
             return None
         return f"its function {function} is not there, or is switched off"
 
     def basis(self, functions: Iterable[str]) -> tuple[Any, dict[str, ToolSpec | None]]:
-        """What specs depend on beside their tools: the config's retries and time for scripts, and these functions."""
+        """Return what specs depend on beside their tools: the config's retries and time for scripts, and these
+        functions.
+        """
         shared = (self._runtime.default_retries, self._runtime.script_seconds)
         return shared, {name: self._runtime.function(name) for name in functions}
 
@@ -183,12 +185,12 @@ class ToolFactory:
             raise ForbiddenError(why, "secret_not_bound")
 
     def warnings(self, tool: ToolContent) -> list[str]:
-        """What keeps a tool that is all right from being called for now."""
+        """Return what keeps a valid tool from being called for now."""
         why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
 
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-        """What a call would do: `requests`, `code` or `call`. ToolFailure where an argument does not fit."""
+        """Return what a call would do: `requests`, `code` or `call`. ToolFailure where an argument does not fit."""
         if tool.type == SCRIPT:
             variables = {name: schema.get("default") for name, schema in _schemas(tool)} | dict(args)
             return {"code": "".join(f"{name} = {value!r}\n" for name, value in variables.items()) + code_of(tool)}
@@ -215,7 +217,7 @@ class ToolFactory:
         }
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
-        """Its httpImpl, with the config's number of retries where it says none."""
+        """Return its httpImpl, with the config's number of retries where it has none."""
         impl, default, written = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
         if not default:
             return impl
@@ -306,7 +308,9 @@ class ToolFactory:
 
 
 def _place(tool: Tool) -> str:
-    """What its calls are counted under. It stays the same when the tool is deleted and put again; its id does not."""
+    """Return the name under which its calls are counted. It survives deleting and putting the tool again; its id does
+    not.
+    """
     return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
 
@@ -335,7 +339,7 @@ def _only_if_allowed(target: ToolSpec, handler: Handler) -> Handler:
 
 
 def _with_default(request: Request, written: Mapping[str, Any], retries: int) -> Request:
-    """The request with this number of retries, unless its definition says one."""
+    """Set the request's number of retries, unless its definition has one."""
     return request if "retries" in written else replace(request, retries=retries)
 
 
@@ -402,6 +406,6 @@ def _properties(tool: ToolContent) -> tuple[str, ...]:
 
 
 def _schemas(tool: ToolContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Its arguments, each with what is said of it."""
+    """Yield its arguments, each with its schema."""
     for name, schema in (tool.arg_schema.get("properties") or {}).items():
         yield name, schema if isinstance(schema, Mapping) else {}

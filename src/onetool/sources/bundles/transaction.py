@@ -38,7 +38,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
-        """The bundle and its place."""
+        """Return the bundle and its place."""
 
     def existing_bundle(self, id: str) -> tuple[Bundle, str]:
         found = self.bundle(id)
@@ -47,14 +47,14 @@ class StoreTransaction(ABC):
         return found
 
     def open_bundle(self, id: str) -> tuple[Bundle, str]:
-        """A bundle whose tools may be changed."""
+        """Return a bundle whose tools may be changed."""
         bundle, place = self.existing_bundle(id)
         refuse_closed(bundle)
         return bundle, place
 
     @abstractmethod
     def tool(self, bundle: Bundle, place: str, slug: str, version: str, /) -> tuple[Tool, str]:
-        """The tool and its own place. Raises NotFoundError."""
+        """Return the tool and its own place. Raises NotFoundError."""
 
     @abstractmethod
     def refuse_tool(self, bundle: Bundle, slug: str, version: str) -> None:
@@ -70,15 +70,15 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def is_empty(self, place: str, /) -> bool:
-        """Whether nothing at all is in a bundle."""
+        """Return whether the bundle is empty."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many tools there are."""
+        """Return how many tools there are."""
 
     @abstractmethod
     def overlay(self) -> Overlay:
-        """What is set of built-in and derived bundles."""
+        """Return the settings of built-in and derived bundles."""
 
     # What becomes of it
 
@@ -96,14 +96,14 @@ class StoreTransaction(ABC):
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
     ) -> None:
-        """All of them, or none; and `bundle` in the place of the one that is there, if it is given."""
+        """Add all of them or none, and replace the stored bundle with `bundle` if it is given."""
 
     @abstractmethod
     def replace_tool(self, tool: Tool, place: str, /) -> None: ...
 
     @abstractmethod
     def rename_tool(self, tool: Tool, place: str, /) -> None:
-        """A tool that has another slug or version now."""
+        """Rename a tool that has another slug or version now."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...

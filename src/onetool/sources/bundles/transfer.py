@@ -31,7 +31,7 @@ class BundlesExport(NamedTuple):
 
 
 def export_bundles(store: BundleStore) -> BundlesExport:
-    """All that a store has. Raises BundleError if it can't be read."""
+    """Export everything that a store has. Raises BundleError if it can't be read."""
     store.sync()
     bundles, tools = store.everything()
     of: dict[str, list[Tool]] = {bundle.id: [] for bundle in bundles}
@@ -81,7 +81,9 @@ def _overlay(store: BundleStore) -> Overlay:
 
 
 def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
-    """Whether anything was missing. `replaced` are the tools of the store that give way; None: nothing does."""
+    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools that give way; None:
+    nothing does.
+    """
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
@@ -133,7 +135,7 @@ def _replace(
 
 
 def _restore_overlay(store: BundleStore, overlay: Overlay, force: bool) -> Moved:
-    """What is set already of other things stays."""
+    """Restore the settings. Existing settings of other tools stay."""
 
     def job(work: StoreTransaction) -> None:
         before = work.overlay()

@@ -27,7 +27,7 @@ def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
 
 
 def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
-    """The message for a value that is none of the possible ones; None if they are not a fixed list."""
+    """Return the message for a value that is not in a fixed list; None if the list is not fixed."""
     kinds, value = _at(shape, data, path)
     values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
     if path and not values:  # or it says which of several shapes the object around it has
@@ -47,7 +47,7 @@ def _keys(kind: inspect.StructType) -> Iterator[str]:
 
 
 def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
-    """The kinds that are possible at a place, and what stands there."""
+    """Return the types that are possible at a place, and its value."""
     kinds = _kinds(inspect.type_info(shape), data)
     for step in path:
         data = _below(data, step)
@@ -56,7 +56,7 @@ def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type]
 
 
 def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
-    """Those that it stands for; where a tag says which one it is, that one alone."""
+    """Return the types of a union; where a tag names one, that one alone."""
     if isinstance(kind, inspect.Metadata):
         return _kinds(kind.type, data)
     if not isinstance(kind, inspect.UnionType):
@@ -153,7 +153,7 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
 
 
 def read_examples(data: Any) -> tuple[ToolExample, ...]:
-    """Of `{"examples": […]}`."""
+    """Read `{"examples": […]}`."""
     examples = converted(data, ExampleList).examples
     _check_examples(examples)
     return examples
@@ -186,7 +186,7 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """The struct; InvalidError with a pointer to what does not fit it."""
+    """Convert data to the struct. Raises InvalidError with a pointer to what does not fit."""
     try:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -196,7 +196,7 @@ def converted(data: Any, shape: type[T], below: str = "") -> T:
 
 
 def _misfit(message: str, path: list[str], below: str, data: Any, shape: type) -> InvalidError:
-    """The InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
+    """Return the InvalidError for data that does not fit: with the possible values, and a pointer to an unknown key."""
     pointer = below + "".join(f"/{step}" for step in path)
     if match := _UNKNOWN.search(message):
         key = cut(match[1], MAX_NAME)

@@ -120,7 +120,7 @@ class _ToolMaker:
         return found[1].lower(), found[2] or "", host, found[4], found[5] or ""
 
     def _read_path(self) -> tuple[str, str]:
-        """The path as a template, and for people."""
+        """Return the path as a template, and for people."""
         if re.search(r"\{[^{}]*,[^{}]*\}|\[\d+-\d+", self._path):
             raise InvalidError("the URL stands for several ({a,b} or [1-9]): a tool has one")
         segments = [self._segment(one) for one in self._path.split("/")]
@@ -271,7 +271,7 @@ class _ToolMaker:
 
 
 def _decoded(text: str) -> str | None:
-    """The login in a Basic header; None where it is a variable or no login."""
+    """Decode the login in a Basic header; None for a variable or anything else."""
     try:
         login = b64decode(text, validate=True).decode()
     except ValueError:
@@ -280,7 +280,7 @@ def _decoded(text: str) -> str | None:
 
 
 def _check(tool: dict[str, Any]) -> None:
-    """As a store would."""
+    """Check the tool as a store would."""
     try:
         http_tool_of(tool)
     except TemplateError as error:

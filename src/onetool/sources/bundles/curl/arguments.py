@@ -40,7 +40,7 @@ _STAND_IN = re.compile(
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Whether what stands under this name is one."""
+    """Return whether a value of this name is a credential."""
     return names_credential(name) or looks_secret(value)
 
 
@@ -54,7 +54,7 @@ def looks_secret(value: str) -> bool:
 
 
 def looks_random(segment: str) -> bool:
-    """Whether a part of a path is a long word of letters and digits. (With dashes it is mostly an id.)"""
+    """Return whether a part of a path is a long word of letters and digits. (With dashes it is mostly an id.)"""
     return bool(_LOOKS.search(segment) or _RANDOM.fullmatch(segment))
 
 
@@ -72,7 +72,7 @@ class CommandSecrets:
         self.found: dict[str, str | None] = {}
 
     def take(self, value: str, word: str, taken: set[str] | frozenset[str] = frozenset()) -> str:
-        """The placeholder for a value: a variable keeps its name, anything else is named after the host."""
+        """Return the placeholder for a value: a variable keeps its name, anything else is named after the host."""
         names = variables(value)
         if len(names) == 1 and len(pieces(value)) == 1:
             return self.variable(names[0])
@@ -91,7 +91,7 @@ class CommandSecrets:
 
 
 def word_for(name: str) -> str:
-    """What comes behind the host in a secret's name: `x-api-key` -> `API_KEY`."""
+    """Return the part of a secret's name after the host: `x-api-key` -> `API_KEY`."""
     word = re.sub(r"[^A-Z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()).strip("_")
     word = word.removeprefix("X_")
     return {"KEY": "API_KEY", "APIKEY": "API_KEY", "APPID": "API_KEY"}.get(word, word[:40]) or "SECRET"
@@ -121,16 +121,16 @@ class ArgumentCollector:
         self._unquoted: set[str] = set()
 
     def unquoted(self, name: str) -> None:
-        """A variable that stands in JSON without quotes: most likely a number."""
+        """Note a variable without quotes in JSON: most likely a number."""
         self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:
-        """A text as a template: variables of the shell are secrets where they are called so, else arguments."""
+        """Convert a text: shell variables become secrets where their names say so, else arguments."""
         parts = (self.placeholder(part, required) if is_name else literal(part) for part, is_name in pieces(text))
         return "".join(parts)
 
     def placeholder(self, name: str, required: bool) -> str:
-        """The same name is the same argument, wherever it stands."""
+        """Return the placeholder of an argument. The same name is the same argument everywhere."""
         if names_credential(name):
             return self._secrets.variable(argument_name(name).upper())
         if name not in self._placeholders:
@@ -144,7 +144,7 @@ class ArgumentCollector:
         return placeholder(chosen)
 
     def sample(self, name: str, value: Any) -> str:
-        """An argument that may be left out: then it is what the command had."""
+        """Add an optional argument whose default is the command's value."""
         chosen = self._free(argument_name(name))
         self._properties[chosen] = {**_typed(value), "default": value}
         return placeholder(chosen)
@@ -177,12 +177,12 @@ class ArgumentCollector:
 
 
 def shell_text(text: str) -> str:
-    """For people: a variable as they wrote it."""
+    """Write a text for people, with variables as they wrote them."""
     return "".join(f"${part}" if is_name else part for part, is_name in pieces(text))
 
 
 def number_in(text: str) -> Any:
-    """A value of a query as what it looks like; `007` is a text."""
+    """Read a query value as what it looks like; `007` is a text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -223,7 +223,7 @@ class CommandPairs:
         self._pairs: dict[str, list[str]] = {}
 
     def written(self, text: str) -> None:
-        """With its escapes."""
+        """Write a text with its escapes."""
         for part in text.split("&"):
             name, _, value = part.partition("=")
             if part:
@@ -281,7 +281,7 @@ def body_of(
     secrets: CommandSecrets,
     notes: list[str],
 ) -> tuple[Any, str | None]:
-    """The body as a template, and its Content-Type where the command leaves that to curl."""
+    """Return the body as a template, and its Content-Type where the command leaves that to curl."""
     kinds = {kind for kind, _ in data}
     joined = "".join(text for _, text in data) if "json" in kinds else "&".join(text for _, text in data)
     media = (content_type or "").partition(";")[0].strip().lower()
@@ -310,7 +310,7 @@ def body_of(
 
 
 def _json(text: str) -> tuple[Any] | None:
-    """The value; a variable that stands bare is a text for now."""
+    """Parse JSON; a bare variable is a text for now."""
     try:
         return (msgspec.json.decode(_BARE.sub(r'"\1"', text)),)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -327,7 +327,7 @@ def _json_body(value: Any, filling: ArgumentCollector, secrets: CommandSecrets, 
 
 
 def _member(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets) -> Any:
-    """An argument; or as it is, where there is a secret or a placeholder inside of it."""
+    """Make an argument of a member, unless it contains a secret or a placeholder."""
     if _is_fixed(name, value, 0):
         return _inside(name, value, filling, secrets, 0)
     return filling.sample(name, value)

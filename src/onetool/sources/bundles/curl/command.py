@@ -23,7 +23,7 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})
 
 
 def words(text: str) -> list[str]:
-    """The words of the first command in the text. Raises InvalidError for what can't be understood."""
+    """Split off the words of the first command in the text. Raises InvalidError for what can't be understood."""
     if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
@@ -39,7 +39,7 @@ def variables(word: str) -> list[str]:
 
 
 def pieces(word: str) -> list[tuple[str, bool]]:
-    """A word in texts and names of variables; True for a name."""
+    """Split a word into texts and names of variables; True marks a name."""
     parts = _MARKED.split(word)
     return [(part, bool(index % 2)) for index, part in enumerate(parts) if part or index % 2]
 
@@ -85,8 +85,8 @@ class _WordReader:
         self._word = None
 
     def _ends_here(self, sign: str) -> bool:
-        """Whether the command ends here: at a pipe, another command, or an output file. An unquoted URL may contain &
-        and ;.
+        """Return whether the command ends here: at a pipe, another command, or an output file. An unquoted URL may
+        contain & and ;.
         """
         if sign == ">" and self._word is not None and "".join(self._word).isdigit():
             self._word = None  # 2>file
@@ -296,7 +296,7 @@ _FLAGS = frozenset((
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
-    """What it says, and the variables that are set before it: `TOKEN=abc curl …`. Raises InvalidError."""
+    """Parse the command, and the variables set before it: `TOKEN=abc curl …`. Raises InvalidError."""
     given: dict[str, str] = {}
     rest = list(words)
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
@@ -370,7 +370,7 @@ class _Options:
                 raise _unknown(f"-{letter}")
 
     def _option(self, name: str, value: str | None) -> bool:
-        """Whether there is such an option; if so it has been taken."""
+        """Take an option. Returns whether there is one of that name."""
         name = _SAME.get(name, name)
         if name in _REFUSED:
             raise InvalidError(f"{name}: {_REFUSED[name]}")

@@ -69,7 +69,7 @@ def is_tool(path: str) -> bool:
 
 
 def folder_of(path: str) -> str:
-    """The first folder of a path; empty for a file at the top."""
+    """Return the first folder of a path; empty for a file at the top."""
     folder, slash, _ = path.partition("/")
     return folder if slash else ""
 
@@ -101,8 +101,8 @@ READ = os.O_RDONLY | NO_WAIT
 
 
 def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> tuple[bytes, Stamp]:
-    """The bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of ours,
-    and OSError.
+    """Read the bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of
+    ours, and OSError.
     """
     file = open_no_link(path, READ) if root is None else root.open(os.fspath(path), READ)
     try:

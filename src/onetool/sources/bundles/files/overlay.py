@@ -41,7 +41,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
     def bundle(self, bundle: Bundle) -> Bundle:
-        """As it is with its switch."""
+        """Return the bundle with its switch applied."""
         return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle_key(bundle), bundle.is_enabled))
 
     def tool(self, bundle: Bundle, tool: Tool) -> Tool:
@@ -54,7 +54,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
     def of_derived(self) -> "Overlay":
-        """What is set of derived bundles alone."""
+        """Return the settings of derived bundles alone."""
         return Overlay(
             bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
         )
@@ -91,7 +91,7 @@ def read_overlay(text: bytes) -> Overlay:
 
 
 def bundle_key(bundle: Bundle) -> str:
-    """Of a derived one its kind and name: configs that share a folder may have others of the same slug."""
+    """Return the key of a bundle. A derived one has its kind and name: configs that share a folder may reuse a slug."""
     return bundle.slug if bundle.source is None else f"{bundle.source.kind}{KIND_SIGN}{bundle.source.name}"
 
 
@@ -104,7 +104,7 @@ def _of_derived(settings: dict[str, T]) -> dict[str, T]:
 
 
 def check_built_in(built_in: BuiltIn) -> None:
-    """What is given at the start is the program's own; two of one name would share a switch."""
+    """Raise if two built-in tools have one name: they would share a switch."""
     keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
     if twice := _first_duplicate(keys):
         raise InvalidError(f"there are two built-in things called {twice}")

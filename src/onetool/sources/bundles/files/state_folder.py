@@ -36,7 +36,7 @@ def make_state(folder: Path) -> Path | None:
 
 
 def key_of(folder: Path, root: OpenFolder) -> bytes:
-    """The shared key; created on first use, under the lock."""
+    """Return the shared key; created on first use, under the lock."""
     _make(root)
     found = read_key(folder)
     if found is not None:

@@ -82,7 +82,7 @@ class FileTransaction(StoreTransaction):
     # What is there
 
     def bundle(self, id: str) -> tuple[Bundle, str] | None:
-        """The bundle and the name of its folder."""
+        """Return the bundle and the name of its folder."""
         path = self._changes.path_of_bundle(id)
         if path is None:
             return None
@@ -92,7 +92,7 @@ class FileTransaction(StoreTransaction):
         return bundle, folder_of(path)
 
     def tool(self, bundle: Bundle, folder: str, slug: str, version: str) -> tuple[Tool, str]:
-        """The tool and its path."""
+        """Return the tool and its path."""
         row = self._changes.tool(bundle.id, slug, version)
         known = None if row is None else row.path
         path = known or tool_file(folder, slug, version)
@@ -122,13 +122,13 @@ class FileTransaction(StoreTransaction):
                 raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
 
     def refuse_full(self, bundle: Bundle, folder: str) -> None:
-        """What could be tools counts, also what can't be read."""
+        """Raise if the store is full. Files that could be tools count, also unreadable ones."""
         names = [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
         if names:
             raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
 
     def is_empty(self, folder: str) -> bool:
-        """Whether the folder has no files."""
+        """Return whether the folder has no files."""
         names = set(writing.names_in(self._root, folder))
         return names <= {BUNDLE, TOOLS} and not writing.names_in(self._root, tools_of(folder))
 
@@ -158,7 +158,7 @@ class FileTransaction(StoreTransaction):
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
     ) -> None:
-        """All of them, or none; and `bundle` in the place of that of the folder, if it is given."""
+        """Add all of them or none, and replace the folder's bundle with `bundle` if it is given."""
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
         made: list[str] = []
         if writing.ensure_folder(self._root, tools_of(folder)):
@@ -256,7 +256,7 @@ class FileTransaction(StoreTransaction):
         raise ConflictError(f"there are folders for a bundle {bundle.id} already: move them away", "exists")
 
     def _is_in_the_way(self, folder: str, bundle: Bundle) -> bool:
-        """Whether that folder may be this bundle's own, and not that of another one with a similar id."""
+        """Return whether that folder may be this bundle's own, and not that of another one with a similar id."""
         try:
             return self._bundle(folder).id == bundle.id
         except (OutOfDate, BrokenFileError):
@@ -342,7 +342,7 @@ class FileStore(BundleStore):
         return None if row is None else str(self._folder / row.path)
 
     def mistakes(self) -> list[Mistake]:
-        """The broken files. Tools whose only mistake is their bundle's are not listed one by one."""
+        """Return the broken files. Tools whose only mistake is their bundle's are not listed one by one."""
         return [
             msgspec.structs.replace(mistake, file=str(self._folder / (mistake.file or "")))
             for mistake in self.contents().mistakes()
@@ -435,7 +435,7 @@ class FileStore(BundleStore):
     # Beside
 
     def key(self) -> bytes:
-        """Where none can be kept, it is this process's own."""
+        """Return the shared key; where none can be stored, this process's own."""
         if self._key is None:
             self._key = read_key(self._folder) or self._new_key()
         return self._key

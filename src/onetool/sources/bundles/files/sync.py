@@ -166,7 +166,7 @@ def find_changes(
 
 
 def _read_changed(folder: Path, known: Contents, files: Stamps, changed: set[str]) -> Iterator[ReadFile]:
-    """What has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
+    """Yield what has changed. Where a bundle was replaced, or became usable or unusable, its tools come as well."""
     heads = [*read_files(folder, files, (one for one in changed if not is_tool(one)))]
     yield from heads
     for head in heads:
@@ -203,7 +203,7 @@ def take_in(folder: Path, change: ContentsChange, found: FolderChanges) -> None:
 
 
 def _switch(change: ContentsChange, read: ReadFile) -> None:
-    """If the switches can't be read, they stay as they were, if that is known: what is switched off stays off."""
+    """Apply the switches. Unreadable ones stay as they were, if that is known: disabled tools stay disabled."""
     if isinstance(read.content, Overlay):
         change.keep_overlay(OVERLAY, _stamp_to_keep(read))
         change.put_overlay(read.content)
@@ -229,7 +229,7 @@ def _put_all(change: ContentsChange, reads: list[ReadFile]) -> None:
 
 
 def _is_known(change: ContentsChange, read: ReadFile, taken: PathTakenError) -> bool:
-    """Whether it was refused for the same reason before."""
+    """Return whether it was refused for the same reason before."""
     known, reason = change.file(read.path), _clash_reason(read, taken)
     if known is None or known.reason != reason:
         return False
@@ -260,7 +260,7 @@ def _stamp_to_keep(read: ReadFile) -> Stamp:
 
 
 def _is_still(folder: Path, read: ReadFile) -> bool:
-    """Whether the file is as it was read: another process may have had the lock before us."""
+    """Return whether the file is as it was read: another process may have had the lock before us."""
     try:
         stamp = stamp_of(os.stat(f"{folder}/{read.path}", follow_symlinks=False))
     except OSError:
@@ -269,7 +269,7 @@ def _is_still(folder: Path, read: ReadFile) -> bool:
 
 
 def _is_usual(read: ReadFile) -> bool:
-    """Whether the file has the name that we would give it; it wins over a copy."""
+    """Return whether the file has the name that we would give it; it wins over a copy."""
     thing = read.content
     return not isinstance(thing, Tool) or read.path == tool_file(folder_of(read.path), thing.slug, thing.version)
 

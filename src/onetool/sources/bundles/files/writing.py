@@ -77,7 +77,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 def create(root: OpenFolder, path: str, data: bytes) -> None:
-    """A file that is not there yet; FileExistsError if it is."""
+    """Create a file; FileExistsError if it exists."""
     create_all(root, [(path, data)])
 
 
@@ -102,7 +102,7 @@ def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> None:
 
 
 def replace(root: OpenFolder, path: str, data: bytes) -> None:
-    """A file, as a whole. What was there is kept under a second name until the new one is safe."""
+    """Replace a file as a whole. The old content keeps a second name until the new one is safe."""
     draft, before = _written(root, beside(path), data), beside(path)
     try:
         try:
@@ -121,13 +121,13 @@ def replace(root: OpenFolder, path: str, data: bytes) -> None:
 
 
 def rename(root: OpenFolder, path: str, new: str) -> None:
-    """A file in the same folder."""
+    """Rename a file within its folder."""
     _move(root, path, new)
     sync_folder(root, parent(new))
 
 
 def remove(root: OpenFolder, path: str) -> None:
-    """A file, or a folder with all that is in it."""
+    """Remove a file, or a folder with its content."""
     trash = beside(path)
     _move(root, path, trash)
     try:
@@ -139,7 +139,7 @@ def remove(root: OpenFolder, path: str) -> None:
 
 
 def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]]) -> None:
-    """A folder with files in it (names may have one folder before them), all or nothing; FileExistsError."""
+    """Create a folder with files in it (names may have one folder before them), all or nothing; FileExistsError."""
     if exists(root, path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     draft = beside(path)
@@ -158,7 +158,7 @@ def create_folder(root: OpenFolder, path: str, files: Iterable[tuple[str, bytes]
 
 
 def ensure_folder(root: OpenFolder, path: str) -> bool:
-    """Whether it had to be made."""
+    """Make the folder if it is missing, and return whether it was."""
     try:
         root.mkdir(path)
     except FileExistsError:
@@ -174,7 +174,7 @@ def ensure_folder(root: OpenFolder, path: str) -> bool:
 
 
 def ensure_folders(folder: Path) -> None:
-    """The folder of bundles itself, with all that is above it."""
+    """Make the folder of bundles and its parents."""
     if os.path.isdir(folder):
         return
     ensure_folders(folder.parent)
@@ -192,7 +192,7 @@ def exists(root: OpenFolder, path: str) -> bool:
 
 
 def names_in(root: OpenFolder, path: str) -> list[str]:
-    """What is in a folder, but for what is not finished. None: it is not there."""
+    """List a folder without unfinished files. None: it is not there."""
     try:
         folder = root.folder(path)
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def sync_folder(root: OpenFolder, path: str) -> None:
 
 
 def beside(path: str) -> str:
-    """A name for something in the same folder that is not finished."""
+    """Return a name for an unfinished file in the same folder."""
     folder, slash, _ = path.rpartition("/")
     return f"{folder}{slash}{new_draft_name()}"
 
@@ -265,7 +265,7 @@ def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) ->
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
-    """A second name for a file. Where there are no links: a copy, or a move to where nothing may be."""
+    """Link a file to a second name. Without hard links: copy it, or move it to where nothing may be."""
     try:
         root.link(path, other)
     except OSError as error:

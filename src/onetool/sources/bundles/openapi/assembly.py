@@ -20,7 +20,7 @@ from onetool.sources.bundles.validation import schema_cost
 
 
 def without_bad(schema: Any, dropped: dict[str, None]) -> Any:
-    """The schema without unusable parts; their reasons are added to `dropped`."""
+    """Return the schema without unusable parts; their reasons are added to `dropped`."""
     if not isinstance(schema, dict):
         return schema
     found = map_subschemas(schema, lambda one: without_bad(one, dropped))
@@ -78,11 +78,11 @@ class SchemaAssembler:
         self._done: dict[bytes, str | None] = {}
 
     def input(self, root: Definition) -> Assembled | None:
-        """A schema for arguments; None where not even its outline is accepted."""
+        """Assemble a schema for arguments; None where not even its outline is accepted."""
         return self._best(root, MAX_INPUT_BYTES, _why_no_input)
 
     def output(self, root: Definition) -> Assembled | None:
-        """A schema for a value. It has to be cheap: a costly one would refuse large values."""
+        """Assemble a schema for a value. It has to be cheap: a costly one would refuse large values."""
         return self._best(root, MAX_OUTPUT_BYTES, _why_no_output)
 
     def _best(self, root: Definition, most: int, why_not: RefusalReason) -> Assembled | None:
@@ -112,7 +112,7 @@ class SchemaAssembler:
     def _taken(
         self, schema: dict[str, Any], why_not: RefusalReason
     ) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
-        """The schema, or else the schema without unusable patterns; and why neither can be used, if so."""
+        """Return the schema, or else the schema without unusable patterns; and why neither can be used, if so."""
         refused = self._refused(schema, why_not)
         if refused is None:
             return schema, None, ()
@@ -129,7 +129,7 @@ class SchemaAssembler:
         return self._done[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
-        """The definitions within so many steps, and whether those are all."""
+        """Return the definitions within so many steps, and whether those are all."""
         found: set[str] = set()
         edge = set(root.uses)
         for _ in range(reach):
@@ -190,12 +190,12 @@ class _Inliner:
 
 
 def _is_simple(schema: dict[str, Any]) -> bool:
-    """A text, a number: shorter in its place than a reference."""
+    """Return whether it is a text or a number: shorter in its place than a reference."""
     return isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array") and _size(schema) < 200
 
 
 def _outline(schema: Any) -> dict[str, Any]:
-    """What it is, without what is in it."""
+    """Return the schema's own type without its members."""
     if not isinstance(schema, dict):
         return {}
     return {key: schema[key] for key in ("type", "description") if key in schema}

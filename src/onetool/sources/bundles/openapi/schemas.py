@@ -43,7 +43,7 @@ def is_multipart(text: str) -> bool:
 
 
 def encoding_of(text: str) -> str:
-    """How an answer of this type is read."""
+    """Return how an answer of this type is read."""
     media = known_media(text)
     if is_json(media):
         return "json"
@@ -53,7 +53,7 @@ def encoding_of(text: str) -> str:
 
 
 def kind_of(schema: dict[str, Any]) -> str | None:
-    """The one type that it has, beside null."""
+    """Return the schema's only type, beside null."""
     types = schema.get("type")
     if isinstance(types, list):
         types = next((one for one in types if one != "null"), None)
@@ -82,7 +82,7 @@ NAMED = ("dependentSchemas", "patternProperties", "properties")
 
 
 def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
-    """All but sub-schemas and references."""
+    """Return all keywords but sub-schemas and references."""
     found = {name: value for name, fits in _FITS.items() if (value := schema.get(name)) is not None and fits(value)}
     if "const" in schema and is_small(schema["const"]):
         found["const"] = schema["const"]
@@ -188,7 +188,7 @@ class Schemas:
         self.definitions: dict[str, Definition] = {}
 
     def read(self, schema: Any, direction: Way) -> Definition:
-        """The schema in today's words, and what it refers to; everything behind that is in `definitions`."""
+        """Convert the schema and what it refers to into the current draft; all further ones are in `definitions`."""
         definition = self._convert(schema, direction)
         while self._waiting:
             way_there, ref = self._waiting.pop()
@@ -212,7 +212,7 @@ class Schemas:
         self.definitions[name] = self._convert(target, direction)
 
     def _reference(self, direction: Way, ref: str) -> str:
-        """The name of the definition that a reference means."""
+        """Return the name of the definition that a reference means."""
         key = (direction, ref)
         if key not in self._names:
             last = ref.rpartition("/")[2].replace("~1", "-")
@@ -245,7 +245,7 @@ class _Conversion:
         return found
 
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
-        """With what is said beside it, as 3.1 has it. In 3.0 only words count there."""
+        """Make a reference with the keywords beside it, as 3.1 has it. In 3.0 only words count there."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
         if text := printable(schema.get("description"), MAX_OUTPUT_DESCRIPTION if self._direction == "out" else 500):
             found["description"] = text
@@ -289,7 +289,7 @@ class _Conversion:
 
 
 def references(schema: Any) -> Iterator[str]:
-    """The definitions that a converted schema refers to, as often as it does."""
+    """Yield the definitions that a converted schema refers to, as often as it does."""
     from onetool.core.schema_keywords import subschemas
 
     waiting = [schema]
