@@ -107,7 +107,7 @@ class AskTurn:
         return AskFailedError(error, self.pending.answer, self._question)
 
     def answer(self, answer: Answer) -> Answer:
-        """The answer with hints on unknown names in `toolAllow`."""
+        """Add hints on unknown names in `toolAllow`."""
         unknown = list(self._app.catalog.registry.unmatched(self._question.tool_allow or ()))
         if not unknown:
             return answer
@@ -220,7 +220,7 @@ def _encoded_event(one: Event, **further: str) -> bytes:
 
 
 async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
-    """The whole answer; None if the client has disconnected."""
+    """Return the whole answer; None if the client has disconnected."""
     with DisconnectWatch(receive):
         try:
             return turn.answer(await turn.pending)

@@ -4,7 +4,7 @@ A client can't choose the model's address: our API key must not be sent elsewher
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -70,7 +70,7 @@ class AskQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     files: Annotated[tuple[QuestionFile, ...], Meta(description="Attached to the question.")] = ()
 
     def options(self) -> dict[str, Any]:
-        """The options for `app.ask`, without prompt and allow-list."""
+        """Return the options for `app.ask`, without prompt and allow-list."""
         names = ("session", "new_session", "provider", "model", "system", "temperature", "max_steps", "menu", "approve")
         given = {name: getattr(self, name) for name in names}
         return given | {"with_tools": _or_none(self.with_tools), "files": tuple(map(_file, self.files))}
@@ -82,38 +82,25 @@ def read_question(body: Any) -> AskQuestion:
         question = converted(body, AskQuestion)
         if not question.prompt.strip():
             raise InvalidError("/prompt: there is nothing in it: send a question", "/prompt")
-        _check_session(question)
-        _check_patterns(question.tool_allow or ())
+        if question.session is not None and (question.session != LAST or question.new_session):
+            try:
+                check_id(question.session)
+            except SessionError as error:
+                raise InvalidError(f"/session: {error}", "/session") from None
+        patterns = [name for name in question.tool_allow or () if is_pattern(name)]
+        if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):  # all tools try each
+            message = f"/toolAllow: has at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
+            raise InvalidError(message, "/toolAllow")
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
         if sum(map(_size, question.files)) > MAX_FILE_BYTES:
             most = f"{MAX_FILE_BYTES // 1024**2} MiB"
             raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
     except InvalidError as error:
-        raise _body_error(error, body) from None
+        if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
+            error = InvalidError("/prompt: is missing: send a question", "/prompt")
+        raise error_from_store(error) from None
     return question
-
-
-def _body_error(error: InvalidError, body: Any) -> RestError:
-    if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
-        return error_from_store(InvalidError("/prompt: is missing: send a question", "/prompt"))
-    return error_from_store(error)
-
-
-def _check_session(question: AskQuestion) -> None:
-    if question.session is not None and (question.session != LAST or question.new_session):
-        try:
-            check_id(question.session)
-        except SessionError as error:
-            raise InvalidError(f"/session: {error}", "/session") from None
-
-
-def _check_patterns(names: Iterable[str]) -> None:
-    """Each pattern is tried with every tool, so there are few, and they are simple."""
-    patterns = [name for name in names if is_pattern(name)]
-    if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):
-        message = f"/toolAllow: has at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
-        raise InvalidError(message, "/toolAllow")
 
 
 def _check_file(file: QuestionFile, pointer: str) -> None:
@@ -191,7 +178,11 @@ class AskFailedError(RestError):
 
     def __init__(self, error: AskError, answer: Answer, question: AskQuestion) -> None:
         wait: float | None = RETRY_S if error.reason in OF_DATABASE else getattr(error, "wait", None)
-        status, pointer = _status_and_pointer(error.reason, question)
+        status, pointer = STATUS_OF_REASON.get(error.reason, PROVIDER_STATUS), None
+        if error.reason == "model_not_found" and question.model is not None:  # it is the client who has named it
+            status, pointer = 400, "/model"
+        elif error.reason in ABOUT_SESSIONS and question.session is not None:
+            pointer = "/session"
         super().__init__(
             status,
             error.reason,
@@ -205,22 +196,13 @@ class AskFailedError(RestError):
         self.answer = answer if answer.provider else None  # else nothing has been done
 
     def event(self, clean: Callable[[Any], Any]) -> bytes:
-        """The data of the `error` event."""
+        """Return the data of the `error` event."""
         said = {"reason": self.code, "message": str(self), "hints": list(self.hints)}
         said |= {"needs": msgspec.to_builtins(self.needs)} if self.needs else {}
         return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
 
 
-def _status_and_pointer(reason: str, question: AskQuestion) -> tuple[int, str | None]:
-    """The HTTP status, and the pointer to what is wrong in the body."""
-    status = STATUS_OF_REASON.get(reason, PROVIDER_STATUS)
-    if reason == "model_not_found" and question.model is not None:  # it is the client who has named it
-        return 400, "/model"
-    return status, "/session" if reason in ABOUT_SESSIONS and question.session is not None else None
-
-
 def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
-    """The problem's body."""
     if not isinstance(refused, AskFailedError):
         return problem_body(refused, clean)
     further: dict[str, Any] = {"hints": clean(list(refused.hints))} if refused.hints else {}
@@ -230,5 +212,5 @@ def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
 
 
 def _answer_data(answer: Answer | None, clean: Callable[[Any], Any]) -> Any:
-    """The answer as data. Secrets are masked in its error: a provider's message may contain them."""
+    """Convert the answer to data. Secrets are masked in its error: a provider's message may contain them."""
     return None if answer is None else {**msgspec.to_builtins(answer), "error": clean(answer.error)}

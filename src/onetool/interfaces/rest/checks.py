@@ -253,7 +253,7 @@ def _folder(named: str) -> Path:
 
 
 def _reaches(folder: Path) -> tuple[list[str], str | None]:
-    """What it runs, dials and reads, and which secrets it names, each with that word before it; and the digest of it.
+    """List what a config runs, dials, reads and which secrets it names, each after that word; and the digest of it.
 
     Of a config that can't be used, what is wrong with it, and no digest.
     """

@@ -95,7 +95,7 @@ class Reader:
         self._more.set()
 
     async def next(self) -> bytes:
-        """All that waits; a comment, if nothing has come for a while."""
+        """Return all waiting events; a comment if nothing has come for a while."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                 await self._more.wait()
@@ -193,15 +193,12 @@ class EventsApp(RestApp):
 
     def _tell_call(self, call: EndedCall, event: bytes) -> None:
         for reader in self._readers:
-            if self._is_shown(call, reader.principal):
+            principal = reader.principal
+            if call.owner != principal.lasting_owner and not principal.may("admin"):
+                continue
+            allowed = self._context.allowed_of(principal)
+            if allowed is None or principal.may("edit") or call.spec.name in allowed:
                 reader.push(event)
-
-    def _is_shown(self, call: EndedCall, principal: Principal) -> bool:
-        """Who called makes no difference to what a reader may see, but for whose call it is."""
-        if call.owner != principal.lasting_owner and not principal.may("admin"):
-            return False
-        allowed = self._context.allowed_of(principal)
-        return allowed is None or principal.may("edit") or call.spec.name in allowed
 
 
 class ChangeWatch:
@@ -225,11 +222,11 @@ class ChangeWatch:
         self._task.cancel()
 
     def _changed(self) -> None:
-        """In any thread."""
+        """Announce a change, from any thread."""
         self._is_changed = True
 
     def _called(self, event: CallEvent) -> None:
-        """In any thread."""
+        """Announce a call, from any thread."""
         if event.spec is None:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -242,7 +239,10 @@ class ChangeWatch:
         look_at = 0.0
         while True:
             try:
-                await self._tell_calls()
+                if self._calls:
+                    calls = [self._calls.popleft() for _ in range(len(self._calls))]
+                    for call, event in await asyncio.to_thread(self._events, calls):
+                        self._tell_call(call, event)
                 if (now := monotonic()) >= look_at:
                     look_at = now + LOOK_SECONDS
                     await self._look()
@@ -262,12 +262,6 @@ class ChangeWatch:
         if self._is_changed or health != self._health:
             self._health, self._is_changed = health, False
             self._tell(_CHANGED)
-
-    async def _tell_calls(self) -> None:
-        if self._calls:
-            calls = [self._calls.popleft() for _ in range(len(self._calls))]
-            for call, event in await asyncio.to_thread(self._events, calls):
-                self._tell_call(call, event)
 
     def _events(self, calls: Iterable[EndedCall]) -> list[tuple[EndedCall, bytes]]:
         service = self._app.bundles

@@ -96,15 +96,11 @@ def bad_page_token() -> RestError:
 
 
 def _bound(request: RestRequest) -> bytes:
-    """Return what a token is valid for."""
-    bound = {name: _unordered(value) for name, value in request.query.items() if name not in _UNBOUND}
+    """Return what a token is valid for. The order of tags does not matter."""
+    given = {name: value for name, value in request.query.items() if name not in _UNBOUND}
+    bound = {name: sorted(value) if isinstance(value, tuple) else value for name, value in given.items()}
     valid_for = msgspec.json.encode([request.scope["path"], bound], order="deterministic")
     return b"page:%d:" % len(valid_for) + valid_for
-
-
-def _unordered(value: Any) -> Any:
-    """A list as sorted: the order of tags does not matter."""
-    return sorted(value) if isinstance(value, tuple) else value
 
 
 # Bundles

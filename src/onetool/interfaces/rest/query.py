@@ -120,20 +120,37 @@ def _bad_parameter(name: str, what: str) -> RestError:
 # Types of query parameters
 
 
+def one_of(choices: Iterable[str], message: str) -> QueryType:
+    """Make the type of a text that is one of `choices`; all others are refused with `message`."""
+    known = list(choices)
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(message)
+        return text
+
+    return QueryType(read, {"enum": known})
+
+
+def _whole(limit: int) -> QueryType:
+    """Make the type of a whole number from 1 to `limit`."""
+
+    def read(text: str) -> int:
+        if not _SIZE.fullmatch(text) or int(text) > limit:
+            raise ValueError(f"must be a whole number from 1 to {limit}")
+        return int(text)
+
+    return QueryType(read, {"type": "integer", "minimum": 1, "maximum": limit})
+
+
 def _boolean(text: str) -> bool:
     if text not in _TRUTH:
         raise ValueError("must be true or false")
     return _TRUTH[text]
 
 
-def _size(text: str) -> int:
-    if not _SIZE.fullmatch(text) or int(text) > MAX_PER_PAGE:
-        raise ValueError(f"must be a whole number from 1 to {MAX_PER_PAGE}")
-    return int(text)
-
-
 def _recommended(text: str) -> int:
-    """A recommendation: more than the most is the most."""
+    """Read a recommendation: a number above the maximum means the maximum."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("must be a whole number from 1 on")
     return min(int(text[:9]), MAX_PER_PAGE)
@@ -145,23 +162,11 @@ def _position(text: str) -> int:
     return int(text)
 
 
-def _days(text: str) -> int:
-    if not _SIZE.fullmatch(text) or int(text) > MAX_DAYS:
-        raise ValueError(f"must be a whole number from 1 to {MAX_DAYS}")
-    return int(text)
-
-
 def _moment(text: str) -> float:
     found = read_moment(text, time())
     if found is None:
         raise ValueError("must be a time: 2026-11-16T12:00:00Z, or so long ago: 30m, 2h, 7d")
     return found
-
-
-def _kind(text: str) -> str:
-    if text not in KINDS:
-        raise ValueError(f"must be one of {', '.join(KINDS)}")
-    return text
 
 
 def _words(text: str) -> str:
@@ -213,7 +218,7 @@ TOOL_FIELDS = (*_keys(Tool), *sorted(SHOWN - {"warnings", "signature"}))
 
 
 def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
-    """The reader of the query parameter `fields`."""
+    """Return the reader of the query parameter `fields`."""
 
     def read(text: str) -> list[str]:
         names = [name for name in text.split(",") if name]
@@ -229,17 +234,13 @@ def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def picked(rows: list[dict[str, Any]], fields: Collection[str] | None) -> list[dict[str, Any]]:
-    """The rows with these keys alone; None is all. A key that a row does without is left out."""
+    """Keep only these keys of the rows; None keeps all. A key that a row does without is left out."""
     if fields is None:
         return rows
     return [{key: row[key] for key in fields if key in row} for row in rows]
 
 
 # All parameters
-
-
-def _whole(most: int | None) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 1} | ({} if most is None else {"maximum": most})
 
 
 def _array(**items: Any) -> dict[str, Any]:
@@ -253,8 +254,8 @@ def _fields(*known: str) -> QueryParameter:
 
 
 _BOOLEAN = QueryType(_boolean, {"enum": [True, False, 1, 0]})
-_COUNT = QueryType(_size, _whole(MAX_PER_PAGE))
-_POSITION = QueryType(_position, _whole(10**MAX_DIGITS - 1))
+_COUNT = _whole(MAX_PER_PAGE)
+_POSITION = QueryType(_position, {"type": "integer", "minimum": 1, "maximum": 10**MAX_DIGITS - 1})
 _WORDS = QueryType(_words, {"type": "string", "maxLength": MAX_SEARCH})
 _TEXTS = QueryType(_one_text, _array(type="string", minLength=1, maxLength=MAX_SEARCH), many=True)
 _IDS = QueryType(_ids, _array(type="string", pattern="^{0}(,{0})*$".format(ID_SCHEMA["pattern"][1:-1])), many=True)
@@ -276,7 +277,7 @@ INCLUDE_DISABLED = QueryParameter("includeDisabled", _BOOLEAN, "Also what is dis
 PAGE_SIZE = QueryParameter("pageSize", _COUNT, "How many at most.", PER_PAGE)
 RECOMMENDED_PAGE_SIZE = QueryParameter(
     "recommendedPageSize",
-    QueryType(_recommended, _whole(None)),
+    QueryType(_recommended, {"type": "integer", "minimum": 1}),
     f"How many at most. More than {MAX_PER_PAGE} means {MAX_PER_PAGE}.",
     PER_PAGE,
 )
@@ -306,7 +307,7 @@ OPERATION = QueryParameter(
     default=(),
     example=["GET /users/{id}"],
 )
-DAYS = QueryParameter("days", QueryType(_days, _whole(MAX_DAYS)), "How many days, until now.", USUAL_DAYS)
+DAYS = QueryParameter("days", _whole(MAX_DAYS), "How many days, until now.", USUAL_DAYS)
 AFTER = QueryParameter("after", _WORDS, "`next` of the previous page.", "")
 FROM = QueryParameter("from", _POSITION, "The first line, counted from 1.", 1)
 LIMIT = QueryParameter("limit", _COUNT, "How many lines at most.", PER_PAGE)
@@ -318,5 +319,5 @@ CALLER = QueryParameter("caller", _WORDS, "For admins: only calls of this token 
 SINCE = QueryParameter("since", _MOMENT, "A date, or so long ago.", example="2h")
 UNTIL = QueryParameter("until", _MOMENT, "A date, or so long ago.", example="1h")
 WHO = QueryParameter("who", _WORDS, "Only what this token or user did.")
-KIND = QueryParameter("kind", QueryType(_kind, {"enum": [*KINDS]}), "Only lines of this kind.")
+KIND = QueryParameter("kind", one_of(KINDS, f"must be one of {', '.join(KINDS)}"), "Only lines of this kind.")
 OUTCOME = QueryParameter("outcome", _WORDS, "ok, error, the code or reason of an error, or a status.", example="error")

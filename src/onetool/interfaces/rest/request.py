@@ -139,7 +139,9 @@ class Conditions(NamedTuple):
     known: tuple[str, ...]  # If-None-Match: none of these may be its tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
-        """The ETag that the store has to check under its lock, if any. Raises OutdatedError if conditions fail now."""
+        """Return the ETag that the store has to check under its lock, if any. Raises OutdatedError if conditions fail
+        now.
+        """
         if not self.seen and not self.known:
             return None
         try:
@@ -169,7 +171,7 @@ def conditions(headers: Mapping[bytes, bytes]) -> Conditions:
 
 
 def is_known(headers: Mapping[bytes, bytes], tag: str) -> bool:
-    """Whether If-None-Match contains this ETag."""
+    """Return whether If-None-Match contains this ETag."""
     return b"if-none-match" in headers and _is_among(tag, [one for _, one in _read_tags(headers, b"if-none-match")])
 
 
@@ -196,7 +198,7 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 
 
 def share(most: int) -> int:
-    """How many of the places for all one caller with a name may take."""
+    """Return how many of the shared places one named caller may take."""
     return max(1, most // 2)
 
 
@@ -253,7 +255,7 @@ class RestContext:
         return self._allow_lists.of(current_principal.get())
 
     def allowed_of(self, principal: Principal) -> Collection[str] | None:
-        """The same, of somebody else."""
+        """Return the allow-list of another caller."""
         return self._allow_lists.of(principal)
 
     @property
@@ -273,7 +275,7 @@ class RestContext:
         return result
 
     async def visibility(self) -> Visibility:
-        """What clients may see: everything if they may change bundles, else what they may call."""
+        """Return what clients may see: everything if they may change bundles, else what they may call."""
         allowed = self.allowed
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
@@ -282,7 +284,7 @@ class RestContext:
         return self._app.runtime.redact(text, sent)
 
     def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """The tool with examples that show no secrets of the config, as help shows them."""
+        """Mask the config's secrets in the tool's examples, as help does."""
         return {**tool, "examples": self.clean(tool["examples"], None)} if "examples" in tool else tool
 
 
@@ -311,12 +313,12 @@ NO_CONTENT = RestResponse(204)
 
 
 def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
-    """The response with one bundle or tool, and its ETag."""
+    """Build the response with one bundle or tool, and its ETag."""
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
 def read_weights(text: str) -> dict[str, float]:
-    """The entries of a header like Accept with their weights (`q=`), from 0 to 1. The first of each name counts."""
+    """Parse a header like Accept into entries with their weights (`q=`), from 0 to 1. The first of each name counts."""
     found: dict[str, float] = {}
     for one in text.split(","):
         name, *parameters = (part.strip() for part in one.split(";"))
@@ -336,7 +338,7 @@ def _weight(text: str) -> float:
 
 
 def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
-    """One page. Its ETag is weak, as the same page may come packed or not. Called in a thread: packing takes time.
+    """Build one page. Its ETag is weak, as the same page may come packed or not. Call in a thread: packing takes time.
 
     Only lists are packed. They hold nothing that a stranger's page could have put beside a secret, so that the size of
     a packed list tells nothing (BREACH).
@@ -352,7 +354,7 @@ def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
 
 
 def takes_gzip(accepted: bytes) -> bool:
-    """Whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
+    """Return whether Accept-Encoding allows gzip: by its name, or by `*` where it is not named."""
     found = read_weights(accepted.decode("latin-1").lower())
     return found.get("gzip", found.get("*", 0.0)) > 0
 

@@ -43,7 +43,7 @@ _NAMED = (*_CHECKED, "{server}", "{host}", "{secret}", "{token}")  # what the au
 
 
 def _is_name(part: str, value: str) -> bool:
-    """Whether the log may repeat it: ids, slugs and versions were checked, and other names are short words."""
+    """Return whether the log may repeat it: ids, slugs and versions were checked, and other names are short words."""
     return part in _CHECKED or _NAME.fullmatch(value) is not None
 
 
@@ -102,9 +102,6 @@ class RouteTable:
         if route is None and method != "OPTIONS":
             message = f"{resource.path} takes {resource.allow_header()}, not {method[:20]}."
             raise RestError(405, "method_not_allowed", message, headers=[(b"allow", resource.allow_header().encode())])
-        return RouteMatch(resource, self._path_values(resource, segments), route)
-
-    def _path_values(self, resource: RestResource, segments: list[str]) -> tuple[str, ...]:
         values: list[str] = []
         for part, value in zip(resource.segments, segments, strict=True):
             if part.startswith("{"):
@@ -113,7 +110,7 @@ class RouteTable:
                     values.append(self.parameters[name].check(value))
                 except InvalidError as error:
                     raise RestError(400, "bad_path", str(error), part="path", pointer=f"/{name}") from None
-        return tuple(values)
+        return RouteMatch(resource, tuple(values), route)
 
 
 def _fits(ours: list[str], theirs: list[str]) -> bool:

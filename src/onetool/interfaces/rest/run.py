@@ -151,9 +151,7 @@ async def list_names(request: RestRequest) -> RestResponse:
 
 
 def _names_of(context: RestContext) -> bytes:
-    """All names, which take seconds where there are thousands of tools: made once for each catalogue, config and list
-    of tools that callers have.
-    """
+    """Return all names, cached per catalogue, config and allow-list: thousands of tools take seconds."""
     app, tools = context.app, context.principal.tools
     made_of = (app.catalog.registry.snapshot(), app.config)
     with context.names_lock:
@@ -288,12 +286,12 @@ class RunEvents(RunCalls):
         self._push("called", {"id": call.id, "durationMs": found.pop("duration_ms"), **found})
 
     def _push(self, name: str, data: Any) -> None:
-        """A client that does not read it does without: the result comes nevertheless."""
+        """Send an event. A client that does not read misses events, but gets the result."""
         self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)), True)
 
 
 async def _stream(request: RestRequest, asked: RunRequest) -> None:
-    """A client that does not read holds its place only as long as its run takes."""
+    """Stream the run. A client that does not read holds its place only as long as its run takes."""
     response = ResponseStream(request.send)
     with DisconnectWatch(request.receive), response.dropped_on_error():
         with request.context.admitted(MAX_RUNS, TOO_MANY, RETRY_SECONDS):

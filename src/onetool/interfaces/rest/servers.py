@@ -33,7 +33,6 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
-    from onetool.config.server_import import ServerImportPlan
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 log = logging.getLogger("onetool.serve")
@@ -181,7 +180,7 @@ def _logs(context: RestContext, name: str, after: str) -> RestResponse:
 
 
 def _allowed(context: RestContext) -> Any:
-    """The allow-list that holds for what is shown."""
+    """Return the allow-list that holds for what is shown."""
     return None if context.may_change else context.allowed
 
 
@@ -349,7 +348,10 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
         planner = Planner(target, replace=request.query["replace"], ask=lambda *_: None, reuse=False)
         planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
         plan = planner.done()
-        _check_plan(plan)
+        if plan.skipped and not plan.servers:
+            raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
+        if not plan.servers and not plan.kept:
+            raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
         if plan.servers and not dry_run:
             target.write(partial(put_servers, servers=plan.servers), plan.secrets)
             log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
@@ -359,23 +361,13 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
         raise RestError(409, "config_unchanged", str(error)) from None
     warnings = [{"about": "servers", "why": note} for note in plan.notes]
     warnings += [] if dry_run or not plan.servers else reloaded(app.reload)
-    return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
-
-
-def _check_plan(plan: "ServerImportPlan") -> None:
-    if plan.skipped and not plan.servers:
-        raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
-    if not plan.servers and not plan.kept:
-        raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-
-
-def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict[str, str]]) -> dict[str, Any]:
     rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
     rows += [{"name": name, "what": "kept"} for name in plan.kept]
-    return import_report(
+    report = import_report(
         dry_run,
         servers=rows,
         skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
         warnings=warnings,
         secretsKept=list(plan.secrets),
     )
+    return RestResponse(200, encode(report))
