@@ -13,15 +13,17 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.access import as_stored
 from onetool.app.grants import GrantRefusedError, GrantValueError, allow_host, store_secret
 from onetool.app.token_admin import add_token, check_name, closed_clients, expiry, revoke_token, token_row, token_rows
+from onetool.config.model import TokenConfig
 from onetool.core.principal import OWNER, Role
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import REPLACE_SECRET
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
-from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError, TokenStoreError
+from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError, TokenStoreError, token_hash
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -199,10 +201,6 @@ async def add_named_token(request: RestRequest) -> RestResponse:
 
 
 def _added(request: RestRequest, asked: NewTokenRequest) -> tuple[str, dict[str, Any]]:
-    from onetool.app.access import as_stored
-    from onetool.config.model import TokenConfig
-    from onetool.services.access_tokens import token_hash
-
     config, store = request.context.app.config, request.context.app.runtime.tokens.store
     wanted = TokenConfig(
         name=asked.name,

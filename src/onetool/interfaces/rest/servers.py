@@ -21,6 +21,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.findings import server_problems
+from onetool.config.find import NAME, own_folder
 from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.http.asgi import encode
@@ -337,7 +338,6 @@ async def import_servers(request: RestRequest) -> RestResponse:
 def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     from onetool.config.client_files import JsoncError
     from onetool.config.edit import put_servers
-    from onetool.config.find import NAME, own_folder
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
     from onetool.config.server_import.translate import servers_in
 
