@@ -266,7 +266,9 @@ class PendingAnswer:
                 raise
             wanted = service.model_choice(options)
             model = await choose_model(wanted, keys_for(newest.config, wanted), newest.client)
-        task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
+        size = len(self._prompt) + sum(len(file.text or "") for file in options.files)
+        is_long = size > MUCH_TEXT  # others on the loop would notice how long looking for secrets takes
+        task = await asyncio.to_thread(self._task) if is_long else self._task()
         async with service.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend = await service.backend(options, session)
             if len(backend.toolset.specs) > MANY_TOOLS:
@@ -283,10 +285,6 @@ class PendingAnswer:
             finally:
                 if self.answer.answer is None:
                     self.answer = _with_hints(loop.answer())
-
-    def _is_long(self) -> bool:
-        """Return whether looking for secrets in it takes long enough for others on the loop to notice."""
-        return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH_TEXT
 
     def _task(self) -> AskTask:
         options, ask = self._options, self._service.runtime.config.ask

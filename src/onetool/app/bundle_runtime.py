@@ -53,7 +53,11 @@ def open_bundle_service(
 ) -> BundleService:
     """Open the bundles of a folder, the built-in packs, and what is derived from everything else `offered`."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
-    built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
+    built_in = [
+        spec
+        for spec in functions().values()
+        if spec.name in own or (spec.pack == "ot" and spec.defined_in is None)  # not declared under its name
+    ]
     bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
@@ -79,13 +83,8 @@ def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtim
 
 
 def foreign_file(path: Path) -> Mistake | None:
-    """Why nothing of a file is used, because of its owner or mode; None if it is fine."""
+    """Return why nothing of a file is used, because of its owner or mode; None if it is fine."""
     return ownership_mistake(path, user_home(os.environ), trust_store().owners)
-
-
-def _is_ot(spec: ToolSpec) -> bool:
-    """Return whether the tool is of the built-in pack `ot`, and not declared under its name."""
-    return spec.pack == "ot" and spec.defined_in is None
 
 
 NO_TOOLS = Snapshot({})

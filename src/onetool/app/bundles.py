@@ -270,21 +270,20 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
 def _with_settings(one: Catalogue, kept: "KeptSettings | None") -> Catalogue:
     if kept is None or not any(kept):
         return one
+    tools: list[ToolSpec] = []
+    for spec in one.tools:
+        if (switch := kept.tools.get(spec.name)) is not None:
+            spec = replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
+        if (examples := kept.examples.get(spec.name)) is not None:
+            texts = (call_text(spec.name, example.args) for example in examples)
+            spec = replace(spec, examples=(*texts, *spec.examples))
+        tools.append(spec)
     return replace(
         one,
-        tools=tuple(_with_own_settings(spec, kept) for spec in one.tools),
+        tools=tuple(tools),
         prompts=tuple(prompt for prompt in one.prompts if not kept.hides(prompt.spec)),
         resources=tuple(resource for resource in one.resources if not kept.hides(resource.spec)),
     )
-
-
-def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
-    if (switch := kept.tools.get(spec.name)) is not None:
-        spec = replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
-    if (examples := kept.examples.get(spec.name)) is not None:
-        texts = (call_text(spec.name, example.args) for example in examples)
-        spec = replace(spec, examples=(*texts, *spec.examples))
-    return spec
 
 
 # Checks the store regularly, in a thread of its own: takes in what was edited by hand, and removes what is old.
@@ -326,21 +325,18 @@ class StorePoller:
                 return
             self._woken.clear()
             began = perf_counter()
-            self._try_look()
+            trouble = ""
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+                trouble = f"{type(error).__name__}: {error}"
+            if trouble and trouble != self._trouble:
+                log.error("the bundles can't be watched for changes for now: %s", trouble)
+            self._trouble = trouble
             cost = perf_counter() - began
             if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
                 return
             pause = max(self._every, cost * SHARE)
-
-    def _try_look(self) -> None:
-        trouble = ""
-        try:
-            self._look()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
-            trouble = f"{type(error).__name__}: {error}"
-        if trouble and trouble != self._trouble:
-            log.error("the bundles can't be watched for changes for now: %s", trouble)
-        self._trouble = trouble
 
 
 # All pages of the lists of a `BundleService`

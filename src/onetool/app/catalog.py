@@ -6,6 +6,7 @@ It unites what packs, declared tools, bundles and MCP servers offer, and does so
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
@@ -356,7 +357,10 @@ class ToolCatalog:
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             found = lint_config(self._config, self.registry, waiting, lambda: self._documents("tokens"))
             self.mistakes = (*mistakes, *found)
-            self._log_new(mistakes)  # the rest is for `onetool check`
+            for mistake in mistakes:  # the rest is for `onetool check`
+                if str(mistake) not in self._logged:
+                    self._logged.add(str(mistake))
+                    log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
             try:
                 tell()
@@ -367,12 +371,6 @@ class ToolCatalog:
         if self.servers is None:
             return replace(self._local)  # another object: what is derived is made anew
         return replace(self._local, served=self.servers.load(), servers=tuple(self.servers.enabled()))
-
-    def _log_new(self, mistakes: Iterable[Mistake]) -> None:
-        for mistake in mistakes:
-            if str(mistake) not in self._logged:
-                self._logged.add(str(mistake))
-                log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
 
     # Why something is missing
 
@@ -387,7 +385,9 @@ class ToolCatalog:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
                 return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
-        return self._untrusted_folder(name) or self._not_loaded()
+        if self.untrusted is not None and pack not in self.registry.packs():  # it is not read to find out
+            return ToolFailure(self.untrusted.short)
+        return self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
         """Return the result; an error says why the tool is missing."""
@@ -400,7 +400,10 @@ class ToolCatalog:
         """Explain errors of code that uses these names: a server, a folder or the target of an alias may be missing."""
         if (error := result.error) is None:
             return result
-        why = self._missing_server(words, error.message) or self._missing_alias_targets(error.message)
+        servers, told = self.servers, dict.fromkeys(WORD.findall(error.message))
+        both = () if servers is None else (one for one in words if one in told and one not in self.registry.packs())
+        aliases = (self._missing_alias_target(word) for word in told if word in self._config.aliases)
+        why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases)), None)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)
         if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):
@@ -435,21 +438,6 @@ class ToolCatalog:
         near = f"; {message_of(why)}" if why else or_rather(target, self.registry.names())
         return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
 
-    def _missing_alias_targets(self, message: str) -> ToolFailure | None:
-        """Explain an error of code whose message names an alias."""
-        aliases = self._config.aliases
-        if not aliases:
-            return None
-        return _first(self._missing_alias_target(word) for word in WORD.findall(message) if word in aliases)
-
-    def _missing_server(self, words: Iterable[str], message: str) -> ToolFailure | None:
-        """Why a server is missing that both the code and its error name."""
-        servers = self.servers
-        if servers is None:
-            return None
-        told = set(WORD.findall(message))
-        return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
-
     def _not_loaded(self) -> ToolFailure | None:
         """Return the pending changes as the reason for a missing tool. Only callers who may edit read file names."""
         if not (pending := self._pending_changes()):
@@ -458,12 +446,6 @@ class ToolCatalog:
             return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
         return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, pending)))}")
 
-    def _untrusted_folder(self, name: str) -> ToolFailure | None:
-        """Explain a missing tool that may belong to an untrusted folder, which is not read to find out."""
-        if self.untrusted is None or name.partition(".")[0] in self.registry.packs():
-            return None
-        return ToolFailure(self.untrusted.short)
-
 
 def _said(tool: ToolSpec | LazyTool) -> object:
     return (tool.name, tool.description) if isinstance(tool, ToolSpec) else tool
@@ -471,10 +453,6 @@ def _said(tool: ToolSpec | LazyTool) -> object:
 
 def _lazy(offers: Iterable[Catalogue]) -> LazyPacks:
     return next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
-
-
-def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
-    return next((why for why in reasons if why), None)
 
 
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":

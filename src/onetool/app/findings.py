@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
-    from onetool.config import Config
     from onetool.core.errors import ConfigError, Need
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
@@ -38,7 +37,11 @@ def findings(
     config = runtime.config
     broken = () if reload_error is None else reload_error.mistakes  # files that are not in force
     pending = (one for one in pending if one.file not in {mistake.file for mistake in broken})
-    of_database = _database_mistakes(config)
+    of_database: list[Mistake] = []
+    if config.database is not None or os.path.lexists(config.home / STATE_FILE):
+        from onetool.app.database_state import database_mistakes
+
+        of_database = database_mistakes(config)
     says_same = of_database and config.database is not None
     found = (
         *broken,
@@ -52,7 +55,11 @@ def findings(
         *(() if config.cluster is None else config.cluster.unset()),
         *(replace(one, message=f"Not loaded: {one.message}") for one in pending),
         *_lost(runtime),
-        *_server_mistakes(catalog),
+        *(  # only a process that has tried its servers knows
+            Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
+            for one in (() if catalog.servers is None else catalog.servers.statuses(None))
+            for message, hint in server_problems(one)
+        ),
     )
     return tuple(dict.fromkeys(found))
 
@@ -70,14 +77,6 @@ def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
     return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
 
 
-def _database_mistakes(config: "Config") -> list[Mistake]:
-    if config.database is None and not os.path.lexists(config.home / STATE_FILE):
-        return []
-    from onetool.app.database_state import database_mistakes
-
-    return database_mistakes(config)
-
-
 def _lost(runtime: "Runtime") -> Iterator[Mistake]:
     """Yield what could not be written since this process runs."""
     states = {"audit": runtime.audit_health(), "stats": runtime.stats_health(), "events": runtime.events_health()}
@@ -85,15 +84,6 @@ def _lost(runtime: "Runtime") -> Iterator[Mistake]:
         if state is not None:
             words = (f"{word}: {value}" for word, value in state.items() if word != "status")
             yield Mistake(message=", ".join(words), key=key, severity="warning")
-
-
-def _server_mistakes(catalog: "ToolCatalog") -> list[Mistake]:
-    """Servers that are not connected or have changed. Only a process that has tried them knows."""
-    return [
-        Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
-        for one in (() if catalog.servers is None else catalog.servers.statuses(None))
-        for message, hint in server_problems(one)
-    ]
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
@@ -107,7 +97,7 @@ def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
 
 
 def _missing(report: Report) -> list[Mistake]:
-    """Warnings for missing requirements; each affects only its own tools."""
+    """Return warnings for missing requirements; each affects only its own tools."""
     return [
         Mistake(
             message=f"needs {found['name']}, which is {found['status']}",

@@ -372,17 +372,13 @@ class ConfigWatcher:
                 watch_log.info("Reloaded, since files have changed: %d tools", self._count())
             elif self._reloader.reload_settings():
                 watch_log.info("Settings were read again, since files have changed: %d tools", self._count())
-            self._log_pending()
+            (count, before), now = self._logged, self._reloader.pending_changes()
+            self._logged = self._reloader.count, now
+            for one in now:  # each is logged once, until the next reload
+                if one not in before or count != self._reloader.count:
+                    watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:
             watch_log.error("Not reloaded, what was in force stays: %s", error)
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None
-
-    def _log_pending(self) -> None:
-        """Log each pending change once, until the next reload."""
-        (count, before), now = self._logged, self._reloader.pending_changes()
-        self._logged = self._reloader.count, now
-        for one in now:
-            if one not in before or count != self._reloader.count:
-                watch_log.warning("Not loaded: %s", one)
