@@ -101,7 +101,7 @@ def _read(path: Path) -> bytes:
 
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
     """Return the bytes of every entry, if all of them are allowed."""
-    entries = [entry for entry in file.infolist() if not _is_the_folder(entry)]
+    entries = [entry for entry in file.infolist() if entry.filename != TOOLS or entry.file_size]
     if len(entries) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     seen: dict[str, str] = {}
@@ -122,10 +122,6 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
             texts[entry.filename] = _bounded(stream, entry, min(left, MAX_ENTRY))
         left -= len(texts[entry.filename])
     return texts
-
-
-def _is_the_folder(entry: zipfile.ZipInfo) -> bool:
-    return entry.filename == TOOLS and entry.file_size == 0
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:

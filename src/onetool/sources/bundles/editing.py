@@ -172,17 +172,12 @@ class OwnExamples:
         try:
             with self._documents.locked(key, MAX_WAIT_S) as held:
                 lists = _lists(held.load().body)
-                if not lists:
-                    self._require_room(key)
+                if not lists and len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
+                    raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
                 check(lists.get(tool, ()))
                 held.write(_encoded({**lists, tool: examples}))
         except TimeoutError as error:
             raise UnavailableError(f"your examples can't be kept: {error.strerror}") from None
-
-    def _require_room(self, key: str) -> None:
-        """Raise if there is no room for another owner."""
-        if len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
-            raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
 
 
 def _encoded(lists: OwnLists) -> bytes:

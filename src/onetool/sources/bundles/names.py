@@ -65,7 +65,8 @@ def new_id(now: float) -> str:
     """Make an id of that time (seconds since 1970). Within a process each one is greater than those before."""
     global _last
     with _one_at_a_time:
-        _last = max(_last + 1, (_milliseconds(now) << _LOW_BITS) | randbits(_LOW_BITS))
+        milliseconds = min(max(int(now * 1000), 0), (1 << 48) - 1)
+        _last = max(_last + 1, (milliseconds << _LOW_BITS) | randbits(_LOW_BITS))
         return _uuid(_last)
 
 
@@ -88,10 +89,6 @@ def code_name(slug: str) -> str:
 def slug_of_code(name: str) -> str:
     """Undo `code_name`."""
     return name.replace("_", "-")
-
-
-def _milliseconds(now: float) -> int:
-    return min(max(int(now * 1000), 0), (1 << 48) - 1)
 
 
 def _uuid(number: int) -> str:

@@ -314,7 +314,13 @@ class BundleService:
         """Find a version that may be called. Raises NotFoundError, and ForbiddenError for one that is switched off."""
         load = self.loading.count  # from before: what is loaded meanwhile is looked for again
         tool, bundle = self._tool(*version), self._bundle(version[0])
-        self._refuse_disabled(bundle, tool)
+        name = f"{bundle.slug}/{tool.slug}"
+        if not bundle.is_enabled or bundle.soft_deleted_at is not None:
+            raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
+        if not tool.is_enabled:
+            raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
+        if (why := self._why_disabled(tool)) is not None:
+            raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
         spec = self._spec(bundle, tool)
         spec.compile()  # here, in a thread: a large one takes a second
         made = SingleTool(spec)
@@ -373,15 +379,6 @@ class BundleService:
         id = event.spec.kept_as or self._built_in.get(event.spec.name) or self._derived.id_of(event.spec)
         if id is not None:
             self.store.record_use(id)
-
-    def _refuse_disabled(self, bundle: Bundle, tool: Tool) -> None:
-        name = f"{bundle.slug}/{tool.slug}"
-        if not bundle.is_enabled or bundle.soft_deleted_at is not None:
-            raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
-        if not tool.is_enabled:
-            raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
-        if (why := self._why_disabled(tool)) is not None:
-            raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
 
     def kept_settings(self) -> KeptSettings:
         """Return which built-in and derived tools are disabled, and the examples that users gave them."""

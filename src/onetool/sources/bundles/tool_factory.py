@@ -163,7 +163,11 @@ class ToolFactory:
                 pointer = f"/preProcessors/{number}/code"
                 raise InvalidError(f"{pointer}: {wrong}", pointer)
         if tool.type == "http":
-            self._check_http(tool)
+            try:
+                self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+            except ValueError as error:
+                pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
+                raise InvalidError(f"{pointer}: {error}", pointer) from None
         elif tool.type == SCRIPT:
             self._check_script(tool)
         else:
@@ -269,13 +273,6 @@ class ToolFactory:
         return run_async if is_async else run
 
     # What could never run
-
-    def _check_http(self, tool: ToolContent) -> None:
-        try:
-            self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
-        except ValueError as error:
-            pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
-            raise InvalidError(f"{pointer}: {error}", pointer) from None
 
     def _check_function(self, tool: ToolContent) -> None:
         name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"

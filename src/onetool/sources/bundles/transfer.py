@@ -51,7 +51,7 @@ def import_bundles(
     That is for a database alone: it changes several tools in one transaction.
     """
     moved, same, left = 0, 0, [LeftBehind(one.file or "bundles", one.message) for one in export.broken]
-    known = _tools_by_bundle(store) if force else {}
+    known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}
     for number, (bundle, tools) in enumerate(export.bundles, 1):
         try:
             is_new = _restore(store, bundle, tools, known.get(bundle.id, ()) if force else None)
@@ -64,10 +64,6 @@ def import_bundles(
     more = {id: (calls - before.get(id, never)[0], last) for id, (calls, last) in export.usage.items()}
     store.counter.add({id: one for id, one in more.items() if one[0] > 0})
     return Moved(moved + settings.moved, same + settings.same, (*left, *settings.left))
-
-
-def _tools_by_bundle(store: BundleStore) -> dict[str, list[Tool]]:
-    return {bundle.id: tools for bundle, tools in export_bundles(store).bundles}
 
 
 def _overlay(store: BundleStore) -> Overlay:

@@ -72,7 +72,10 @@ class _ToolMaker:
 
     def made(self) -> FromCurl:
         path, plain_path = self._read_path()
-        self._read_login()
+        if self._command.bearer:
+            self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
+        elif self._command.user:
+            self._basic(self._command.user)
         for name, value in self._command.headers:
             self._read_header(name, value)
         method = self._method()
@@ -148,12 +151,6 @@ class _ToolMaker:
         return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)
 
     # Who asks
-
-    def _read_login(self) -> None:
-        if self._command.bearer:
-            self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
-        elif self._command.user:
-            self._basic(self._command.user)
 
     def _basic(self, text: str) -> None:
         user, colon, password = text.partition(":")

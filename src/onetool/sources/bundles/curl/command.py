@@ -29,7 +29,10 @@ def words(text: str) -> list[str]:
     if BEGIN in text or END in text or "\0" in text:
         raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")
     text = text.replace("\r\n", "\n").strip()
-    _refuse_windows(text)
+    if re.search(r"\^\s*\n|\^\"", text):
+        raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
+    if re.search(r"`\s*\n", text) or re.match(r"(?i)(invoke-webrequest|iwr)\b", text):
+        raise InvalidError("this is a command for PowerShell; copy it as cURL for bash instead")
     text = re.sub(r"\A[$>#]\s+", "", text)  # a prompt
     return list(_WordReader(text).words())
 
@@ -46,13 +49,6 @@ def pieces(word: str) -> list[tuple[str, bool]]:
 
 def marked(name: str) -> str:
     return f"{BEGIN}{name}{END}"
-
-
-def _refuse_windows(text: str) -> None:
-    if re.search(r"\^\s*\n|\^\"", text):
-        raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
-    if re.search(r"`\s*\n", text) or re.match(r"(?i)(invoke-webrequest|iwr)\b", text):
-        raise InvalidError("this is a command for PowerShell; copy it as cURL for bash instead")
 
 
 class _WordReader:

@@ -437,15 +437,14 @@ class FileStore(BundleStore):
     def key(self) -> bytes:
         """Return the shared key; where none can be stored, this process's own."""
         if self._key is None:
-            self._key = read_key(self._folder) or self._new_key()
+            self._key = read_key(self._folder)
+        if self._key is None:
+            try:
+                with self._lock.held() as root:
+                    self._key = key_of(self._folder, root)
+            except (OSError, UnavailableError):
+                self._key = token_bytes(KEY_BYTES)
         return self._key
-
-    def _new_key(self) -> bytes:
-        try:
-            with self._lock.held() as root:
-                return key_of(self._folder, root)
-        except (OSError, UnavailableError):
-            return token_bytes(KEY_BYTES)
 
     def close(self) -> None:
         self.counter.close()

@@ -73,17 +73,15 @@ def read_files(folder: Path, stamps: Stamps, paths: Iterable[str]) -> Iterator[R
             if name not in bundles:
                 seen = stamps[name].get(bundle_file(name), NO_STAMP)
                 bundles[name] = _read_one(folder, bundle_file(name), seen, None)
-            read = _read_tool(folder, path, stamps[name][path], bundles[name])
+            bundle, stamp = bundles[name], stamps[name][path]
+            if bundle is None:
+                continue
+            if isinstance(bundle.content, Bundle):
+                read = _read_one(folder, path, stamp, bundle.content)
+            else:
+                read = ReadFile(path, stamp, reason=NO_BUNDLE)
         if read is not None:
             yield read
-
-
-def _read_tool(folder: Path, path: str, stamp: Stamp, bundle: ReadFile | None) -> ReadFile | None:
-    if bundle is None:
-        return None
-    if not isinstance(bundle.content, Bundle):
-        return ReadFile(path, stamp, reason=NO_BUNDLE)
-    return _read_one(folder, path, stamp, bundle.content)
 
 
 def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> ReadFile | None:

@@ -178,15 +178,11 @@ class _Inliner:
         if name not in self._near:
             return {**_outline(self._definitions[name].schema), **beside}
         target = self._definitions[name].schema
-        if self._inlines(name, target, schema, inlined):
+        is_allowed = isinstance(target, dict) and inlined < INLINE and "$ref" not in target
+        if is_allowed and (self._uses[name] == 1 or _is_simple(target)) and schema.keys() <= _SAID_BESIDE:
             return {**self.placed(target, inlined + 1), **beside}
         self.wanted[name] = None
         return schema
-
-    def _inlines(self, name: str, target: Any, schema: dict[str, Any], inlined: int) -> bool:
-        if not isinstance(target, dict) or inlined >= INLINE or "$ref" in target:
-            return False
-        return (self._uses[name] == 1 or _is_simple(target)) and schema.keys() <= _SAID_BESIDE
 
 
 def _is_simple(schema: dict[str, Any]) -> bool:
