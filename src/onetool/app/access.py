@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from onetool.app.database import open_state
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal, Role
 from onetool.core.text import read_time, utc_text
@@ -136,7 +137,6 @@ def token_store(config: "Config", documents: "Documents", memory: TokenMemory | 
 @contextmanager
 def open_token_store(config: "Config") -> Iterator[TokenStore]:
     """Open the stored tokens for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.database import open_state
     from onetool.app.documents import documents_in
 
     with open_state(config) as database:
@@ -146,7 +146,6 @@ def open_token_store(config: "Config") -> Iterator[TokenStore]:
 @contextmanager
 def open_page_links(config: "Config") -> "Iterator[PageLinks]":
     """Open the links to the page for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.database import open_state
     from onetool.app.documents import documents_in
     from onetool.services.page_links import PageLinks
 

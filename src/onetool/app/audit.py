@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from onetool.app.database import open_state
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
+from onetool.database import DatabaseError
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -139,7 +141,6 @@ def noted_command(
 @contextmanager
 def audit_table(config: "Config") -> "Generator[AuditTable]":
     """Open the log of a config for reading. Nothing is made for it."""
-    from onetool.app.database import open_state
     from onetool.services.audit import AuditTable
 
     with open_state(config) as database:
@@ -169,7 +170,6 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
         return
     from time import time
 
-    from onetool.database import DatabaseError
     from onetool.services.audit.record import AuditFilter
 
     try:
@@ -196,8 +196,6 @@ def _mistake(config: "Config", error: Exception) -> Mistake:
 @contextmanager
 def _opened(config: "Config") -> "Generator[AuditLog]":
     """Open the log for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.database import open_state
-
     with open_state(config) as database:
         log = _log_in(database, config)
         try:

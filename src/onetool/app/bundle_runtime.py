@@ -22,7 +22,7 @@ from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.model import built_in_bundles
+from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
@@ -168,7 +168,6 @@ class AppBundleRuntime:
 
     def preview_http(self, tool: "Tool", args: Mapping[str, Any]) -> "list[PreviewRequest]":
         from onetool.http.tool import HttpTool
-        from onetool.sources.bundles.model import http_of, limits_of
 
         outside = self._runtime().http_context
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)

@@ -17,7 +17,7 @@ from onetool.config.trust import Untrusted
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
 from onetool.core.registry import is_shown, shown_packs
-from onetool.core.signature import as_identifier
+from onetool.core.signature import as_identifier, signature
 from onetool.script.names import ScriptNames
 
 if TYPE_CHECKING:
@@ -219,9 +219,6 @@ def tool_info(
 
 def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
     """Return the signature of a tool, under the name that code calls it by."""
-    from onetool.core.signature import signature
-    from onetool.script.names import ScriptNames
-
     spec = snapshot.get(name)
     return None if spec is None else signature(spec, ScriptNames(snapshot).spelling(spec))
 

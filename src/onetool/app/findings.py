@@ -16,6 +16,7 @@ from onetool.app.requirements import Requirements, http_requirements, read_http_
 from onetool.core.errors import Mistake
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
 
 if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
@@ -121,8 +122,6 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
     config = runtime.config
     if config.database is None and not (config.home / "bundles").is_dir():
         return []
-    from onetool.sources.bundles.errors import UnavailableError
-
     try:
         bundles, tools = app_bundles.service.store.everything()
     except UnavailableError as error:  # that a database is away is told of it
@@ -135,7 +134,6 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
 
 
 def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
-    from onetool.sources.bundles.errors import InvalidError
     from onetool.sources.bundles.model import shown
 
     for tool in tools:

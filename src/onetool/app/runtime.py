@@ -16,6 +16,7 @@ from onetool.config.load import code_files, roots_within, setting_files
 from onetool.config.model import PROMPTS_FILE
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze, size_of
+from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, current_principal, owner
 from onetool.core.registry import Snapshot
 from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
@@ -382,7 +383,6 @@ class Runtime:
         )
 
     def _new_workers(self) -> "SharedWorkers":
-        from onetool.core.limits import worker_share
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it
         from onetool.script.run_result import RunLimits
 

@@ -7,6 +7,7 @@ from onetool._version import __version__
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
 from onetool.core.principal import current_principal, owner, stats_caller
+from onetool.core.signature import as_identifier
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -75,8 +76,6 @@ class AppView:
         return [_server_summary(status) for status in self._catalog.servers.statuses(allowed)]
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        from onetool.core.signature import as_identifier
-
         return [as_identifier(pack) for pack in self._catalog.server_packs(allowed)]
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from onetool.core.schema_keywords import upgrade
+from onetool.core.schema_keywords import subschemas, upgrade
 from onetool.http.body import is_text_type
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
@@ -290,8 +290,6 @@ class _Conversion:
 
 def references(schema: Any) -> Iterator[str]:
     """Yield the definitions that a converted schema refers to, as often as it does."""
-    from onetool.core.schema_keywords import subschemas
-
     waiting = [schema]
     while waiting:
         one = waiting.pop()
