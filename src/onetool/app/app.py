@@ -372,9 +372,7 @@ class App:
         self.close()
 
     async def _fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the health. An app that is not connected tries every server first; else only their last state is
-        known.
-        """
+        """Return the health. An app that is not connected tries every server; else their last state is used."""
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
         from asyncio import to_thread

@@ -76,8 +76,7 @@ _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 def run_description(
     packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
 ) -> str:
-    """Return the description of `run`. Names are as code writes them; `functions` are tools without a pack, and
-    aliases.
+    """Describe `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
 
     `text` is the user's own text that replaces ours; its length has been checked.
     """

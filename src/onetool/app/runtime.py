@@ -213,9 +213,7 @@ class Runtime:
     # The environment of running tools
 
     def settings(self, pack: str) -> Mapping[str, Any]:
-        """Return a pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a
-        model.
-        """
+        """Return a pack's settings; `fs` has its own section in the config, and must not show models our secrets."""
         own = self._settings.get(pack, EMPTY)
         if pack != "fs":
             return own

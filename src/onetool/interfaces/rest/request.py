@@ -139,9 +139,7 @@ class Conditions(NamedTuple):
     known: tuple[str, ...]  # If-None-Match: none of these may be its tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
-        """Return the ETag that the store has to check under its lock, if any. Raises OutdatedError if conditions fail
-        now.
-        """
+        """Return the ETag that the store checks under its lock, if any. Raises OutdatedError if conditions fail now."""
         if not self.seen and not self.known:
             return None
         try:

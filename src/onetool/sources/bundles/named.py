@@ -363,9 +363,7 @@ class BundleTools:
         return self._named.place_of(spec)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """Return the name under which calls of this very tool are counted; and its spec, if the one of that name was
-        made of it.
-        """
+        """Return the name under which calls of this tool are counted; and its spec, if that name is the tool's own."""
         name = self.name_of(bundle, tool)
         return name, self._named.spec_of(name, tool)
 

@@ -147,9 +147,7 @@ class ToolFactory:
         return f"its function {function} is not there, or is switched off"
 
     def basis(self, functions: Iterable[str]) -> tuple[Any, dict[str, ToolSpec | None]]:
-        """Return what specs depend on beside their tools: the config's retries and time for scripts, and these
-        functions.
-        """
+        """Return what specs need beside their tools: the config's retries and time for scripts, and the functions."""
         shared = (self._runtime.default_retries, self._runtime.script_seconds)
         return shared, {name: self._runtime.function(name) for name in functions}
 
@@ -305,9 +303,7 @@ class ToolFactory:
 
 
 def _place(tool: Tool) -> str:
-    """Return the name under which its calls are counted. It survives deleting and putting the tool again; its id does
-    not.
-    """
+    """Return the name under which its calls are counted: unlike its id, it survives deleting and putting again."""
     return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
 

@@ -77,9 +77,7 @@ def _overlay(store: BundleStore) -> Overlay:
 
 
 def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
-    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools that give way; None:
-    nothing does.
-    """
+    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools that give way."""
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
