@@ -284,6 +284,13 @@ class OpenApiDocument:
             self._complete.add(id(node))
         return node
 
+    def is_marked(self, schema: Any, mark: str) -> bool:
+        """Return whether a schema, or the one it refers to, is `readOnly` or `writeOnly`, as `mark` says."""
+        try:
+            return self.object(schema).get(mark) is True
+        except UnresolvedError:
+            return False
+
     def object(self, value: Any) -> dict[str, Any]:
         """Resolve an object that may be a reference to one, or to a reference."""
         for _ in range(MAX_STEPS):

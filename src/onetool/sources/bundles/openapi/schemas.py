@@ -275,17 +275,11 @@ class _Conversion:
     def _one_way_only(self, properties: dict[str, Any], found: dict[str, Any]) -> None:
         """Members that only answers have are not asked for, and those that only requests have not promised."""
         mark = "readOnly" if self._direction == "in" else "writeOnly"
-        gone = {name for name, one in properties.items() if self._has(one, mark)}
+        gone = {name for name, one in properties.items() if self._document.is_marked(one, mark)}
         if gone:
             found["properties"] = {name: one for name, one in found["properties"].items() if name not in gone}
             if "required" in found:
                 found["required"] = [name for name in found["required"] if name not in gone]
-
-    def _has(self, schema: Any, mark: str) -> bool:
-        try:
-            return self._document.object(schema).get(mark) is True
-        except UnresolvedError:
-            return False
 
 
 def references(schema: Any) -> Iterator[str]:
