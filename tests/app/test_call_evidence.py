@@ -3,7 +3,7 @@
 import asyncio
 
 from onetool import App, ToolCall
-from onetool.app.call_evidence import MOST, MOST_CALLERS, MOST_TOOLS, CallEvidence
+from onetool.app.call_evidence import MAX_CALLERS, MAX_EVIDENCE, MAX_TOOLS, CallEvidence
 from onetool.config import load_config
 from onetool.core.context import CallEvent
 from onetool.core.principal import Principal
@@ -15,18 +15,18 @@ def test_calls_count_a_little_and_never_much():
     once = evidence.of("ann")["a.b"]
     for _ in range(1000):
         evidence.record("ann", "a.b")
-    assert 0 < once < evidence.of("ann")["a.b"] == MOST
+    assert 0 < once < evidence.of("ann")["a.b"] == MAX_EVIDENCE
     assert evidence.of("bob") == {}
 
 
 def test_it_is_bounded():
     evidence = CallEvidence()
-    for number in range(MOST_CALLERS + 10):
+    for number in range(MAX_CALLERS + 10):
         evidence.record(f"caller {number}", "a.b")
-    for number in range(MOST_TOOLS + 10):
+    for number in range(MAX_TOOLS + 10):
         evidence.record("last", f"a.tool_{number}")
     assert evidence.of("caller 0") == {}
-    assert len(evidence.of("last")) == MOST_TOOLS
+    assert len(evidence.of("last")) == MAX_TOOLS
     assert "a.tool_0" not in evidence.of("last")
 
 

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from onetool.app.database import open_state
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal, Role
 from onetool.core.text import read_time, utc_text
@@ -28,7 +29,7 @@ TWO = (
 
 
 def needs_credential(http: "HttpConfig", store: TokenStore | None) -> bool:
-    """Return whether a server with this config and these stored tokens lets nobody in who shows nothing."""
+    """Return whether a server with this config and these stored tokens refuses clients without a credential."""
     return bool(http.token or http.tokens or http.jwt or (store is not None and store.guards))
 
 
@@ -104,7 +105,7 @@ class KnownTokens:
         return table
 
     def _made(self, view: TokenView) -> TokenTable:
-        """Of two with one digest the config's counts, and what was revoked counts most."""
+        """Build the table. Of two tokens with one digest the config's wins, and a revoked one wins over both."""
         names = {token.name for token in self._configured}
         found: dict[bytes, tuple[FoundToken, float | None]] = {}
         for token in view.state.tokens:
@@ -136,7 +137,6 @@ def token_store(config: "Config", documents: "Documents", memory: TokenMemory | 
 @contextmanager
 def open_token_store(config: "Config") -> Iterator[TokenStore]:
     """Open the stored tokens for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.database import open_state
     from onetool.app.documents import documents_in
 
     with open_state(config) as database:
@@ -146,7 +146,6 @@ def open_token_store(config: "Config") -> Iterator[TokenStore]:
 @contextmanager
 def open_page_links(config: "Config") -> "Iterator[PageLinks]":
     """Open the links to the page for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.database import open_state
     from onetool.app.documents import documents_in
     from onetool.services.page_links import PageLinks
 
@@ -155,7 +154,7 @@ def open_page_links(config: "Config") -> "Iterator[PageLinks]":
 
 
 def as_stored(token: TokenConfig) -> StoredToken:
-    """Return a token of the config, in the form of the store."""
+    """Convert a token of the config to the form of the store."""
     return StoredToken(
         name=token.name,
         hash=token.hash,

@@ -9,7 +9,7 @@ from onetool.core.registry import Snapshot
 if TYPE_CHECKING:
     from onetool.app import App
 
-MOST_KEPT = 256  # lists; there are as many as tokens have different ones
+MAX_KEPT = 256  # lists; there are as many as tokens have different ones
 
 
 class AllowLists:
@@ -37,7 +37,7 @@ class AllowLists:
         if self._offered is None and principal.tools is None:
             return None
         snapshot, (made_of, lists) = self._snapshot(), self._made
-        if snapshot is not made_of or len(lists) > MOST_KEPT:
+        if snapshot is not made_of or len(lists) > MAX_KEPT:
             lists = {}
             self._made = snapshot, lists  # both at once: other threads read them
         if principal.tools not in lists:
@@ -54,7 +54,7 @@ Offered = AllowLists | Collection[str] | None
 
 
 def allow_lists(app: "App", offered: Offered) -> AllowLists:
-    """The lists of a server. What is made once for it is handed to all its routes, so that each list is made once."""
+    """Return the lists of a server. All its routes share them, so that each list is made once."""
     if isinstance(offered, AllowLists):
         return offered
     return AllowLists(lambda: app.catalog.registry.snapshot(), offered)

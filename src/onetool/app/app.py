@@ -133,7 +133,7 @@ class App:
         makes_tables: bool = True,
         servers: "Mapping[str, ServerSettings] | None" = None,
     ) -> Self:
-        """The app for a config file, or for the one that is found from here. Raises ConfigError if it can't be used.
+        """Open the app for a config file, or for the one found from here. Raises ConfigError if it can't be used.
 
         A file that is named is trusted by that. A project's folder that is found and not trusted is not used, and
         nobody is asked: `untrusted` tells. Without `imports` packs are parsed and not run: the names of their tools
@@ -244,7 +244,7 @@ class App:
     def check_code(
         self, code: str, allowed: Collection[str] | None = None, variables: Mapping[str, Any] | None = None
     ) -> "CodeReport":
-        """Return all that is wrong with code before it runs, and the tools that it calls. Nothing runs."""
+        """Report all that is wrong with code before it runs, and the tools that it calls. Nothing runs."""
         return self.runtime.engine.report(code, self.catalog.current_snapshot(), allowed, variables or {})
 
     def code_names(self, allowed: Collection[str] | None = None) -> "CodeNames":
@@ -287,7 +287,7 @@ class App:
         return self._ask_service.sessions
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
-        """Return what a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        """Build what a run's caller reads. A large result is stored, unless it is wanted whole."""
         return self.runtime.reply(result, whole, read_on)
 
     def run_sync(self, code: str, allowed: Collection[str] | None = None) -> "RunResult":
@@ -372,7 +372,7 @@ class App:
         self.close()
 
     async def _fresh_health(self, allowed: Collection[str] | None = None) -> dict[str, Any]:
-        """The health. An app that is not connected tries every server first; else only their last state is known."""
+        """Return the health. An app that is not connected tries every server; else their last state is used."""
         if self.servers is not None and not self._is_connected:
             await self.servers.wait_connected()
         from asyncio import to_thread
@@ -459,7 +459,7 @@ class App:
         return "settings" if self._follows_settings and self.config.watch is None else None
 
     def _count_call(self, event: "CallEvent") -> None:
-        """For bundles, for searches, and for those who want to hear of every call. In the recorder's thread."""
+        """Count a call for bundles and searches, and tell subscribers. Runs in the recorder's thread."""
         self._bundles.count(event)
         self.catalog.count_call(event)
         for tell in tuple(self._on_call):
@@ -479,7 +479,7 @@ class App:
         )
 
     def _apply(self, config: Config, read: Read) -> None:
-        """All at once, but for servers: those that have changed need time to end, and are not waited for by others."""
+        """Apply everything at once, except servers: changed ones need time to end, and nobody waits for them."""
         if config.http.token:
             config.secrets.mask_always(str(config.http.token))
         before = self.runtime

@@ -160,13 +160,13 @@ class AskService:
         return DirectBackend(caller, catalog, self._tools(allowed), allowed, approval, attached)
 
     def _allowed(self, options: AskOptions, session: ChatSession) -> Collection[str] | None:
-        """Which tools there are: as this question says, else as the session had it before, else as the config says."""
+        """Return the allowed tools: as this question says, else as the session had it, else as the config says."""
         self._choose_tools(options, session)
         chosen = self.runtime.config.ask.tools if session.allowed is None else session.allowed
         return allowed_by_both(options.within, self._catalog.registry.allowing(chosen))
 
     def _choose_tools(self, options: AskOptions, session: ChatSession) -> None:
-        """The session keeps patterns as they are, so that tools that fit count in later questions, too."""
+        """Choose the tools. The session keeps patterns, so that later questions also find tools added since."""
         if options.allowed is not None:
             session.allow(options.allowed)
 
@@ -180,7 +180,7 @@ class AskService:
         return self._toolsets[key]
 
     def toolset(self, within: Collection[str] | None) -> Toolset:
-        """The tools that a model would see that is asked now, as far as they are known. Nothing is waited for."""
+        """Return the known tools that a model would see now. Nothing is waited for."""
         config = self.runtime.config
         allowed = allowed_by_both(within, self._catalog.registry.allowing(config.ask.tools))
         if not config.ask.with_tools:
@@ -191,11 +191,11 @@ class AskService:
         return self._tools(allowed)
 
     def choice(self, provider: str | None) -> ModelChoice:
-        """Return what the config says of this provider, or of the one that is used where nobody names any."""
+        """Return what the config says of this provider, or of the default one."""
         return self.model_choice(AskOptions(provider=provider))
 
     def model_choice(self, options: AskOptions) -> ModelChoice:
-        """What the config says of a model and its address counts for the provider that it says it of."""
+        """Apply the config's model and address only to the provider that it names with them."""
         ask = self.runtime.config.ask
         provider = (options.provider or "").lower()
         ours = provider in ("", ask.provider or ("openai" if ask.base_url else provider))
@@ -266,7 +266,9 @@ class PendingAnswer:
                 raise
             wanted = service.model_choice(options)
             model = await choose_model(wanted, keys_for(newest.config, wanted), newest.client)
-        task = await asyncio.to_thread(self._task) if self._is_long() else self._task()
+        size = len(self._prompt) + sum(len(file.text or "") for file in options.files)
+        is_long = size > MUCH_TEXT  # others on the loop would notice how long looking for secrets takes
+        task = await asyncio.to_thread(self._task) if is_long else self._task()
         async with service.sessions.turn(options.session, new=options.new_session, wait=options.wait) as session:
             backend = await service.backend(options, session)
             if len(backend.toolset.specs) > MANY_TOOLS:
@@ -283,10 +285,6 @@ class PendingAnswer:
             finally:
                 if self.answer.answer is None:
                     self.answer = _with_hints(loop.answer())
-
-    def _is_long(self) -> bool:
-        """Return whether looking for secrets in it takes long enough for others on the loop to notice."""
-        return len(self._prompt) + sum(len(file.text or "") for file in self._options.files) > MUCH_TEXT
 
     def _task(self) -> AskTask:
         options, ask = self._options, self._service.runtime.config.ask
@@ -361,7 +359,7 @@ async def _known_provider(service: AskService, name: str) -> KnownProvider:
 
 
 async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> list[str] | None:
-    """Return the models of a server of one's own; None where it does not answer."""
+    """List the models of a self-hosted server; None where it does not answer."""
     try:
         lister = await asyncio.to_thread(model_lister, choice, secret, service.runtime.client)
         return await lister.names(PROBE)

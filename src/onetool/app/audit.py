@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from onetool.app.database import open_state
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
+from onetool.database import DatabaseError
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -37,7 +39,7 @@ class AppAudit:
         self._before_close: list[Callable[[], None]] = []
 
     def open(self) -> None:
-        """The app is served from now on."""
+        """Begin the log: the app is served from now on."""
         self._is_served = True
         self._follow()
 
@@ -68,7 +70,7 @@ class AppAudit:
             log.record(kind, what, **more)
 
     async def begin(self, kind: "AuditKind", what: str, **more: Any) -> None:
-        """Where the log is required: write that something begins. Raises AuditUnavailableError."""
+        """Write that something begins, where the log is required. Raises AuditUnavailableError."""
         log = self.log
         if log is not None and log.is_required:
             from asyncio import to_thread
@@ -77,7 +79,7 @@ class AppAudit:
             await to_thread(log.write_entry, entry)
 
     def before_call(self, call: "ToolCall") -> Callable[[], None] | None:
-        """Return what the executor has to do before a call, in a thread; None where the log is not required."""
+        """Return what the executor runs in a thread before a call; None where the log is not required."""
         log = self.log
         if log is None or not log.is_required:
             return None
@@ -139,7 +141,6 @@ def noted_command(
 @contextmanager
 def audit_table(config: "Config") -> "Generator[AuditTable]":
     """Open the log of a config for reading. Nothing is made for it."""
-    from onetool.app.database import open_state
     from onetool.services.audit import AuditTable
 
     with open_state(config) as database:
@@ -169,7 +170,6 @@ def audit_mistakes(config: "Config") -> Iterator[Mistake]:
         return
     from time import time
 
-    from onetool.database import DatabaseError
     from onetool.services.audit.record import AuditFilter
 
     try:
@@ -196,8 +196,6 @@ def _mistake(config: "Config", error: Exception) -> Mistake:
 @contextmanager
 def _opened(config: "Config") -> "Generator[AuditLog]":
     """Open the log for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.database import open_state
-
     with open_state(config) as database:
         log = _log_in(database, config)
         try:

@@ -109,7 +109,7 @@ def _from_archive(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
 
 
 def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
-    """A bundle that was deleted comes back: what that does to one that has taken its name meanwhile."""
+    """Describe what a deleted bundle that comes back does to a bundle that has taken its name meanwhile."""
     other = live_bundle(app.bundles, bundle.slug)
     if other is None:
         return []
@@ -171,7 +171,7 @@ def tools_of(app: "App", bundle: Bundle | None) -> list[Tool]:
 
 
 def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None = None) -> tuple[Bundle, list[Tool]]:
-    """Return a bundle and its tools out of what PUT takes, with new ids. Raises InvalidError."""
+    """Build a bundle and its tools from what PUT takes, with new ids. Raises InvalidError."""
     now = time()
     times: dict[str, Any] = {"created_at": time_text(now), "modified_at": time_text(now)}
     read = read_bundle(content)
@@ -192,7 +192,7 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 
 
 def name_taken(app: "App", slug: str) -> str | None:
-    """Of a bundle that is new: what its name stands for in code already, if it does."""
+    """Return what the name of a new bundle stands for in code already, if it does."""
     name = code_name(slug)
     if not any(one.partition(".")[0] == name for one in app.catalog.registry.names()):
         return None
@@ -202,7 +202,7 @@ def name_taken(app: "App", slug: str) -> str | None:
 
 
 async def fetch_document(app: "App", address: str) -> bytes:
-    """Return what is at a URL of an allowed host, by the HTTP tools' client. Raises InvalidError."""
+    """Fetch a URL of an allowed host with the HTTP tools' client. Raises InvalidError."""
     context = app.runtime.http_context
     headers = [("Accept", "application/json, application/yaml, application/zip, */*;q=0.5")]
     try:
@@ -309,7 +309,7 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Ite
 
 
 def _is_taken(known: Secrets, name: str) -> bool:
-    """Whether a secret has the name: in the file, too, where another process may have put one since it was read."""
+    """Return whether a secret has the name: also in the file, where another process may have put one since."""
     if name in known or known.file is None:
         return name in known
     try:
@@ -319,7 +319,7 @@ def _is_taken(known: Secrets, name: str) -> bool:
 
 
 def _value(known: Secrets, name: str) -> str | None:
-    """Return the value of a secret, also of one that is for some hosts only: it is compared, and sent nowhere."""
+    """Return the value of a secret, also of one for some hosts only: it is compared, and sent nowhere."""
     return known.get(name, lambda _: True)
 
 

@@ -22,7 +22,7 @@ from onetool.core.spec import ToolSpec
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.store import FileStore
-from onetool.sources.bundles.model import built_in_bundles
+from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
@@ -51,9 +51,13 @@ def open_bundle_service(
     run: "RunCode",
     catalog: "ToolCatalog",
 ) -> BundleService:
-    """Return the bundles of a folder, the built-in packs, and what is derived from all that is `offered` besides."""
+    """Open the bundles of a folder, the built-in packs, and what is derived from everything else `offered`."""
     own = {spec.name for pack in BUILTIN for spec in builtin_tools(pack)}
-    built_in = [spec for spec in functions().values() if spec.name in own or _is_ot(spec)]
+    built_in = [
+        spec
+        for spec in functions().values()
+        if spec.name in own or (spec.pack == "ot" and spec.defined_in is None)  # not declared under its name
+    ]
     bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
@@ -83,18 +87,13 @@ def foreign_file(path: Path) -> Mistake | None:
     return ownership_mistake(path, user_home(os.environ), trust_store().owners)
 
 
-def _is_ot(spec: ToolSpec) -> bool:
-    """Return whether the tool is of the built-in pack `ot`, and not declared under its name."""
-    return spec.pack == "ot" and spec.defined_in is None
-
-
 NO_TOOLS = Snapshot({})
 TELLING = 0.1  # seconds that a pre-processor has less than its call
 _LINE = re.compile(r"line \d+")
 
 
 def _with_line(error: ToolError) -> list[str]:
-    """Return what went wrong, with the line before it, and then the hints."""
+    """Return what went wrong after its line, and then the hints."""
     message, hints = error.message, error.hints
     if not _LINE.match(message) and hints and (found := _LINE.match(hints[0])):
         return [f"{found[0]}: {message}", *hints[1:]]
@@ -169,7 +168,6 @@ class AppBundleRuntime:
 
     def preview_http(self, tool: "Tool", args: Mapping[str, Any]) -> "list[PreviewRequest]":
         from onetool.http.tool import HttpTool
-        from onetool.sources.bundles.model import http_of, limits_of
 
         outside = self._runtime().http_context
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)

@@ -88,14 +88,14 @@ class AppBundles:
             return self._service
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Return whether their tools are known to be current. It never blocks: where nobody can tell, they are not."""
+        """Return whether their tools are known to be current. Never blocks: unknown counts as changed."""
         service = self._service
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
         return self._are_none(at_once) or monotonic() < self._retry_at
 
     def is_current(self, at_once: bool = False) -> bool:
-        """The same, and the store is asked where nobody can tell."""
+        """Return whether their tools are current. Asks the store where that is not known."""
         if monotonic() < self._retry_at:
             return True
         try:
@@ -105,7 +105,7 @@ class AppBundles:
             return True
 
     def _are_none(self, at_once: bool) -> bool:
-        """Whether there are still none. Who closes has none: a call that is still under way must not open them anew."""
+        """Return whether there are still none. After closing there are none: a running call must not open them anew."""
         if self._is_closed:
             return True
         if at_once or monotonic() - self._none_at >= FRESH:
@@ -115,7 +115,7 @@ class AppBundles:
         return True
 
     def versions(self) -> "Further | None":
-        """Return what finds single versions of the tools that were loaded last."""
+        """Return the lookup for single versions of the tools that were loaded last."""
         return None if self._service is None else self._service.loading.versions()
 
     def searched(self) -> "tuple[Words | None, bool]":
@@ -130,7 +130,7 @@ class AppBundles:
         return self._searched, True
 
     def vectors_file(self) -> Path | None:
-        """Return where the search keeps the vectors of many tools: in the state folder of bundles, if it is there."""
+        """Return where the search keeps the vectors of many tools: beside the index, if that is a file."""
         from onetool.services.search.meaning import VECTORS_FILE
         from onetool.sources.bundles.files.disk import STATE
 
@@ -260,7 +260,7 @@ class AppBundles:
 
 
 def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
-    """Return the first of each name, as in the registry."""
+    """Map names to tools; the first of each name wins, as in the registry."""
     found: dict[str, ToolSpec] = {}
     for spec in (spec for one in catalogues for spec in one.tools):
         found.setdefault(spec.name, spec)
@@ -270,21 +270,20 @@ def _by_name(catalogues: list[Catalogue]) -> dict[str, ToolSpec]:
 def _with_settings(one: Catalogue, kept: "KeptSettings | None") -> Catalogue:
     if kept is None or not any(kept):
         return one
+    tools: list[ToolSpec] = []
+    for spec in one.tools:
+        if (switch := kept.tools.get(spec.name)) is not None:
+            spec = replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
+        if (examples := kept.examples.get(spec.name)) is not None:
+            texts = (call_text(spec.name, example.args) for example in examples)
+            spec = replace(spec, examples=(*texts, *spec.examples))
+        tools.append(spec)
     return replace(
         one,
-        tools=tuple(_with_own_settings(spec, kept) for spec in one.tools),
+        tools=tuple(tools),
         prompts=tuple(prompt for prompt in one.prompts if not kept.hides(prompt.spec)),
         resources=tuple(resource for resource in one.resources if not kept.hides(resource.spec)),
     )
-
-
-def _with_own_settings(spec: ToolSpec, kept: "KeptSettings") -> ToolSpec:
-    if (switch := kept.tools.get(spec.name)) is not None:
-        spec = replace(spec, enabled=False, off=f"onetool bundles enable {switch}")
-    if (examples := kept.examples.get(spec.name)) is not None:
-        texts = (call_text(spec.name, example.args) for example in examples)
-        spec = replace(spec, examples=(*texts, *spec.examples))
-    return spec
 
 
 # Checks the store regularly, in a thread of its own: takes in what was edited by hand, and removes what is old.
@@ -326,21 +325,18 @@ class StorePoller:
                 return
             self._woken.clear()
             began = perf_counter()
-            self._try_look()
+            trouble = ""
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+                trouble = f"{type(error).__name__}: {error}"
+            if trouble and trouble != self._trouble:
+                log.error("the bundles can't be watched for changes for now: %s", trouble)
+            self._trouble = trouble
             cost = perf_counter() - began
             if self._closed.wait(min(cost * WOKEN_SHARE, self._every)):
                 return
             pause = max(self._every, cost * SHARE)
-
-    def _try_look(self) -> None:
-        trouble = ""
-        try:
-            self._look()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
-            trouble = f"{type(error).__name__}: {error}"
-        if trouble and trouble != self._trouble:
-            log.error("the bundles can't be watched for changes for now: %s", trouble)
-        self._trouble = trouble
 
 
 # All pages of the lists of a `BundleService`
@@ -350,14 +346,14 @@ PAGE = 1000
 
 
 def all_bundles(bundles: "BundleService") -> "Iterator[Shown]":
-    """Yield all bundles, also those that are switched off or deleted."""
+    """Yield all bundles, with disabled and deleted ones."""
     from onetool.sources.bundles.store import ListQuery
 
     return _all_pages(lambda after: bundles.bundles(ListQuery(include_disabled=True, after=after, limit=PAGE)))
 
 
 def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterator[Shown]":
-    """Of one bundle, or of all; those that are switched off, too."""
+    """Yield the tools of one bundle, or of all, with disabled ones."""
     from onetool.sources.bundles.store import ListQuery
 
     ids = [] if bundle_id is None else [bundle_id]
@@ -367,7 +363,7 @@ def all_tools(bundles: "BundleService", bundle_id: str | None = None) -> "Iterat
 
 
 def live_bundle(bundles: "BundleService", slug: str) -> "Shown | None":
-    """The first bundle of that slug, if there is one that was not deleted. A pack or a server of that name is none."""
+    """Return the first bundle of that slug that was not deleted. Packs and servers are not bundles."""
     stored = (one for one in all_bundles(bundles) if "source" not in one)
     return next((one for one in stored if one["slug"] == slug and one["softDeletedAt"] is None), None)
 

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from math import log2
 from threading import Lock
 
-MOST_CALLERS, MOST_TOOLS = 64, 256  # the least recent are forgotten
-ONCE, MOST = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
+MAX_CALLERS, MAX_TOOLS = 64, 256  # the least recent are forgotten
+ONCE, MAX_EVIDENCE = 0.01, 0.03  # what one call counts, and any number of them: a fair match has 0.5
 
 Counts = OrderedDict[str, int]
 
@@ -27,13 +27,13 @@ class CallEvidence:
             counts[tool] = counts.get(tool, 0) + 1
             counts.move_to_end(tool)
             self._called.move_to_end(caller)
-            if len(counts) > MOST_TOOLS:
+            if len(counts) > MAX_TOOLS:
                 counts.popitem(last=False)
-            if len(self._called) > MOST_CALLERS:
+            if len(self._called) > MAX_CALLERS:
                 self._called.popitem(last=False)
 
     def of(self, caller: str) -> dict[str, float]:
         """Tool -> what is added to its score."""
         with self._lock:
             counts = dict(self._called.get(caller, ()))
-        return {tool: min(ONCE * log2(1 + count), MOST) for tool, count in counts.items()}
+        return {tool: min(ONCE * log2(1 + count), MAX_EVIDENCE) for tool, count in counts.items()}

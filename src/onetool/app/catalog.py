@@ -6,6 +6,7 @@ It unites what packs, declared tools, bundles and MCP servers offer, and does so
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
@@ -117,18 +118,18 @@ class ToolCatalog:
         return ToolList([one for one in self.current_snapshot().listed(allowed).held if is_shown(one)])
 
     def count(self, allowed: Iterable[str] | None = None) -> int:
-        """Return how many these are. Bundles that nobody has looked into yet are not made for that."""
+        """Return how many these are. Bundles that nobody has looked into yet are not loaded for that."""
         if allowed is not None:
             return len(self.tools(allowed))
         snapshot = self.current_snapshot()
         return sum(map(is_shown, snapshot.own())) + sum(map(count_shown, snapshot.lazy.values()))
 
     def each(self, allowed: Iterable[str] | None = None) -> Iterator[ToolSpec | LazyTool]:
-        """The same one by one, for those who look at the first ones only."""
+        """Yield the tools one by one, for callers that look at the first ones only."""
         return filter(is_shown, self.current_snapshot().each() if allowed is None else self.tools(allowed).held)
 
     def packs(self, allowed: Iterable[str] | None = None) -> list[str]:
-        """Those that have tools to show."""
+        """Return the packs that have tools to show."""
         if allowed is not None:
             return [*dict.fromkeys(tool.pack for tool in self.tools(allowed).held)]
         snapshot = self.current_snapshot()
@@ -136,8 +137,8 @@ class ToolCatalog:
         return [*dict.fromkeys([*own, *shown_packs(snapshot.lazy)])]
 
     def texts(self, allowed: Iterable[str] | None = None) -> list[object]:
-        """What differs where a list of them would say something else. A lazy tool that has changed is another object,
-        and so is its pack, whether or not the tool is switched on.
+        """Return objects that differ whenever a list of the tools would. A lazy tool that has changed is another
+        object, and so is its pack, whether or not the tool is switched on.
         """
         if allowed is None:
             snapshot = self.current_snapshot()
@@ -163,7 +164,7 @@ class ToolCatalog:
             self._evidence.record(event.principal.owner, event.spec.name)
 
     def _search_index(self, snapshot: Snapshot) -> "SearchIndex":
-        """In step with these tools: only those that are new since the last time are read."""
+        """Return the index in step with these tools: only new ones are read."""
         from onetool.services.search import SearchIndex
 
         with self._indexing:
@@ -180,9 +181,7 @@ class ToolCatalog:
             return known[1]
 
     def real_name(self, name: str) -> str:
-        """The name of a tool that was given as code spells it (`files.read_text` for `files.read-text`), or by an
-        alias.
-        """
+        """Resolve an alias, or a name as code spells it (`files.read_text` for `files.read-text`)."""
         if name in self.registry:
             return name
         from onetool.script.names import ScriptNames
@@ -195,7 +194,7 @@ class ToolCatalog:
         return self.registry.snapshot()
 
     def server_packs(self, allowed: Collection[str] | None = None) -> Collection[str]:
-        """Return the packs of servers whose tools are not known yet, because they are still starting."""
+        """Return the packs of servers that are still starting: their tools are not known yet."""
         return () if self.servers is None else self.servers.packs(allowed)
 
     def server_health(self) -> "Mapping[str, BriefHealth]":
@@ -262,7 +261,7 @@ class ToolCatalog:
                     self._list()
 
     async def refresh(self, at_once: bool = False) -> None:
-        """The same on an event loop: what reads files, or loads many tools, does so in a thread.
+        """Refresh on an event loop: reading files and loading many tools happens in a thread.
 
         A change by another process counts after a moment; with `at_once`, immediately.
         """
@@ -316,12 +315,12 @@ class ToolCatalog:
             self._list()
 
     def wait_for_servers_sync(self, packs: Iterable[str] | None = None) -> None:
-        """The same for callers that are not async."""
+        """Wait for servers in callers that are not async."""
         if self.servers is not None and (names := self.servers.unlisted(packs)):
             self.servers.wait_connected_sync(names, PATIENCE if packs is None else None)
 
     def share_servers(self, owners: "ServerOwners") -> None:
-        """From now on only one of several processes runs a stdio server: `owners` say which."""
+        """Run a stdio server in only one of several processes from now on: `owners` say which."""
         self._owners = owners
         if self.servers is not None:
             self.servers.share(owners)
@@ -346,7 +345,7 @@ class ToolCatalog:
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
 
     def _list(self) -> None:
-        """All tools that there are now, under their names. Again whenever a server has others than before."""
+        """Register all current tools under their names. Runs again whenever a server's tools change."""
         with self._listing:
             listed = () if self.servers is None else self.servers.listings()  # before it is read: it may change now
             waiting = self.server_packs()  # their tools may not be known yet
@@ -358,7 +357,10 @@ class ToolCatalog:
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
             found = lint_config(self._config, self.registry, waiting, lambda: self._documents("tokens"))
             self.mistakes = (*mistakes, *found)
-            self._log_new(mistakes)  # the rest is for `onetool check`
+            for mistake in mistakes:  # the rest is for `onetool check`
+                if str(mistake) not in self._logged:
+                    self._logged.add(str(mistake))
+                    log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
         for tell in list(self._listeners):
             try:
                 tell()
@@ -370,16 +372,10 @@ class ToolCatalog:
             return replace(self._local)  # another object: what is derived is made anew
         return replace(self._local, served=self.servers.load(), servers=tuple(self.servers.enabled()))
 
-    def _log_new(self, mistakes: Iterable[Mistake]) -> None:
-        for mistake in mistakes:
-            if str(mistake) not in self._logged:
-                self._logged.add(str(mistake))
-                log.log(logging.ERROR if mistake.severity == "error" else logging.WARNING, "%s", mistake)
-
     # Why something is missing
 
     def why_missing(self, name: str) -> ToolFailure | None:
-        """Return what is wrong with a tool, or with its pack or its server, that should be there."""
+        """Explain what is wrong with a missing tool, or with its pack or its server."""
         if (gone := self._missing_alias_target(name)) is not None:
             return gone
         pack = name.partition(".")[0]
@@ -389,7 +385,9 @@ class ToolCatalog:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
                 return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
-        return self._untrusted_folder(name) or self._not_loaded()
+        if self.untrusted is not None and pack not in self.registry.packs():  # it is not read to find out
+            return ToolFailure(self.untrusted.short)
+        return self._not_loaded()
 
     def explain_call(self, result: "ToolResult", name: str) -> "ToolResult":
         """Return the result; an error says why the tool is missing."""
@@ -399,10 +397,13 @@ class ToolCatalog:
         return result if why is None else replace(result, error=_with_reason(result.error, why))
 
     def explain_run(self, result: "RunResult", words: Iterable[str]) -> "RunResult":
-        """The same for code that uses these names: a server, a folder or the target of an alias may be missing."""
+        """Explain errors of code that uses these names: a server, a folder or the target of an alias may be missing."""
         if (error := result.error) is None:
             return result
-        why = self._missing_server(words, error.message) or self._missing_alias_targets(error.message)
+        servers, told = self.servers, dict.fromkeys(WORD.findall(error.message))
+        both = () if servers is None else (one for one in words if one in told and one not in self.registry.packs())
+        aliases = (self._missing_alias_target(word) for word in told if word in self._config.aliases)
+        why = next(filter(None, chain(map(servers.missing, both) if servers else (), aliases)), None)
         if why is None and self.untrusted is not None and NO_NAME.search(error.message):
             why = ToolFailure(self.untrusted.short)
         if why is None and self.servers is not None and (found := NO_TOOL.search(error.message)):
@@ -428,7 +429,7 @@ class ToolCatalog:
         return words.union(*map(WORD.findall, bodies))
 
     def _missing_alias_target(self, name: str) -> ToolFailure | None:
-        """An alias whose target is not there: what is wrong is the target, not the alias."""
+        """Explain an alias whose target is missing: the target is wrong, not the alias."""
         aliases = self._config.aliases
         target = aliases.get(name)
         if target is None or self.registry.get(self.real_name(target)) is not None:
@@ -437,21 +438,6 @@ class ToolCatalog:
         near = f"; {message_of(why)}" if why else or_rather(target, self.registry.names())
         return ToolFailure(f"{name} is an alias of {target}, and there is no tool {target}{near}", reason="refused")
 
-    def _missing_alias_targets(self, message: str) -> ToolFailure | None:
-        """The same for an error of code whose message names an alias."""
-        aliases = self._config.aliases
-        if not aliases:
-            return None
-        return _first(self._missing_alias_target(word) for word in WORD.findall(message) if word in aliases)
-
-    def _missing_server(self, words: Iterable[str], message: str) -> ToolFailure | None:
-        """Return why a server is missing that both the code and its error name."""
-        servers = self.servers
-        if servers is None:
-            return None
-        told = set(WORD.findall(message))
-        return _first(servers.missing(word) for word in words if word in told and word not in self.registry.packs())
-
     def _not_loaded(self) -> ToolFailure | None:
         """Return the pending changes as the reason for a missing tool. Only callers who may edit read file names."""
         if not (pending := self._pending_changes()):
@@ -459,12 +445,6 @@ class ToolCatalog:
         if not current_principal.get().may("edit"):
             return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
         return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, pending)))}")
-
-    def _untrusted_folder(self, name: str) -> ToolFailure | None:
-        """The reason for a missing tool that may belong to an untrusted folder, which is not read to find out."""
-        if self.untrusted is None or name.partition(".")[0] in self.registry.packs():
-            return None
-        return ToolFailure(self.untrusted.short)
 
 
 def _said(tool: ToolSpec | LazyTool) -> object:
@@ -475,12 +455,8 @@ def _lazy(offers: Iterable[Catalogue]) -> LazyPacks:
     return next((offer.lazy for offer in offers if offer.lazy), NO_PACKS)
 
 
-def _first(reasons: Iterable[ToolFailure | None]) -> ToolFailure | None:
-    return next((why for why in reasons if why), None)
-
-
 def _with_reason(error: "ToolError", why: ToolFailure) -> "ToolError":
-    """The error with the reason behind it. A certain reason replaces the guess at what else may have been meant."""
+    """Add the reason to the error. A certain reason replaces the guess at what else may have been meant."""
     message = error.message
     if message_of(why) not in message:
         message = f"{GUESS.sub('', message) if why.reason else message}; {message_of(why)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
 from onetool.core.principal import AllowList, is_pattern
+from onetool.core.text import did_you_mean
 from onetool.services.secrets import UNMISTAKABLE
 
 if TYPE_CHECKING:
@@ -140,7 +141,6 @@ class _Linter(NamedTuple):
 
     def aliases(self) -> Iterator[Mistake]:
         """Yield aliases of tools that are not there, or that something else is called."""
-        from onetool.core.text import did_you_mean
         from onetool.script.names import ScriptNames
 
         targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in self.waiting}
@@ -152,8 +152,6 @@ class _Linter(NamedTuple):
         """Yield names that no tool has, and patterns that none fits, unless a server may still list such a tool."""
         if not names:
             return
-        from onetool.core.text import did_you_mean
-
         for name in self.registry.unmatched(names):
             pack = name.partition(".")[0]
             if not len(AllowList((pack,), self.waiting)) if is_pattern(pack) else pack not in self.waiting:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onetool.app.database import open_database, open_state_file
 from onetool.core.errors import ConfigError, Mistake
 from onetool.database.connection import DatabaseAwayError, DatabaseError
 
@@ -130,14 +131,11 @@ def is_reached(config: "Config", mistakes: Iterable[Mistake]) -> bool:
 
 def read_state(config: "Config") -> DatabaseState:
     """Return the state, over a new connection. Raises ConfigError and DatabaseError."""
-    from onetool.app.database import open_database
-
     with closing(open_database(config)) as database:
         return database_state(database)
 
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:
-    from onetool.app.database import open_state_file
     from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
 
     state = open_state_file(config)

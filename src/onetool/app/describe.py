@@ -17,7 +17,7 @@ from onetool.config.trust import Untrusted
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
 from onetool.core.registry import is_shown, shown_packs
-from onetool.core.signature import as_identifier
+from onetool.core.signature import as_identifier, signature
 from onetool.script.names import ScriptNames
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from onetool.core.errors import Mistake
     from onetool.core.registry import Snapshot
 
-MOST_TOKENS = 500
+MAX_TOKENS = 500
 FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
 LINE_TOKENS = 20  # of a line of names, without the names. A test counts both.
-LONGEST_NAME = 32
+MAX_NAME = 32
 
 RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
@@ -76,11 +76,11 @@ _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 def run_description(
     packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
 ) -> str:
-    """The description of `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
+    """Describe `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
 
     `text` is the user's own text that replaces ours; its length has been checked.
     """
-    room = MOST_TOKENS - FIXED_TOKENS
+    room = MAX_TOKENS - FIXED_TOKENS
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
     ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
     named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
@@ -89,7 +89,7 @@ def run_description(
 
 def search_description(packs: Iterable[str]) -> str:
     """Return the description of `search`, in the menu of that name. Packs are the first parts of tool names."""
-    named, _ = _name_line(PACKS, packs, MOST_TOKENS - FIXED_TOKENS)
+    named, _ = _name_line(PACKS, packs, MAX_TOKENS - FIXED_TOKENS)
     return "\n\n".join(filter(None, (SEARCH, named)))
 
 
@@ -113,13 +113,13 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
 
 
 def untrusted_note(untrusted: Untrusted) -> str:
-    """That something is missing here, and who can mend it. Nothing of the folder's own words: it is a stranger's."""
+    """Say that something is missing here, and who can fix it. The folder's own words are a stranger's: use none."""
     told = "Tools of this project's own folder are not in use, since nobody has trusted it as it is now"
     return f"{told}: tell the user to run `{untrusted.command}` there."
 
 
 def most_tokens(text: str) -> int:
-    """Return a number of tokens that a text does not exceed, found without a vocabulary.
+    """Return a number of tokens that a text does not exceed, without a vocabulary.
 
     A byte is a token at the most. Where any two neighbours are one token no two stay alone, which makes at the worst
     two tokens of three letters.
@@ -130,7 +130,7 @@ def most_tokens(text: str) -> int:
 
 
 def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: str = "") -> tuple[str, int]:
-    """Return a line with the names that fit and how many there are besides, and what it takes of the room."""
+    """Return a line with the names that fit and the number of others, and what it takes of the room."""
     every = dict.fromkeys(names)
     if not every:
         return "", 0
@@ -145,8 +145,8 @@ def _name_line(head: str, names: Iterable[str], room: int, see: str = "", mark: 
 
 
 def _showable(name: str) -> bool:
-    """A short word that can't say anything but itself. No combining marks: some of them can't be seen."""
-    return 0 < len(name) <= LONGEST_NAME and all(char in "_-" or char.isalnum() for char in name)
+    """Return whether it is a short plain word. No combining marks: some of them are invisible."""
+    return 0 < len(name) <= MAX_NAME and all(char in "_-" or char.isalnum() for char in name)
 
 
 # `run` as a model is shown it: one tool, with the names of what its code can call.
@@ -164,7 +164,7 @@ def run_tool(catalog: "ToolCatalog", config: "Config", allowed: Collection[str] 
 def _callable_names(
     catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return what code can say: packs, functions without a pack, and snippets."""
+    """Return the names that code can use: packs, functions without a pack, and snippets."""
     snapshot = catalog.current_snapshot()
     names, full = ScriptNames(snapshot, config.aliases), list[str]()
     if allowed is None:  # of bundles, which may be very many, it is enough to know that they have tools
@@ -218,9 +218,6 @@ def tool_info(
 
 def tool_signature(snapshot: "Snapshot", name: str) -> str | None:
     """Return the signature of a tool, under the name that code calls it by."""
-    from onetool.core.signature import signature
-    from onetool.script.names import ScriptNames
-
     spec = snapshot.get(name)
     return None if spec is None else signature(spec, ScriptNames(snapshot).spelling(spec))
 

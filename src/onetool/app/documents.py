@@ -18,7 +18,9 @@ machine. That key goes on to open what it has encrypted, on its machine, after a
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from onetool.config.find import own_folder
 from onetool.core.errors import ConfigError
+from onetool.core.flock import key_in
 from onetool.core.os_files import UnsafeFileError
 from onetool.core.state_folders import STATE_FILE
 from onetool.database import Database
@@ -88,9 +90,6 @@ def secrets_of(config: "Config") -> list[bytes]:
 
     A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
     """
-    from onetool.config.find import own_folder
-    from onetool.core.flock import key_in
-
     try:
         shared = None if config.cluster is None else str(config.cluster.key).encode()
     except ConfigError as error:

@@ -18,12 +18,12 @@ from onetool.app.requirements import Requirements, http_requirements, read_http_
 from onetool.core.errors import Mistake
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
+from onetool.sources.bundles.errors import InvalidError, UnavailableError
 
 if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
     from onetool.app.catalog import ToolCatalog
     from onetool.app.runtime import Runtime
-    from onetool.config import Config
     from onetool.core.errors import ConfigError, Need
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
@@ -40,7 +40,11 @@ def findings(
     config = runtime.config
     broken = () if reload_error is None else reload_error.mistakes  # files that are not in force
     pending = (one for one in pending if one.file not in {mistake.file for mistake in broken})
-    of_database = _database_mistakes(config)
+    of_database: list[Mistake] = []
+    if config.database is not None or os.path.lexists(config.home / STATE_FILE):
+        from onetool.app.database_state import database_mistakes
+
+        of_database = database_mistakes(config)
     says_same = of_database and config.database is not None
     found = (
         *broken,
@@ -55,7 +59,11 @@ def findings(
         *(replace(one, message=f"Not loaded: {one.message}") for one in pending),
         *_lost(runtime),
         *_closed(runtime),
-        *_server_mistakes(catalog),
+        *(  # only a process that has tried its servers knows
+            Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
+            for one in (() if catalog.servers is None else catalog.servers.statuses(None))
+            for message, hint in server_problems(one)
+        ),
     )
     return tuple(dict.fromkeys(found))
 
@@ -65,20 +73,12 @@ def tool_requirements(catalog: "ToolCatalog") -> Report:
 
 
 def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
-    """Return a warning for a folder that is not trusted: nothing of it was checked."""
+    """Report a folder that is not used. Its config was not checked, so that an empty list would say too much."""
     if (found := catalog.untrusted) is None:
         return []
     if found.mistake is not None:
         return [replace(found.mistake, severity="warning")]
     return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
-
-
-def _database_mistakes(config: "Config") -> list[Mistake]:
-    if config.database is None and not os.path.lexists(config.home / STATE_FILE):
-        return []
-    from onetool.app.database_state import database_mistakes
-
-    return database_mistakes(config)
 
 
 def _lost(runtime: "Runtime") -> Iterator[Mistake]:
@@ -103,15 +103,6 @@ def _closed(runtime: "Runtime") -> Iterator[Mistake]:
         if store.guards and not accepts_any(config.http, store):
             message = "All tokens were revoked, so the server refuses every client"
             yield Mistake(message=message, key="http.tokens", hint="onetool tokens add NAME", severity="warning")
-
-
-def _server_mistakes(catalog: "ToolCatalog") -> list[Mistake]:
-    """Return servers that are not connected or have changed. Only a process that has tried them knows."""
-    return [
-        Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
-        for one in (() if catalog.servers is None else catalog.servers.statuses(None))
-        for message, hint in server_problems(one)
-    ]
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:
@@ -149,8 +140,6 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
     config = runtime.config
     if config.database is None and not (config.home / "bundles").is_dir():
         return []
-    from onetool.sources.bundles.errors import UnavailableError
-
     try:
         bundles, tools = app_bundles.service.store.everything()
     except UnavailableError as error:  # that a database is away is told of it
@@ -163,7 +152,6 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
 
 
 def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
-    from onetool.sources.bundles.errors import InvalidError
     from onetool.sources.bundles.model import shown
 
     for tool in tools:
@@ -201,7 +189,7 @@ def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Ne
 
 
 def _literal_credential(impl: dict[str, Any] | None) -> str | None:
-    """Return which credential is no placeholder."""
+    """Return the credential that is not a placeholder, if any."""
     impl = impl or {}
     auths = [(one.get("request") or {}).get("auth") or {} for one in (impl, *(impl.get("requests") or ()))]
     return next((key for auth in auths for key in CREDENTIALS if auth.get(key) and "${" not in auth[key]), None)

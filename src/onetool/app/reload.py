@@ -83,7 +83,7 @@ class Reloader:
         self._put_in_force(self._config, read, found)
 
     def read(self, config: Config, *, again: bool = False) -> Read:
-        """Return the packs and the declared tools of a config. Nothing is changed by that."""
+        """Read the packs and the declared tools of a config. Changes nothing."""
         # Bytecode in a project's folder is not what was trusted.
         fresh = again or config.whose == "project" or config.project_packs is not None
         packs = PackSource(pack_paths(config), fresh=fresh, imports=self._imports).load()
@@ -248,7 +248,7 @@ class Reloader:
         return found, config
 
     def _find_again(self) -> Found | None:
-        """Return what is in force here now. A project that was trusted and waits for another look stays as it was."""
+        """Find the config in force now. A trusted project that waits for another look stays as it was."""
         if not self._finds_config:
             return None
         found, config = find(), self._config
@@ -373,17 +373,13 @@ class ConfigWatcher:
                 watch_log.info("Reloaded, since files have changed: %d tools", self._count())
             elif self._reloader.reload_settings():
                 watch_log.info("Settings were read again, since files have changed: %d tools", self._count())
-            self._log_pending()
+            (count, before), now = self._logged, self._reloader.pending_changes()
+            self._logged = self._reloader.count, now
+            for one in now:  # each is logged once, until the next reload
+                if one not in before or count != self._reloader.count:
+                    watch_log.warning("Not loaded: %s", one)
         except ConfigError as error:
             watch_log.error("Not reloaded, what was in force stays: %s", error)
         if self._watcher is not None and self._mode() is None:
             self._watcher.close()
             self._watcher = None
-
-    def _log_pending(self) -> None:
-        """Log each pending change once, until the next reload."""
-        (count, before), now = self._logged, self._reloader.pending_changes()
-        self._logged = self._reloader.count, now
-        for one in now:
-            if one not in before or count != self._reloader.count:
-                watch_log.warning("Not loaded: %s", one)

@@ -1,7 +1,7 @@
 """What tools of bundles need before they can be called: secrets, and hosts that have to be allowed."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import to_builtins
@@ -59,6 +59,7 @@ class Requirements(NamedTuple):
 def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Iterable[HttpTool]") -> Requirements:
     """Return what these tools need together."""
     from onetool.http.allowed_hosts import binding_for
+    from onetool.http.definition import OAuth2
 
     secrets: dict[str, dict[str, Url]] = {}  # by name, with the URLs by the bindings that each needs
     urls: dict[str, None] = {}
@@ -66,9 +67,16 @@ def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Itera
         secrets |= {name: {} for name in sorted(tool.secrets) if name not in secrets}
         for name, url in tool.destinations:
             secrets[name] |= {} if url is None else {binding_for(url): url}
-        urls |= dict.fromkeys(_urls_of(tool))
+        requests = [step.request for step in tool.impl.steps]
+        urls |= dict.fromkeys(request.url_template for request in requests)
+        urls |= dict.fromkeys(auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
     found = tuple(_required_secret(rules, name, there) for name, there in secrets.items())
-    return Requirements(found, _hosts_there(hosts, urls), secrets)
+    called: dict[str, RequiredHost] = {}
+    for url in urls:  # with or without a path
+        match = _AUTHORITY.match(url)
+        if match is not None and match[2]:
+            called.setdefault(match[2].lower(), _required_host(hosts, match[1], match[2]))
+    return Requirements(found, tuple(called.values()), secrets)
 
 
 def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]") -> RequiredSecret:
@@ -84,18 +92,8 @@ def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]"
     return RequiredSecret(name, source, rules.binding_need(name, elsewhere) if elsewhere else None)
 
 
-def _hosts_there(hosts: "AllowedHosts", urls: Iterable[str]) -> tuple[RequiredHost, ...]:
-    """Return the hosts of URLs with or without a path."""
-    found: dict[str, RequiredHost] = {}
-    for url in urls:
-        match = _AUTHORITY.match(url)
-        if match is not None and match[2]:
-            found.setdefault(match[2].lower(), _required_host(hosts, match[1], match[2]))
-    return tuple(found.values())
-
-
 def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
-    """Return an HTTP tool of a bundle, to look at; None if its file can't be read."""
+    """Read an HTTP tool of a bundle, to look at; None if its file can't be read."""
     from onetool.http.definition import HttpImpl
     from onetool.http.tool import tool_to_inspect
     from onetool.sources.bundles.validation import converted
@@ -105,15 +103,6 @@ def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
         return tool_to_inspect(impl, tool.get("argSchema") or {}, bundle=tool.get("bundleID"))
     except (OneToolError, ValueError):
         return None
-
-
-def _urls_of(tool: "HttpTool") -> Iterator[str]:
-    """Yield where its requests go to, and where it gets its tokens."""
-    from onetool.http.definition import OAuth2
-
-    requests = [step.request for step in tool.impl.steps]
-    yield from (request.url_template for request in requests)
-    yield from (auth.token_url for request in requests if isinstance(auth := request.auth, OAuth2))
 
 
 def _required_host(hosts: "AllowedHosts", scheme: str, authority: str) -> RequiredHost:

@@ -16,6 +16,7 @@ from onetool.config.load import code_files, roots_within, setting_files
 from onetool.config.model import PROMPTS_FILE
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze, size_of
+from onetool.core.limits import worker_share
 from onetool.core.principal import Principal, current_principal, owner
 from onetool.core.registry import Snapshot
 from onetool.core.state_folders import CONFIG_FILES, STATE_FILES, STATE_FOLDERS, mark_home
@@ -202,7 +203,7 @@ class Runtime:
             stats.flush()
 
     def close(self) -> None:
-        """At the end of the app: also what all configs share."""
+        """Close everything, also what all configs share: the app ends."""
         self.retire()
         with self._lock:
             client = self._made.get("client")
@@ -212,7 +213,7 @@ class Runtime:
     # The environment of running tools
 
     def settings(self, pack: str) -> Mapping[str, Any]:
-        """A pack's settings; `fs` has a section of its own in the config, and must not show our secrets to a model."""
+        """Return a pack's settings; `fs` has its own section in the config, and must not show models our secrets."""
         own = self._settings.get(pack, EMPTY)
         if pack != "fs":
             return own
@@ -225,7 +226,7 @@ class Runtime:
         return roots_within(self.config)
 
     def _private(self) -> list[Path]:
-        """The config, secrets, what was counted, and what belongs to others: stored results, what is known of servers.
+        """Return the config, secrets, counts, and what belongs to others: stored results, what is known of servers.
 
         What is in a folder `.onetool` is closed in any case; this is for configs and state that lie elsewhere.
         Of a config in the middle of somebody's project, folders of these names may be that person's own.
@@ -258,7 +259,7 @@ class Runtime:
         return self.config.secrets.get(name)
 
     def redact(self, value: Any, sent: Any = None) -> Any:
-        """The same data without the config's secrets, except those that its reader `sent` itself."""
+        """Mask the config's secrets in data, except those that its reader `sent` itself."""
         return self.config.secrets.redact_data(value, sent)
 
     # Results
@@ -273,7 +274,7 @@ class Runtime:
         return self.results.read(handle, owner(), max_bytes)
 
     def reply(self, result: "RunResult", whole: bool = False, read_on: "ReadOn | None" = None) -> "RunReply":
-        """Return what a run's caller gets to read. A large result is stored, unless it is wanted whole."""
+        """Build what a run's caller reads. A large result is stored, unless it is wanted whole."""
         from onetool.script.render import in_code, run_reply
 
         store = None if whole else self.store_result
@@ -380,7 +381,6 @@ class Runtime:
         )
 
     def _new_workers(self) -> "SharedWorkers":
-        from onetool.core.limits import worker_share
         from onetool.script.engine import SharedWorkers  # brings the sandbox with it
         from onetool.script.run_result import RunLimits
 

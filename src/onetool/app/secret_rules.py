@@ -108,22 +108,19 @@ class SecretRules:
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
                 return own.key
-        return self._token_in(value) if value else None
-
-    def _token_in(self, value: str) -> str | None:
         from onetool.services.access_tokens import possible_tokens, token_digest
 
-        for text in possible_tokens(value):
+        for text in possible_tokens(value) if value else ():
             if (found := self._tokens.find(token_digest(text))) is not None:
                 return f"the token {found.principal.name}"
         return None
 
     @cached_property
     def _own_secrets(self) -> list[_OwnSecret]:
-        found: list[_OwnSecret] = []
-        for key, value, *others in _used_by_server(self._config):
-            found.append(_OwnSecret(key, names_in(value.shown), [*map(_KnownValue, (str(value), *others))]))
-        return found
+        return [
+            _OwnSecret(key, names_in(value.shown), [*map(_KnownValue, (str(value), *others))])
+            for key, value, *others in _used_by_server(self._config)
+        ]
 
     # Keys of model providers
 

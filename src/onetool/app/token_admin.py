@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.access import as_stored, needs_credential, shown_time
+from onetool.app.audit import anonymous_clients
+from onetool.config.load import token_places
 from onetool.config.model import TokenConfig
 from onetool.core.text import or_rather, read_span, utc_text
 from onetool.database import DatabaseError
@@ -83,8 +85,6 @@ def closed_clients(config: "Config", store: "TokenStore") -> list[str] | None:
     """Return the clients that the first token would close the server to: those that called without a credential in
     the last day, "" for those without a name. None if it is not the first.
     """
-    from onetool.app.audit import anonymous_clients
-
     if needs_credential(config.http, store):
         return None
     with suppress(DatabaseError):
@@ -146,8 +146,6 @@ def configured_tokens(config: "Config") -> list[tuple[TokenConfig, str]]:
     """Return the tokens of the config, each with its file and line."""
     if not config.http.tokens or config.path is None:
         return []
-    from onetool.config.load import token_places
-
     places = [f"{_near(file)}:{line}" for file, line in token_places(config.path)]
     return list(zip(config.http.tokens, places, strict=False))
 

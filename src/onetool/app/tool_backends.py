@@ -89,7 +89,7 @@ class NoToolsBackend:
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """It calls nevertheless."""
+        """Call without asking."""
         error = ToolError(code="tool_not_found", message="there are no tools in this conversation", reason="denied")
         return _error_result(call, error)
 
@@ -188,7 +188,7 @@ class RunBackend:
         return mask_arguments(args)
 
     def kept(self, name: str, args: Mapping[str, Any], value: Any) -> Any:
-        """Of code nothing is secret: it stands in the session as the model wrote it."""
+        """Return what the session keeps. Code has no secrets: it stands there as the model wrote it."""
         return value
 
     async def call(self, call: ToolCall) -> ToolResult:
@@ -260,37 +260,30 @@ class Approval:
         self.not_run: set[str] = set()
 
     async def gate(self, call: ToolCall, spec: ToolSpec) -> ToolFailure | None:
-        """What the executor asks before it runs a tool: why not, for the model to read."""
+        """Return why the executor must not run a tool, for the model to read."""
         if spec.read_only or spec.pure or self._approve == "always":
             return None
         is_denied = True
         if spec.name == OT_CALL:  # it is read as the tool that it names; here it names itself, which hides that tool
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
         try:
-            is_denied = self._approve == "never" or not await _awaited(self._approve(call, spec))
+            if self._approve != "never":
+                answer = self._approve(call, spec)
+                is_denied = not (await answer if isawaitable(answer) else answer)
         finally:  # who fails to say yes has not said it
             if is_denied:
                 self.denied.append(spec.name)
                 self.not_run.add(call.id)
         if is_denied:
             return ToolFailure(self._words(spec), reason="denied", hints=[GO_ON])
-        if failure := await self._switched_off(spec):
-            self.not_run.add(call.id)
-        return failure
-
-    async def _switched_off(self, spec: ToolSpec) -> ToolFailure | None:
-        """Why a call does not run in spite of a yes: while that was awaited, its tool was switched off or removed."""
-        await self._catalog.refresh(at_once=True)
+        await self._catalog.refresh(at_once=True)  # while the yes was awaited, the tool may have been switched off
         now = self._catalog.registry.get(spec.name)
         if now is not None and now.enabled:
             return None
+        self.not_run.add(call.id)
         return ToolFailure(f"{spec.name} was switched off before the yes to it came", reason="denied", hints=[GO_ON])
 
     def _words(self, spec: ToolSpec) -> str:
         if self._approve == "never":
             return f"{spec.name} may change things, and nobody has allowed that here"
         return f"the person did not allow this call of {spec.name}"
-
-
-async def _awaited(answer: Awaitable[bool] | bool) -> bool:
-    return await answer if isawaitable(answer) else answer

@@ -7,6 +7,7 @@ from onetool._version import __version__
 from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
 from onetool.core.principal import current_principal, owner, stats_caller
+from onetool.core.signature import as_identifier
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -75,8 +76,6 @@ class AppView:
         return [_server_summary(status) for status in self._catalog.servers.statuses(allowed)]
 
     def server_packs(self, allowed: Collection[str] | None) -> list[str]:
-        from onetool.core.signature import as_identifier
-
         return [as_identifier(pack) for pack in self._catalog.server_packs(allowed)]
 
     async def health(self, allowed: Collection[str] | None) -> dict[str, Any]:
@@ -120,7 +119,7 @@ class AppView:
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
-    """Return a server in short. Not how it is reached: there may be a password in that."""
+    """Summarize a server. Its address is left out: it may contain a password."""
     facts = {
         "name": status.name,
         "state": status.state,
@@ -140,7 +139,7 @@ BEGINNING = 1_000  # bytes in which a report says that it is one
 
 
 def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
-    """Return where it was written, or ToolFailure."""
+    """Write the report and return its path. Raises ToolFailure."""
     from onetool.services.file_access import PathRefusedError, Roots, why_not_written
     from onetool.services.stats.report import MARK, report
 
@@ -190,7 +189,7 @@ def internal_handlers(
             return str(gone)
 
     async def ask(prompt: str, session: str | None = None) -> str | None:
-        """With the tools that its caller may call, and of these only such as change nothing: nobody is asked here."""
+        """Ask with the caller's tools that change nothing: there is nobody here to approve others."""
         from onetool.ask.errors import AskError
 
         try:

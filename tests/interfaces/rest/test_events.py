@@ -181,7 +181,7 @@ async def echo(app):
 def test_the_sixty_fifth_reader_is_refused_until_one_leaves(app):
     async def go():
         asgi_client = EventsApp(app)
-        clients = [Client(asgi_client) for _ in range(events.MOST_READERS)]
+        clients = [Client(asgi_client) for _ in range(events.MAX_READERS)]
         await clients[-1].until("hello")
         late = Client(asgi_client)
         await late.task
@@ -198,7 +198,7 @@ def test_the_sixty_fifth_reader_is_refused_until_one_leaves(app):
 
 
 def test_a_reader_that_is_slow_is_told_how_many_it_has_missed(app, monkeypatch):
-    monkeypatch.setattr(events, "MOST_UNREAD", 3)
+    monkeypatch.setattr(events, "MAX_UNREAD", 3)
 
     async def go():
         asgi_client = EventsApp(app)

@@ -212,7 +212,7 @@ def test_what_is_no_request_is_refused(real):
 
 
 def test_no_more_than_so_many_run_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(handlers, "MOST_RUNS", 0)
+    monkeypatch.setattr(handlers, "MAX_RUNS", 0)
     (tmp_path / "onetool.yaml").write_text("{}")
     with App.open(tmp_path / "onetool.yaml") as app:
         import asyncio
@@ -328,7 +328,7 @@ def unread(api, code):
 def test_clients_that_do_not_read_hold_no_place_when_their_runs_are_over(real, tmp_path):
     code = f"slow.wait_for(mark={str(tmp_path / 'go')!r})\ns = 'y' * 50_000\n"
     code += "for i in range(100):\n    print(s)\n'z' * 900_000"
-    clients = [unread(real, code) for _ in range(handlers.MOST_RUNS)]
+    clients = [unread(real, code) for _ in range(handlers.MAX_RUNS)]
 
     def refused():
         try:  # one that came before the last of them has a place, and would wait for a worker
@@ -368,11 +368,11 @@ def test_checks_are_counted_apart_from_runs():
     """Where all places for runs are taken, code is still checked; and so are at most so many texts at once."""
     context = RestContext(None, None)
     with ExitStack() as taken:
-        for _ in range(handlers.MOST_RUNS):
-            taken.enter_context(context.admitted(handlers.MOST_RUNS, handlers.TOO_MANY, 1))
-        for _ in range(handlers.MOST_CHECKS):
-            taken.enter_context(context.admitted(handlers.MOST_CHECKS, handlers.TOO_MANY_CHECKS, 1))
+        for _ in range(handlers.MAX_RUNS):
+            taken.enter_context(context.admitted(handlers.MAX_RUNS, handlers.TOO_MANY, 1))
+        for _ in range(handlers.MAX_CHECKS):
+            taken.enter_context(context.admitted(handlers.MAX_CHECKS, handlers.TOO_MANY_CHECKS, 1))
         with pytest.raises(RestError, match="being checked"):
-            taken.enter_context(context.admitted(handlers.MOST_CHECKS, handlers.TOO_MANY_CHECKS, 1))
-    with context.admitted(handlers.MOST_CHECKS, handlers.TOO_MANY_CHECKS, 1):
+            taken.enter_context(context.admitted(handlers.MAX_CHECKS, handlers.TOO_MANY_CHECKS, 1))
+    with context.admitted(handlers.MAX_CHECKS, handlers.TOO_MANY_CHECKS, 1):
         pass

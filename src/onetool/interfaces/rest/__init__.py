@@ -55,5 +55,5 @@ ROOTS = (
 
 
 def mask_questions(text: str) -> str:
-    """Return the text without the ids of questions under way, for logs: who knows one may approve calls."""
+    """Mask the ids of open questions in a text for logs: an id is enough to approve calls."""
     return _QUESTION.sub("***", text) if ASK_PATH in text else text

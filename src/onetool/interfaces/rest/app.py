@@ -155,7 +155,7 @@ class CallApp(RestApp):
 
 
 def _tool_name(raw: bytes) -> str:
-    """Return all that is behind /call/: names may have any sign in them."""
+    """Return everything after /call/: names may contain any character."""
     try:
         name = percent_decoded(raw.removeprefix(CALL_PATH.encode()).removeprefix(b"/"))
     except ValueError as error:
@@ -179,7 +179,7 @@ async def _read_args(request: RestRequest) -> dict[str, Any]:
 
 
 def bare_value(result: ToolResult) -> bytes:
-    """Return the value as JSON. Raises RestError if there is none."""
+    """Encode the value as JSON. Raises RestError if there is none."""
     error = result.error
     if error is None:
         return encode(result.data)

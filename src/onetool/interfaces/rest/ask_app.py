@@ -82,7 +82,7 @@ class PacedResponseStream(ResponseStream):
 # One question
 
 
-MOST_HINTS = 10  # each looks for the names that could be meant
+MAX_HINTS = 10  # each looks for the names that could be meant
 
 
 class AskTurn:
@@ -107,12 +107,12 @@ class AskTurn:
         return AskFailedError(error, self.pending.answer, self._question)
 
     def answer(self, answer: Answer) -> Answer:
-        """Return the answer with hints on unknown names in `toolAllow`."""
+        """Add hints on unknown names in `toolAllow`."""
         unknown = list(self._app.catalog.registry.unmatched(self._question.tool_allow or ()))
         if not unknown:
             return answer
         known = self._app.catalog.registry.names()
-        hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MOST_HINTS]]
+        hints = [f"toolAllow names no tool: {name[:100]}{or_rather(name, known)}" for name in unknown[:MAX_HINTS]]
         if further := len(unknown) - len(hints):
             hints.append(f"toolAllow names {further:,} more that are no tools")
         return msgspec.structs.replace(answer, hints=(*answer.hints, *hints))
@@ -121,7 +121,7 @@ class AskTurn:
 # As a stream of events
 
 
-LARGEST_SHOWN = 64 * 1024  # bytes of the value of a call that code made
+MAX_SHOWN_BYTES = 64 * 1024  # bytes of the value of a call that code made
 CANCELLED = "it was cancelled before there was an answer"
 
 
@@ -131,7 +131,7 @@ async def stream_answer(request: RestRequest, context: AskContext, asked: AskQue
     response.begin_when_idle()
     with DisconnectWatch(request.receive), suppress(TimeoutError), response.dropped_on_error():
         with (
-            context.admitted(MOST_AT_ONCE, TOO_MANY, RETRY_S),
+            context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S),
             context.questions.opened(owner()) as question,
         ):
             await _stream_turn(_streamed_turn(request, context, asked, question, response), question, response)
@@ -178,9 +178,9 @@ class CodeResults:
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
         written = encode(clean.data)
-        if len(written) <= LARGEST_SHOWN:
+        if len(written) <= MAX_SHOWN_BYTES:
             return clean
-        return msgspec.structs.replace(clean, data=written[:LARGEST_SHOWN].decode(errors="ignore") + "…")
+        return msgspec.structs.replace(clean, data=written[:MAX_SHOWN_BYTES].decode(errors="ignore") + "…")
 
 
 async def _stream_turn(turn: AskTurn, question: OpenQuestion, response: PacedResponseStream) -> None:
@@ -232,9 +232,9 @@ async def _answer_whole(turn: AskTurn, receive: Receive) -> Answer | None:
 # The ASGI app
 
 
-MOST_AT_ONCE = 16  # questions; each is long, and costs somebody's money
+MAX_AT_ONCE = 16  # questions; each is long, and costs somebody's money
 RETRY_S = 5  # when it is worth trying again
-TOO_MANY = f"{MOST_AT_ONCE} questions are being answered here: try again when one of them has its answer."
+TOO_MANY = f"{MAX_AT_ONCE} questions are being answered here: try again when one of them has its answer."
 NEEDS_STREAM = 'approve "ask" needs a stream, in which you are asked: send `Accept: text/event-stream`, or say never.'
 
 
@@ -268,7 +268,7 @@ async def ask(request: RestRequest) -> RestResponse | None:
     if has_stream:
         await stream_answer(request, context, asked)
         return None
-    with context.admitted(MOST_AT_ONCE, TOO_MANY, RETRY_S):
+    with context.admitted(MAX_AT_ONCE, TOO_MANY, RETRY_S):
         answer = await _answer_whole(AskTurn(context, asked, request.scope.get("log", {})), request.receive)
     return None if answer is None else RestResponse(200, encode(msgspec.to_builtins(answer)))
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
 
 APPROVAL_S = 300.0  # seconds without an answer, which are a no
-MOST_WARNINGS = 5  # of one kind
+MAX_WARNINGS = 5  # of one kind
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
@@ -69,7 +69,10 @@ class OpenQuestion:
 
     async def ask(self, call: "ToolCall", spec: "ToolSpec", tell: Callable[[bytes], Awaitable[None]]) -> bool:
         """Tell the client of a call, and wait for its answer. What is told is the call that runs if it is yes."""
-        id = self._unused_id(call.id)
+        id = call.id
+        if id in self._told or not _CALL_ID.fullmatch(id):  # ids of calls of code can't stand in a path
+            self._of_code[call.id] = id = urandom(16).hex()
+        self._told.add(id)
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
         timer = self._later(APPROVAL_S, partial(self._expire, answer))
         until = {"expiresAt": _iso(self._now() + APPROVAL_S), "expiresInSeconds": APPROVAL_S}
@@ -83,7 +86,7 @@ class OpenQuestion:
             del self._waiting[id]
 
     def told_id(self, call: str) -> str | None:
-        """Return the id under which a call of code was told, if somebody was asked about it. Once."""
+        """Return, once, the id under which a person was asked about a call of code, if that happened."""
         return self._of_code.pop(call, None)
 
     def decide(self, call: str, approve: bool) -> None:
@@ -104,7 +107,7 @@ class OpenQuestion:
             self._task.cancel()
 
     def close(self) -> None:
-        """From now on nothing is approved."""
+        """Approve nothing from now on."""
         self._is_over = True
         for answer in self._waiting.values():
             self._expire(answer)
@@ -114,16 +117,8 @@ class OpenQuestion:
         if not answer.done():
             answer.set_result(False)
 
-    def _unused_id(self, id: str) -> str:
-        """The call's own id, unless one was told before under it, or it can't stand in a path: those of code can't."""
-        told = id
-        if id in self._told or not _CALL_ID.fullmatch(id):
-            told = self._of_code[id] = urandom(16).hex()
-        self._told.add(told)
-        return told
-
     def _event(self, id: str, call: "ToolCall", name: str, until: dict[str, Any]) -> bytes:
-        """All of it, as the terminal's prompt has it: only known secrets are masked, whatever an argument is called."""
+        """Encode the call like the terminal's prompt: only known secrets are masked, whatever an argument is called."""
         args = self._app.runtime.redact(dict(call.args))
         said = {"type": "approval", "question": self.id, "call": id, "name": name, "args": args}
         warnings = approval_warnings(name, args, self._app.catalog.registry.names())
@@ -131,15 +126,15 @@ class OpenQuestion:
 
 
 def approval_warnings(name: str, args: Any, names: Iterable[str]) -> list[str]:
-    """What eyes would not see: tools whose names look the same, words of several alphabets, hidden characters."""
+    """Describe what eyes would miss: tools whose names look alike, words of several alphabets, hidden characters."""
     text = f"{name} {json.dumps(args, ensure_ascii=False, default=str)}"
     looks = skeleton(name)
     twins = (one for one in names if one != name and skeleton(one) == looks)
     words = dict.fromkeys(islice(mixed_script_words(text), 100))
     found = [
-        f"this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in islice(twins, MOST_WARNINGS)
+        f"this is not {escape_invisible(one)}, which looks like it: {name!a}" for one in islice(twins, MAX_WARNINGS)
     ]
-    found += [f"letters of several alphabets in {word}" for word in islice(words, MOST_WARNINGS)]
+    found += [f"letters of several alphabets in {word}" for word in islice(words, MAX_WARNINGS)]
     if escape_invisible(text) != text:
         found.append("there are characters in it that can't be seen, or that turn text around")
     return found
@@ -160,7 +155,7 @@ class OpenQuestions:
 
     @contextmanager
     def opened(self, owner: str) -> Iterator[OpenQuestion]:
-        """A question of this client, for as long as this lasts."""
+        """Keep a question of this client open while the context lasts."""
         later = self._later or asyncio.get_running_loop().call_later
         question = OpenQuestion(owner, self._app, self._now, later, self._replica)
         self._open[question.id] = question
@@ -193,7 +188,7 @@ class AskContext(RestContext):
 
 
 async def is_elsewhere(request: RestRequest) -> bool:
-    """Return whether another replica streams this question. Then it has answered the request."""
+    """Return whether another replica streams this question and has answered the request."""
     assert isinstance(request.context, AskContext)  # noqa: S101 - for the type checker
     cluster, id = request.context.cluster, request.path[0]
     if cluster is None or (owner := cluster.owner_of(id)) in (None, cluster.id):

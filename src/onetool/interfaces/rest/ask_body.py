@@ -4,7 +4,7 @@ A client can't choose the model's address: our API key must not be sent elsewher
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,21 +22,21 @@ from onetool.interfaces.rest.problem import RETRY_S, Problem, RestError, error_f
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
-MOST_STEPS = 1000
-MOST_NAMES = 1000  # in an allow-list
-MOST_PATTERNS = 50  # among them …
-MOST_STARS = 4  # … and in each
-MOST_FILES = 5 * 1024**2  # bytes, of all of a question
+MAX_STEPS = 1000
+MAX_NAMES = 1000  # in an allow-list
+MAX_PATTERNS = 50  # among them …
+MAX_STARS = 4  # … and in each
+MAX_FILE_BYTES = 5 * 1024**2  # bytes, of all of a question
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 Given = TypeVar("Given", str, bool)
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(max_length=200)]  # of a tool, or of what is none: that is told in a hint
-Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES, description="Only these tools; empty: none.")]
+Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_NAMES, description="Only these tools; empty: none.")]
 Prompt = Annotated[str, Meta(min_length=1, extra_json_schema={"pattern": r"[^\s\x1c-\x1f\x85]"})]  # not blank
 SessionId = Annotated[str, Meta(extra_json_schema={"pattern": f"^{SESSION_ID.pattern}$"})]
-Steps = Annotated[int, Meta(ge=1, le=MOST_STEPS, description="How often the model may be asked.")]
+Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS, description="How often the model may be asked.")]
 Menu = Annotated[Literal["direct", "run"], Meta(description="`run`: the model sees one tool, which runs code.")]
 Approval = Annotated[
     Literal["ask", "always", "never"], Meta(description="For tools that change something; `ask` needs a stream.")
@@ -82,38 +82,25 @@ def read_question(body: Any) -> AskQuestion:
         question = converted(body, AskQuestion)
         if not question.prompt.strip():
             raise InvalidError("/prompt: there is nothing in it: send a question", "/prompt")
-        _check_session(question)
-        _check_patterns(question.tool_allow or ())
+        if question.session is not None and (question.session != LAST or question.new_session):
+            try:
+                check_id(question.session)
+            except SessionError as error:
+                raise InvalidError(f"/session: {error}", "/session") from None
+        patterns = [name for name in question.tool_allow or () if is_pattern(name)]
+        if len(patterns) > MAX_PATTERNS or any(one.count("*") > MAX_STARS for one in patterns):  # all tools try each
+            message = f"/toolAllow: has at most {MAX_PATTERNS} patterns, each with at most {MAX_STARS} stars"
+            raise InvalidError(message, "/toolAllow")
         for pointer, one in enumerate(question.files):
             _check_file(one, f"/files/{pointer}")
-        if sum(map(_size, question.files)) > MOST_FILES:
-            most = f"{MOST_FILES // 1024**2} MiB"
+        if sum(map(_size, question.files)) > MAX_FILE_BYTES:
+            most = f"{MAX_FILE_BYTES // 1024**2} MiB"
             raise InvalidError(f"/files: all together have at most {most}; a tool can read larger ones", "/files")
     except InvalidError as error:
-        raise _body_error(error, body) from None
+        if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
+            error = InvalidError("/prompt: is missing: send a question", "/prompt")
+        raise error_from_store(error) from None
     return question
-
-
-def _body_error(error: InvalidError, body: Any) -> RestError:
-    if error.pointer == "" and isinstance(body, Mapping) and "prompt" not in body:
-        return error_from_store(InvalidError("/prompt: is missing: send a question", "/prompt"))
-    return error_from_store(error)
-
-
-def _check_session(question: AskQuestion) -> None:
-    if question.session is not None and (question.session != LAST or question.new_session):
-        try:
-            check_id(question.session)
-        except SessionError as error:
-            raise InvalidError(f"/session: {error}", "/session") from None
-
-
-def _check_patterns(names: Iterable[str]) -> None:
-    """Each pattern is tried with every tool, so there are few, and they are simple."""
-    patterns = [name for name in names if is_pattern(name)]
-    if len(patterns) > MOST_PATTERNS or any(one.count("*") > MOST_STARS for one in patterns):
-        message = f"/toolAllow: has at most {MOST_PATTERNS} patterns, each with at most {MOST_STARS} stars"
-        raise InvalidError(message, "/toolAllow")
 
 
 def _check_file(file: QuestionFile, pointer: str) -> None:
@@ -191,7 +178,11 @@ class AskFailedError(RestError):
 
     def __init__(self, error: AskError, answer: Answer, question: AskQuestion) -> None:
         wait: float | None = RETRY_S if error.reason in OF_DATABASE else getattr(error, "wait", None)
-        status, pointer = _status_and_pointer(error.reason, question)
+        status, pointer = STATUS_OF_REASON.get(error.reason, PROVIDER_STATUS), None
+        if error.reason == "model_not_found" and question.model is not None:  # it is the client who has named it
+            status, pointer = 400, "/model"
+        elif error.reason in ABOUT_SESSIONS and question.session is not None:
+            pointer = "/session"
         super().__init__(
             status,
             error.reason,
@@ -211,16 +202,7 @@ class AskFailedError(RestError):
         return encode({"type": "error", **clean(said), "answer": _answer_data(self.answer, clean)})
 
 
-def _status_and_pointer(reason: str, question: AskQuestion) -> tuple[int, str | None]:
-    """Return the HTTP status, and the pointer to what is wrong in the body."""
-    status = STATUS_OF_REASON.get(reason, PROVIDER_STATUS)
-    if reason == "model_not_found" and question.model is not None:  # it is the client who has named it
-        return 400, "/model"
-    return status, "/session" if reason in ABOUT_SESSIONS and question.session is not None else None
-
-
 def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
-    """Return the problem's body."""
     if not isinstance(refused, AskFailedError):
         return problem_body(refused, clean)
     further: dict[str, Any] = {"hints": clean(list(refused.hints))} if refused.hints else {}
@@ -230,5 +212,5 @@ def ask_problem_body(refused: HttpError, clean: Callable[[Any], Any]) -> bytes:
 
 
 def _answer_data(answer: Answer | None, clean: Callable[[Any], Any]) -> Any:
-    """Return the answer as data. Secrets are masked in its error: a provider's message may contain them."""
+    """Convert the answer to data. Secrets are masked in its error: a provider's message may contain them."""
     return None if answer is None else {**msgspec.to_builtins(answer), "error": clean(answer.error)}

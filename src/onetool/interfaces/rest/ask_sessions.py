@@ -25,7 +25,7 @@ from onetool.interfaces.rest.ask_body import OF_DATABASE, STATUS_OF_REASON, in_c
 from onetool.interfaces.rest.handlers import page_token, read_page_token
 from onetool.interfaces.rest.invoke import ARGS_AT, refuse_unrun
 from onetool.interfaces.rest.problem import RETRY_S, RestError, error_from_store, rate_limit_headers
-from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, QueryType
+from onetool.interfaces.rest.query import PAGE_SIZE, PAGE_TOKEN, QueryParameter, one_of
 from onetool.interfaces.rest.request import (
     NO_CONTENT,
     SOURCE,
@@ -43,8 +43,8 @@ T = TypeVar("T")
 SESSIONS = f"{ASK_PATH}/sessions"
 SESSION = f"{SESSIONS}/{{session}}"
 MARKDOWN, JSON = "markdown", "json"
-MOST_RESULT = 4000  # characters of a result, or of arguments that are too large to be shown as data
-MOST_ARGS = 16 * 1024  # bytes of arguments that are shown as data
+MAX_RESULT = 4000  # characters of a result, or of arguments that are too large to be shown as data
+MAX_ARGS = 16 * 1024  # bytes of arguments that are shown as data
 
 
 # What clients read
@@ -131,7 +131,7 @@ def session_summary(one: SessionInfo) -> SessionListItem:
 
 
 def _summary(one: SessionInfo | Transcript) -> dict[str, Any]:
-    """Return what a list and the conversation itself tell alike."""
+    """Return the fields that a list and the conversation itself share."""
     return {
         "id": one.id,
         "title": one.title,
@@ -149,7 +149,7 @@ def _iso(seconds: float) -> str | None:
 
 
 def session_document(read: Transcript, whole: bool = False) -> SessionDocument:
-    """Return the conversation; with `whole` nothing in it is cut, and files have their content."""
+    """Build the conversation; with `whole` nothing in it is cut, and files have their content."""
     messages = tuple(_entries(read, whole))
     return SessionDocument(**_summary(read), usage=read.usage, damaged=read.damaged, messages=messages)
 
@@ -181,12 +181,12 @@ def _entries(read: Transcript, whole: bool) -> Iterator[SessionEntry]:
 
 
 def _how(end: TurnEnded | None) -> dict[str, Any]:
-    """Return how the turn ended that ended there, where that is known."""
+    """Describe how the turn ended that ended there, where that is known."""
     return {} if end is None else {"end": end.how, "why": end.why or UNSET}
 
 
 def _ends(read: Transcript) -> dict[int, TurnEnded]:
-    """Return the ends of turns, by the places of the messages that they follow."""
+    """Map the positions of messages to the ends of turns that follow them."""
     found: dict[int, TurnEnded] = {}
     place = -1
     for end in read.ended:
@@ -205,9 +205,9 @@ def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
     assert isinstance(came, Result | UserCall)  # noqa: S101 - for the type checker: reading has mended it
     result, written = unmark(came.content)[0], encode(call.args)
     text = call.malformed
-    if text is None and len(written) > MOST_ARGS and not whole:
+    if text is None and len(written) > MAX_ARGS and not whole:
         text = written.decode()
-    most = None if whole else MOST_RESULT
+    most = None if whole else MAX_RESULT
     return SessionCall(
         id=call.id or None,
         name=call.name,
@@ -215,7 +215,7 @@ def _call(call: Call, came: SessionMessage, whole: bool) -> SessionCall:
         args_text=UNSET if text is None else text[:most],
         state=_state(came),
         result=result[:most],
-        is_cut=not whole and max(len(result), len(text or "")) > MOST_RESULT,
+        is_cut=not whole and max(len(result), len(text or "")) > MAX_RESULT,
     )
 
 
@@ -298,15 +298,9 @@ async def delete_session(request: RestRequest) -> RestResponse:
     return await _in_thread(work)
 
 
-def _read_format(text: str) -> str:
-    if text not in (MARKDOWN, JSON):
-        raise ValueError(f"must be {MARKDOWN} or {JSON}")
-    return text
-
-
 FORMAT = QueryParameter(
     "format",
-    QueryType(_read_format, {"enum": [MARKDOWN, JSON]}),
+    one_of((MARKDOWN, JSON), f"must be {MARKDOWN} or {JSON}"),
     "Instead of what `Accept` prefers; without both it is Markdown.",
 )
 
@@ -322,7 +316,10 @@ FORMAT = QueryParameter(
 )
 async def export_session(request: RestRequest) -> RestResponse:
     """Export all of a conversation."""
-    form = request.query["format"] or _preferred_form(request.headers.get(b"accept", b""))
+    form = request.query["format"]
+    if form is None:
+        weights = read_weights(request.headers.get(b"accept", b"").decode("latin-1").lower())
+        form = JSON if weights.get("application/json", 0.0) > weights.get("text/markdown", 0.0) else MARKDOWN
 
     def work() -> RestResponse:
         if form == JSON:
@@ -333,11 +330,6 @@ async def export_session(request: RestRequest) -> RestResponse:
         return RestResponse(200, text.encode(), (_attachment(read.id, "md"),), b"text/markdown; charset=utf-8")
 
     return await _in_thread(work)
-
-
-def _preferred_form(accept: bytes) -> str:
-    weights = read_weights(accept.decode("latin-1").lower())
-    return JSON if weights.get("application/json", 0.0) > weights.get("text/markdown", 0.0) else MARKDOWN
 
 
 def _attachment(id: str, suffix: str) -> tuple[bytes, bytes]:
@@ -434,7 +426,12 @@ async def _call_tool(request: RestRequest, session: str | None) -> RestResponse 
             id, result = await _called(request, wanted, session)
         except SessionError as error:
             raise session_error(error) from None
-        return RestResponse(200, _call_body(id, result), rate_limit_headers(result.meta.get(NOTE)))
+        _refuse_unrun(result)
+        if result.error is None:
+            came = UserCallResult(session_id=id, ok=True, value=result.data)
+        else:
+            came = UserCallResult(session_id=id, ok=False, error=result.error)
+        return RestResponse(200, encode(came), rate_limit_headers(result.meta.get(NOTE)))
     return None
 
 
@@ -453,13 +450,6 @@ async def _called(request: RestRequest, wanted: UserCallRequest, session: str | 
     result = await app.user_call(name, wanted.args, ids.append, session=session, within=context.allowed)
     app.catalog.refuse_switched_off(name, result, context.allowed)
     return ids[0], result
-
-
-def _call_body(session: str, result: ToolResult) -> bytes:
-    _refuse_unrun(result)
-    if result.error is None:
-        return encode(UserCallResult(session_id=session, ok=True, value=result.data))
-    return encode(UserCallResult(session_id=session, ok=False, error=result.error))
 
 
 def _refuse_unrun(result: ToolResult) -> None:

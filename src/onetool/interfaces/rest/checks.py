@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.config.file_checks import require_ownership
+from onetool.config.find import FOLDER, NAME, own_folder, trust_store, user_home
 from onetool.core.errors import ConfigError, Mistake, Need
 from onetool.core.text import utc_text
+from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
@@ -109,7 +112,6 @@ def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetTyp
     """`wrong` has what a new connection has found."""
     if app.config.database is None or (database := app.database) is None:
         return UNSET
-    from onetool.database.connection import DatabaseError
     from onetool.database.migrations import missing
 
     why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
@@ -212,7 +214,6 @@ async def trust_folder(request: RestRequest) -> RestResponse:
 
 
 def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
-    from onetool.config.find import trust_store
     from onetool.config.trust import trust_folder
 
     folder = _folder(asked.folder)
@@ -239,8 +240,6 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
 
 
 def _folder(named: str) -> Path:
-    from onetool.config.find import FOLDER, own_folder
-
     if (not named.startswith("/") and not Path(named).is_absolute()) or "\0" in named:
         raise InvalidError("/folder: expected the absolute path of a folder", "/folder")
     path = Path(named)
@@ -253,7 +252,7 @@ def _folder(named: str) -> Path:
 
 
 def _reaches(folder: Path) -> tuple[list[str], str | None]:
-    """What it runs, dials and reads, and which secrets it names, each with that word before it; and the digest of it.
+    """List what a config runs, dials, reads and which secrets it names, each after that word; and the digest of it.
 
     Of a config that can't be used, what is wrong with it, and no digest.
     """
@@ -265,8 +264,6 @@ def _reaches(folder: Path) -> tuple[list[str], str | None]:
 
 
 def reach_at(folder: Path) -> "Reach":
-    from onetool.config.file_checks import require_ownership
-    from onetool.config.find import NAME, trust_store, user_home
     from onetool.config.reach import reach_of
 
     config = folder / NAME if (folder / NAME).is_file() else None

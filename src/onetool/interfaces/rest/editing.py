@@ -156,7 +156,7 @@ async def put_examples(request: RestRequest) -> RestResponse:
 
 
 def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tuple[dict[str, Any], str]:
-    """Return all that the caller sees, and their ETag."""
+    """Return the examples that the caller sees, and their ETag."""
     service, whose = request.context.bundles, lasting_owner()
     common, tag = service.get_examples(*request.path, visibility=visibility)
     if not whose:
@@ -167,7 +167,7 @@ def _examples(request: RestRequest, visibility: Visibility = EVERYTHING) -> tupl
 
 
 def _put_own_examples(request: RestRequest, data: Any) -> tuple[dict[str, Any], str]:
-    """The examples of the tool stay, also if they are in the list: it is the one that the client was shown."""
+    """Store the caller's examples. Those of the tool stay, also if they are in the list: the client was shown them."""
     service, wanted = request.context.bundles, conditions(request.headers)
     bundle_id, slug, version = request.path
     tool, spec = service.tool_and_spec(bundle_id, slug, version)

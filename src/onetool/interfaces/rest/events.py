@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onetool.serve")
 
-MOST_READERS = 64
-MOST_UNREAD = 1000  # events that wait for a reader
-MOST_CALLS = 10_000  # that wait to be turned into events
+MAX_READERS = 64
+MAX_UNREAD = 1000  # events that wait for a reader
+MAX_CALLS = 10_000  # that wait to be turned into events
 LOOK_SECONDS = 0.25  # between two looks for changes, and between two events `changed`
 GATHER_SECONDS = 0.05  # in which calls are gathered
 KEEP_ALIVE_SECONDS = 15.0
@@ -85,7 +85,7 @@ class Reader:
         self._more = asyncio.Event()
 
     def push(self, event: bytes) -> None:
-        if len(self._unread) >= MOST_UNREAD:
+        if len(self._unread) >= MAX_UNREAD:
             self._dropped += 1
         else:
             self._unread.append(event)
@@ -95,7 +95,7 @@ class Reader:
         self._more.set()
 
     async def next(self) -> bytes:
-        """Return all that waits; a comment, if nothing has come for a while."""
+        """Return all waiting events; a comment if nothing has come for a while."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                 await self._more.wait()
@@ -151,8 +151,8 @@ class EventsApp(RestApp):
             raise RestError(406, "not_acceptable", message, part="header", pointer="/Accept")
         principal = self._context.principal
         own = sum(reader.principal.name == principal.name for reader in self._readers) if principal.name else 0
-        if len(self._readers) >= MOST_READERS or own >= share(MOST_READERS):
-            message = f"{MOST_READERS} clients read events already, and no more can: close a page, or try again later."
+        if len(self._readers) >= MAX_READERS or own >= share(MAX_READERS):
+            message = f"{MAX_READERS} clients read events already, and no more can: close a page, or try again later."
             raise RestError(503, "too_many_readers", message, headers=[(b"retry-after", b"%d" % RETRY_SECONDS)])
         await self._stream(receive, send, scope.get("is_admitted", lambda: True))
         return None
@@ -193,15 +193,12 @@ class EventsApp(RestApp):
 
     def _tell_call(self, call: EndedCall, event: bytes) -> None:
         for reader in self._readers:
-            if self._is_shown(call, reader.principal):
+            principal = reader.principal
+            if call.owner != principal.lasting_owner and not principal.may("admin"):
+                continue
+            allowed = self._context.allowed_of(principal)
+            if allowed is None or principal.may("edit") or call.spec.name in allowed:
                 reader.push(event)
-
-    def _is_shown(self, call: EndedCall, principal: Principal) -> bool:
-        """Who called makes no difference to what a reader may see, but for whose call it is."""
-        if call.owner != principal.lasting_owner and not principal.may("admin"):
-            return False
-        allowed = self._context.allowed_of(principal)
-        return allowed is None or principal.may("edit") or call.spec.name in allowed
 
 
 class ChangeWatch:
@@ -211,7 +208,7 @@ class ChangeWatch:
         self, app: "App", tell: Callable[[bytes], None], tell_call: Callable[[EndedCall, bytes], None]
     ) -> None:
         self._app, self._tell, self._tell_call = app, tell, tell_call
-        self._calls: deque[EndedCall] = deque(maxlen=MOST_CALLS)
+        self._calls: deque[EndedCall] = deque(maxlen=MAX_CALLS)
         self._loop = asyncio.get_running_loop()
         self._is_changed = False
         self._wake = asyncio.Event()
@@ -225,11 +222,11 @@ class ChangeWatch:
         self._task.cancel()
 
     def _changed(self) -> None:
-        """In any thread."""
+        """Announce a change, from any thread."""
         self._is_changed = True
 
     def _called(self, event: CallEvent) -> None:
-        """In any thread."""
+        """Announce a call, from any thread."""
         if event.spec is None:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -242,7 +239,10 @@ class ChangeWatch:
         look_at = 0.0
         while True:
             try:
-                await self._tell_calls()
+                if self._calls:
+                    calls = [self._calls.popleft() for _ in range(len(self._calls))]
+                    for call, event in await asyncio.to_thread(self._events, calls):
+                        self._tell_call(call, event)
                 if (now := monotonic()) >= look_at:
                     look_at = now + LOOK_SECONDS
                     await self._look()
@@ -262,12 +262,6 @@ class ChangeWatch:
         if self._is_changed or health != self._health:
             self._health, self._is_changed = health, False
             self._tell(_CHANGED)
-
-    async def _tell_calls(self) -> None:
-        if self._calls:
-            calls = [self._calls.popleft() for _ in range(len(self._calls))]
-            for call, event in await asyncio.to_thread(self._events, calls):
-                self._tell_call(call, event)
 
     def _events(self, calls: Iterable[EndedCall]) -> list[tuple[EndedCall, bytes]]:
         service = self._app.bundles

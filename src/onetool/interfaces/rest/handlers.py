@@ -50,7 +50,7 @@ from onetool.sources.bundles.store import ListQuery, Rank
 
 T = TypeVar("T")
 
-LONGEST_TOKEN = 4096
+MAX_TOKEN = 4096
 _UNBOUND = ("pageToken", "pageSize", "recommendedPageSize")
 
 ReadMore = Callable[[Any, int], tuple[list[dict[str, Any]], Any]]
@@ -83,7 +83,7 @@ def read_page_token(request: RestRequest, position_type: type[T]) -> T | None:
     """
     if (token := request.query["pageToken"]) is None:
         return None
-    data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= LONGEST_TOKEN else None
+    data = verify(request.context.bundles.key(), token, _bound(request)) if len(token) <= MAX_TOKEN else None
     try:
         return msgspec.json.decode(data or b"", type=position_type)
     except msgspec.DecodeError:
@@ -96,15 +96,11 @@ def bad_page_token() -> RestError:
 
 
 def _bound(request: RestRequest) -> bytes:
-    """Return what a token is valid for."""
-    bound = {name: _unordered(value) for name, value in request.query.items() if name not in _UNBOUND}
+    """Return what a token is valid for. The order of tags does not matter."""
+    given = {name: value for name, value in request.query.items() if name not in _UNBOUND}
+    bound = {name: sorted(value) if isinstance(value, tuple) else value for name, value in given.items()}
     valid_for = msgspec.json.encode([request.scope["path"], bound], order="deterministic")
     return b"page:%d:" % len(valid_for) + valid_for
-
-
-def _unordered(value: Any) -> Any:
-    """Return a list as sorted: the order of tags does not matter."""
-    return sorted(value) if isinstance(value, tuple) else value
 
 
 # Bundles

@@ -28,7 +28,7 @@ from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.app.bundle_import import BundleImport, ImportOptions
+    from onetool.app.bundle_import import ImportOptions
 
 ZIP = b"application/zip"
 YAML = b"application/yaml"
@@ -185,7 +185,7 @@ def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> Re
     report = import_report(
         dry_run,
         bundles=[{"id": plan.bundle.id, "slug": plan.bundle.slug, "what": plan.rows[0].what}],
-        tools=_tool_rows(arrival),
+        tools=[{"slug": row.slug, "version": row.version, "what": row.what} for row in plan.rows[1:]],
         skipped=[one._asdict() for one in arrival.skipped],
         warnings=warnings,
         needs=requirements_of(app.runtime, map(shown, arrival.tools)).shown(),
@@ -194,13 +194,9 @@ def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> Re
 
 
 def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
-    """Return the answer to every import: what there is nothing of is empty."""
+    """Build the answer to an import; keys without content are empty."""
     empty: dict[str, Any] = {key: [] for key in ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept")}
     return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
-
-
-def _tool_rows(arrival: "BundleImport") -> list[dict[str, Any]]:
-    return [{"slug": row.slug, "version": row.version, "what": row.what} for row in arrival.plan.rows[1:]]
 
 
 def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
@@ -211,7 +207,10 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)
     content, secrets = found.tool, found.secrets
     bindings = dict.fromkeys(secrets, (found.host,))
-    home = _bundle_of(app, asked.bundle)
+    try:
+        home = app.bundles.get_bundle(asked.bundle)[0]
+    except (InvalidError, NotFoundError):
+        home = live_bundle(app.bundles, asked.bundle)
     slug = home["slug"] if home else asked.bundle
     bundle, (tool,) = assemble({"slug": slug}, [(asked.tool, asked.version, content)], home["id"] if home else None)
     app.bundles.check_new(tool, bindings)
@@ -241,13 +240,6 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
         needs=needs.shown(),
     )
     return RestResponse(200, encode(report))
-
-
-def _bundle_of(app: "App", name: str) -> Mapping[str, Any] | None:
-    try:
-        return app.bundles.get_bundle(name)[0]
-    except (InvalidError, NotFoundError):
-        return live_bundle(app.bundles, name)
 
 
 def _refuse_place(app: "App", home: Mapping[str, Any] | None, tool: Tool) -> None:
@@ -295,7 +287,7 @@ def _exported(request: RestRequest, visibility: Any) -> RestResponse:
 
 
 async def _body(request: RestRequest, kinds: tuple[bytes, ...]) -> bytes:
-    """Return the body as it came, if it says that it is one of these."""
+    """Return the raw body if its media type is one of these."""
     said = request.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if said not in kinds:
         wanted = " or ".join(kind.decode() for kind in kinds)

@@ -261,7 +261,7 @@ async def delete_result(request: RestRequest) -> RestResponse:
 
 
 def _store(request: RestRequest) -> "tuple[ResultStore, str]":
-    """Return the store, and who asks: the owner of what calls of this client have stored."""
+    """Return the store, and the owner of the results that this client's calls have stored."""
     return request.context.app.runtime.results, owner()
 
 
@@ -278,7 +278,7 @@ def _list(request: RestRequest) -> RestResponse:
 
 
 def _after(kept: "Iterator[KeptResult]", token: str | None) -> "Iterator[KeptResult]":
-    """Those that follow the one that a page token names."""
+    """Yield the results after the one that a page token names."""
     if token is None or any(one.handle == token for one in kept):
         return kept
     raise bad_page_token()
@@ -306,7 +306,7 @@ def _iso(at: float) -> str:
 
 
 def _told(work: Callable[[], T]) -> T:
-    """Return what a store says, as a refusal."""
+    """Turn errors of a result store into refusals."""
     from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
     from onetool.services.results.paging import BadQueryError
 

@@ -84,7 +84,7 @@ def read_args(body: Any) -> Mapping[str, Any]:
 
 
 def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT) -> bytes:
-    """Return the envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
+    """Encode the envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
 
     `with_meta`: what is left of the tool's limit stands in it, because the headers have been sent.
     """
@@ -186,5 +186,5 @@ class ProgressEvents:
 
 
 def sse_event(name: str, data: bytes) -> bytes:
-    """Return one server-sent event. Encoded JSON has no line breaks, so one `data` line is enough."""
+    """Format a server-sent event. Encoded JSON has no line breaks, so one `data` line is enough."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"

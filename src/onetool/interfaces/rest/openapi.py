@@ -18,7 +18,7 @@ from onetool.interfaces.rest.openapi_schemas import Schema, describe, schema_ref
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, Problem
 from onetool.interfaces.rest.query import QueryParameter
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, PathParameter, RestRoute, Shape
-from onetool.interfaces.rest.routing import API_ROUTES, RestResource, RouteTable
+from onetool.interfaces.rest.routing import API_ROUTES, RouteTable
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -139,7 +139,7 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
 
     paths = {
         resource.path: {
-            "parameters": [_path_parameter(name, table.parameters[name]) for name in _names(resource)],
+            "parameters": [_path_parameter(name, table.parameters[name]) for name in _names(resource.path)],
             **{method.lower(): _operation(route, schema) for method, route in resource.methods.items()},
         }
         for resource, table in resources
@@ -147,8 +147,8 @@ def describe_routes(tables: tuple[RouteTable, ...]) -> tuple[list[str], Part, di
     return list(dict.fromkeys(one.tag for one in routes)), paths, schemas
 
 
-def _names(resource: RestResource) -> list[str]:
-    return [part[1:-1] for part in resource.segments if part.startswith("{")]
+def _names(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
 def _path_parameter(name: str, one: PathParameter) -> Part:
@@ -162,10 +162,6 @@ def _query_parameter(one: QueryParameter) -> Part:
     return {"name": one.name, "in": "query", **_given(more)}
 
 
-def _condition(name: str) -> Part:
-    return {"name": name, "in": "header", "description": CONDITIONS[name], "schema": {**_TEXT, "pattern": _ETAGS}}
-
-
 def _given(members: Part) -> Part:
     return {key: value for key, value in members.items() if value not in (None, "", {})}
 
@@ -174,30 +170,30 @@ def _operation(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
     summary, _, description = route.doc.partition("\n\n")
     if route.role in ("edit", "admin"):
         description += f" It needs the role {route.role}."
-    conditions = () if not route.etag else ("If-None-Match",) if route.method == "GET" else CONDITIONS
+    names = () if not route.etag else ("If-None-Match",) if route.method == "GET" else CONDITIONS
+    etags = {"in": "header", "schema": {**_TEXT, "pattern": _ETAGS}}
+    conditions = [{"name": name, "description": CONDITIONS[name], **etags} for name in names]
+    body: Part = {}
+    if route.takes is not None:
+        content: Part = {"application/json": {"schema": schema(route.takes), "example": route.example}}
+        content |= {kind.decode(): {"schema": MEDIA[kind.decode()]} for kind in route.media}
+        body = {"requestBody": {"required": route.needs_body, "content": content}}
     return {
         "tags": [route.tag],
         "operationId": route.id,
         "summary": summary.rstrip("."),
         **_given({"description": " ".join(description.split())}),
-        "parameters": [*map(_condition, conditions), *map(_query_parameter, route.query)],
-        **_given({"requestBody": _request_body(route, schema)}),
+        "parameters": [*conditions, *map(_query_parameter, route.query)],
+        **body,
         "responses": {str(status): one for status, one in sorted(_responses(route, schema))},
     }
-
-
-def _request_body(route: RestRoute, schema: Callable[[Shape], Schema]) -> Part:
-    if route.takes is None:
-        return {}
-    content: Part = {"application/json": {"schema": schema(route.takes), "example": route.example}}
-    content |= {kind.decode(): {"schema": MEDIA[kind.decode()]} for kind in route.media}
-    return {"required": route.needs_body, "content": content}
 
 
 def _responses(route: RestRoute, schema: Callable[[Shape], Schema]) -> Iterable[tuple[int, Part]]:
     content: Part = {} if route.gives is None else {"application/json": {"schema": schema(route.gives)}}
     content |= {kind: {"schema": MEDIA[kind]} for kind in route.sends}
-    links = {name: {"operationId": name, "parameters": _link_parameters(route)} for name in route.links}
+    parameters = {name: f"$request.path.{name}" for name in _names(route.path)}
+    links = {name: {"operationId": name, "parameters": parameters} for name in route.links}
     etag = ("ETag",) if route.etag else ()
     for status in route.status:
         if status == 204:
@@ -216,8 +212,3 @@ def _responses(route: RestRoute, schema: Callable[[Shape], Schema]) -> Iterable[
 def _response(status: int, headers: Iterable[str] = (), content: Part | None = None, links: Part | None = None) -> Part:
     more = {"headers": {name: HEADERS[name] for name in headers}, "content": content or {}, "links": links or {}}
     return {"description": HTTPStatus(status).phrase, **_given(more)}
-
-
-def _link_parameters(route: RestRoute) -> Part:
-    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-    return {name: f"$request.path.{name}" for name in names}

@@ -48,17 +48,13 @@ def describe(types: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]
         text = text.replace(f'"{name}":', f'"{public}":').replace(f'/{name}"', f'/{public}"')
     found, named = msgspec.json.decode(text)
     for schema in named.values():
-        _tidy(schema)
+        schema.pop("title", None)
+        if "description" in schema:
+            schema["description"] = " ".join(schema["description"].split())
+        for one in schema.get("properties", {}).values():
+            if one.get("default", ...) is None:
+                del one["default"]
     return dict(zip(shapes, found, strict=True)), _refined(named)
-
-
-def _tidy(schema: Schema) -> None:
-    schema.pop("title", None)
-    if "description" in schema:
-        schema["description"] = " ".join(schema["description"].split())
-    for one in schema.get("properties", {}).values():
-        if one.get("default", ...) is None:
-            del one["default"]
 
 
 # Shapes that no type has
@@ -228,7 +224,7 @@ def _one_of(names: dict[str, str], by: str) -> Schema:
 
 
 def _one_or_several(impl: Schema) -> Schema:
-    """An HTTP tool has `request` with its `response`, or `requests`: never both."""
+    """Require `request` with its `response`, or `requests`: an HTTP tool never has both."""
     nothing = {"type": "null"}
     properties = impl["properties"]
     one = properties | {"request": schema_ref("Request"), "requests": nothing}
@@ -240,7 +236,7 @@ def _one_or_several(impl: Schema) -> Schema:
 
 
 def _files(named: dict[str, Schema]) -> dict[str, Schema]:
-    """A file of a question is a text or a picture."""
+    """Require a text or a picture of each file of a question."""
     name, kind = (named["QuestionFile"]["properties"][key] for key in ("name", "kind"))
     data = {"type": "string", "contentEncoding": "base64", "minLength": 4, "pattern": BASE64}
     return {

@@ -92,7 +92,7 @@ class RestError(HttpError):
 
 
 def role_error(principal: Principal, role: Role, method: str = "GET") -> RestError:
-    """The refusal of what needs another role than the caller has. `method` says whether it would change something."""
+    """Refuse a request that needs another role. `method` says whether it would change something."""
     if principal.is_capped:
         what = "This can't be read" if method in ("GET", "HEAD") else "Nothing can be changed"
         message = (
@@ -112,7 +112,7 @@ def role_error(principal: Principal, role: Role, method: str = "GET") -> RestErr
 
 
 def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) -> bytes:
-    """Return the problem body of an error. `clean` masks secrets. Also used for errors of interfaces/http."""
+    """Encode an error as a problem body. `clean` masks secrets. Also used for errors of interfaces/http."""
     detail, errors, hints = str(refused), getattr(refused, "errors", ()), getattr(refused, "hints", ())
     if clean is not None:
         detail = clean(detail)
@@ -135,7 +135,7 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
 
 
 def error_from_store(error: BundleError) -> RestError:
-    """Return the RestError for an error of the bundle store."""
+    """Convert an error of the bundle store."""
     headers: Headers = ()
     if isinstance(error, RateLimitError):
         headers = rate_limit_headers(error.left, refused=True)
@@ -152,7 +152,7 @@ def error_from_store(error: BundleError) -> RestError:
 
 
 def rate_limit_headers(left: Mapping[str, int] | None, refused: bool = False) -> tuple[tuple[bytes, bytes], ...]:
-    """What is left of the limit of a tool, as the IETF draft httpapi-ratelimit-headers has it since its revision 8.
+    """Describe what is left of a tool's limit, as in revision 8 of the IETF draft httpapi-ratelimit-headers and later.
 
     The three before are those of its earlier revisions, which most clients know. A response that is an error
     (`refused`) says when to try again, too, where nothing is left.
@@ -178,11 +178,10 @@ def database_problem(error: BaseException) -> RestError | None:
         cause = cause.__cause__
     if cause is None:
         return None
-    hints = getattr(error, "hints", ())
-    return RestError(503, _database_code(cause), f"{error}.", headers=[(b"retry-after", b"%d" % RETRY_S)], hints=hints)
-
-
-def _database_code(error: DatabaseError) -> str:
-    if isinstance(error, DatabaseAwayError):
-        return "database_away"
-    return "change_unknown" if isinstance(error, ChangeUnknownError) else "database_refused"
+    code = "database_refused"
+    if isinstance(cause, DatabaseAwayError):
+        code = "database_away"
+    elif isinstance(cause, ChangeUnknownError):
+        code = "change_unknown"
+    retry = [(b"retry-after", b"%d" % RETRY_S)]
+    return RestError(503, code, f"{error}.", headers=retry, hints=getattr(error, "hints", ()))

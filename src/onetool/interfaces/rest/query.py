@@ -18,14 +18,14 @@ from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import ID_SCHEMA, SLUG_SCHEMA, check_id, check_slug
 from onetool.sources.bundles.validation import SHOWN
 
-MOST_PER_PAGE = 1000
+MAX_PER_PAGE = 1000
 PER_PAGE = 100
-MOST_DAYS = 366
+MAX_DAYS = 366
 USUAL_DAYS = 30
-LONGEST_SEARCH = 1000  # characters
-MOST_IN_LIST = 1000
-LONGEST_URL = 4000  # characters
-LONGEST_NUMBER = 15  # digits
+MAX_SEARCH = 1000  # characters
+MAX_IN_LIST = 1000
+MAX_URL = 4000  # characters
+MAX_DIGITS = 15  # digits
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
@@ -87,8 +87,8 @@ def _value(parameter: QueryParameter, texts: list[str] | None) -> Any:
         if not many:
             return read(texts[0])
         found = tuple(dict.fromkeys(part for text in texts for part in read(text)))
-        if len(found) > MOST_IN_LIST:
-            raise ValueError(f"has more than {MOST_IN_LIST} entries")
+        if len(found) > MAX_IN_LIST:
+            raise ValueError(f"has more than {MAX_IN_LIST} entries")
     except ValueError as error:
         raise _bad_parameter(parameter.name, str(error)) from None
     return found
@@ -120,34 +120,45 @@ def _bad_parameter(name: str, what: str) -> RestError:
 # Types of query parameters
 
 
+def one_of(choices: Iterable[str], message: str) -> QueryType:
+    """Make the type of a text that is one of `choices`; all others are refused with `message`."""
+    known = list(choices)
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(message)
+        return text
+
+    return QueryType(read, {"enum": known})
+
+
+def _whole(limit: int) -> QueryType:
+    """Make the type of a whole number from 1 to `limit`."""
+
+    def read(text: str) -> int:
+        if not _SIZE.fullmatch(text) or int(text) > limit:
+            raise ValueError(f"must be a whole number from 1 to {limit}")
+        return int(text)
+
+    return QueryType(read, {"type": "integer", "minimum": 1, "maximum": limit})
+
+
 def _boolean(text: str) -> bool:
     if text not in _TRUTH:
         raise ValueError("must be true or false")
     return _TRUTH[text]
 
 
-def _size(text: str) -> int:
-    if not _SIZE.fullmatch(text) or int(text) > MOST_PER_PAGE:
-        raise ValueError(f"must be a whole number from 1 to {MOST_PER_PAGE}")
-    return int(text)
-
-
 def _recommended(text: str) -> int:
-    """A recommendation: more than the most is the most."""
+    """Read a recommendation: a number above the maximum means the maximum."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("must be a whole number from 1 on")
-    return min(int(text[:9]), MOST_PER_PAGE)
+    return min(int(text[:9]), MAX_PER_PAGE)
 
 
 def _position(text: str) -> int:
-    if not _NUMBER.fullmatch(text) or len(text) > LONGEST_NUMBER:
+    if not _NUMBER.fullmatch(text) or len(text) > MAX_DIGITS:
         raise ValueError("must be a whole number from 1 on")
-    return int(text)
-
-
-def _days(text: str) -> int:
-    if not _SIZE.fullmatch(text) or int(text) > MOST_DAYS:
-        raise ValueError(f"must be a whole number from 1 to {MOST_DAYS}")
     return int(text)
 
 
@@ -158,15 +169,9 @@ def _moment(text: str) -> float:
     return found
 
 
-def _kind(text: str) -> str:
-    if text not in KINDS:
-        raise ValueError(f"must be one of {', '.join(KINDS)}")
-    return text
-
-
 def _words(text: str) -> str:
-    if len(text) > LONGEST_SEARCH:
-        raise ValueError(f"must have at most {LONGEST_SEARCH} characters")
+    if len(text) > MAX_SEARCH:
+        raise ValueError(f"must have at most {MAX_SEARCH} characters")
     return text
 
 
@@ -176,8 +181,8 @@ def _texts(text: str) -> list[str]:
 
 def _one_text(text: str) -> list[str]:
     """Read one text, which may have commas. The parameter is repeated for several texts."""
-    if not text or len(text) > LONGEST_SEARCH:
-        raise ValueError(f"must have 1 to {LONGEST_SEARCH:,} characters")
+    if not text or len(text) > MAX_SEARCH:
+        raise ValueError(f"must have 1 to {MAX_SEARCH:,} characters")
     return [text]
 
 
@@ -196,8 +201,8 @@ def _slug(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    if not text.lower().startswith(("http://", "https://")) or len(text) > LONGEST_URL:
-        raise ValueError(f"must be a URL of http or https, of at most {LONGEST_URL:,} characters")
+    if not text.lower().startswith(("http://", "https://")) or len(text) > MAX_URL:
+        raise ValueError(f"must be a URL of http or https, of at most {MAX_URL:,} characters")
     return text
 
 
@@ -229,17 +234,13 @@ def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def picked(rows: list[dict[str, Any]], fields: Collection[str] | None) -> list[dict[str, Any]]:
-    """Return the rows with these keys alone; None is all. A key that a row does without is left out."""
+    """Keep only these keys of the rows; None keeps all. A key that a row does without is left out."""
     if fields is None:
         return rows
     return [{key: row[key] for key in fields if key in row} for row in rows]
 
 
 # All parameters
-
-
-def _whole(most: int | None) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 1} | ({} if most is None else {"maximum": most})
 
 
 def _array(**items: Any) -> dict[str, Any]:
@@ -253,12 +254,12 @@ def _fields(*known: str) -> QueryParameter:
 
 
 _BOOLEAN = QueryType(_boolean, {"enum": [True, False, 1, 0]})
-_COUNT = QueryType(_size, _whole(MOST_PER_PAGE))
-_POSITION = QueryType(_position, _whole(10**LONGEST_NUMBER - 1))
-_WORDS = QueryType(_words, {"type": "string", "maxLength": LONGEST_SEARCH})
-_TEXTS = QueryType(_one_text, _array(type="string", minLength=1, maxLength=LONGEST_SEARCH), many=True)
+_COUNT = _whole(MAX_PER_PAGE)
+_POSITION = QueryType(_position, {"type": "integer", "minimum": 1, "maximum": 10**MAX_DIGITS - 1})
+_WORDS = QueryType(_words, {"type": "string", "maxLength": MAX_SEARCH})
+_TEXTS = QueryType(_one_text, _array(type="string", minLength=1, maxLength=MAX_SEARCH), many=True)
 _IDS = QueryType(_ids, _array(type="string", pattern="^{0}(,{0})*$".format(ID_SCHEMA["pattern"][1:-1])), many=True)
-_URL = QueryType(_url, {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": LONGEST_URL})
+_URL = QueryType(_url, {"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://", "maxLength": MAX_URL})
 _MOMENT = QueryType(
     _moment,
     {"type": "string", "pattern": "^([0-9]{1,6}[smhdw]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"},
@@ -276,8 +277,8 @@ INCLUDE_DISABLED = QueryParameter("includeDisabled", _BOOLEAN, "Also what is dis
 PAGE_SIZE = QueryParameter("pageSize", _COUNT, "How many at most.", PER_PAGE)
 RECOMMENDED_PAGE_SIZE = QueryParameter(
     "recommendedPageSize",
-    QueryType(_recommended, _whole(None)),
-    f"How many at most. More than {MOST_PER_PAGE} means {MOST_PER_PAGE}.",
+    QueryType(_recommended, {"type": "integer", "minimum": 1}),
+    f"How many at most. More than {MAX_PER_PAGE} means {MAX_PER_PAGE}.",
     PER_PAGE,
 )
 PAGE_TOKEN = QueryParameter("pageToken", _TOKEN, "`nextPageToken` of the previous page with the same query.")
@@ -306,7 +307,7 @@ OPERATION = QueryParameter(
     default=(),
     example=["GET /users/{id}"],
 )
-DAYS = QueryParameter("days", QueryType(_days, _whole(MOST_DAYS)), "How many days, until now.", USUAL_DAYS)
+DAYS = QueryParameter("days", _whole(MAX_DAYS), "How many days, until now.", USUAL_DAYS)
 AFTER = QueryParameter("after", _WORDS, "`next` of the previous page.", "")
 FROM = QueryParameter("from", _POSITION, "The first line, counted from 1.", 1)
 LIMIT = QueryParameter("limit", _COUNT, "How many lines at most.", PER_PAGE)
@@ -318,5 +319,5 @@ CALLER = QueryParameter("caller", _WORDS, "For admins: only calls of this token 
 SINCE = QueryParameter("since", _MOMENT, "A date, or so long ago.", example="2h")
 UNTIL = QueryParameter("until", _MOMENT, "A date, or so long ago.", example="1h")
 WHO = QueryParameter("who", _WORDS, "Only what this token or user did.")
-KIND = QueryParameter("kind", QueryType(_kind, {"enum": [*KINDS]}), "Only lines of this kind.")
+KIND = QueryParameter("kind", one_of(KINDS, f"must be one of {', '.join(KINDS)}"), "Only lines of this kind.")
 OUTCOME = QueryParameter("outcome", _WORDS, "ok, error, the code or reason of an error, or a status.", example="error")

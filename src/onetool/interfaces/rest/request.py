@@ -139,7 +139,7 @@ class Conditions(NamedTuple):
     known: tuple[str, ...]  # If-None-Match: none of these may be its tag
 
     def expected_tag(self, tag_now: Callable[[], str], may_be_new: bool = False) -> str | None:
-        """The ETag that the store has to check under its lock, if any. Raises OutdatedError if conditions fail now."""
+        """Return the ETag that the store checks under its lock, if any. Raises OutdatedError if conditions fail now."""
         if not self.seen and not self.known:
             return None
         try:
@@ -196,7 +196,7 @@ def _read_tags(headers: Mapping[bytes, bytes], name: bytes) -> list[tuple[str, s
 
 
 def share(most: int) -> int:
-    """Return how many of the places for all one caller with a name may take."""
+    """Return how many of the shared places one named caller may take."""
     return max(1, most // 2)
 
 
@@ -253,7 +253,7 @@ class RestContext:
         return self._allow_lists.of(current_principal.get())
 
     def allowed_of(self, principal: Principal) -> Collection[str] | None:
-        """The same, of somebody else."""
+        """Return the allow-list of another caller."""
         return self._allow_lists.of(principal)
 
     @property
@@ -282,7 +282,7 @@ class RestContext:
         return self._app.runtime.redact(text, sent)
 
     def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """Return the tool with examples that show no secrets of the config, as help shows them."""
+        """Mask the config's secrets in the tool's examples, as help does."""
         return {**tool, "examples": self.clean(tool["examples"], None)} if "examples" in tool else tool
 
 
@@ -311,12 +311,12 @@ NO_CONTENT = RestResponse(204)
 
 
 def with_etag(thing: Mapping[str, Any], tag: str) -> RestResponse:
-    """Return the response with one bundle or tool, and its ETag."""
+    """Build the response with one bundle or tool, and its ETag."""
     return RestResponse(200, encode(thing), (etag(tag),))
 
 
 def read_weights(text: str) -> dict[str, float]:
-    """The entries of a header like Accept with their weights (`q=`), from 0 to 1. The first of each name counts."""
+    """Parse a header like Accept into entries with their weights (`q=`), from 0 to 1. The first of each name counts."""
     found: dict[str, float] = {}
     for one in text.split(","):
         name, *parameters = (part.strip() for part in one.split(";"))
@@ -336,7 +336,7 @@ def _weight(text: str) -> float:
 
 
 def list_response(headers: Mapping[bytes, bytes], body: bytes) -> RestResponse:
-    """One page. Its ETag is weak, as the same page may come packed or not. Called in a thread: packing takes time.
+    """Build one page. Its ETag is weak, as the same page may come packed or not. Call in a thread: packing takes time.
 
     Only lists are packed. They hold nothing that a stranger's page could have put beside a secret, so that the size of
     a packed list tells nothing (BREACH).

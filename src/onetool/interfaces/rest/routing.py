@@ -16,7 +16,7 @@ from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRo
 from onetool.services.audit import AuditKind
 from onetool.sources.bundles.errors import InvalidError
 
-LONGEST_CACHED = 512  # bytes of an address that is worth remembering
+MAX_CACHED_PATH = 512  # bytes of an address that is worth remembering
 
 
 class RestResource(NamedTuple):
@@ -80,7 +80,7 @@ class RouteTable:
 
     def match(self, raw: bytes, method: str) -> RouteMatch:
         """Find the route of a raw path. Raises RestError (404, 405)."""
-        return self._cached_match(raw, method) if len(raw) <= LONGEST_CACHED else self._match(raw, method)
+        return self._cached_match(raw, method) if len(raw) <= MAX_CACHED_PATH else self._match(raw, method)
 
     def check(self, scope: Scope) -> tuple[bytes, ...]:
         """Return the media types that a route takes beside JSON; called before a body is refused. Raises RestError if
@@ -103,9 +103,6 @@ class RouteTable:
         if route is None and method != "OPTIONS":
             message = f"{resource.path} takes {resource.allow_header()}, not {method[:20]}."
             raise RestError(405, "method_not_allowed", message, headers=[(b"allow", resource.allow_header().encode())])
-        return RouteMatch(resource, self._path_values(resource, segments), route)
-
-    def _path_values(self, resource: RestResource, segments: list[str]) -> tuple[str, ...]:
         values: list[str] = []
         for part, value in zip(resource.segments, segments, strict=True):
             if part.startswith("{"):
@@ -114,7 +111,7 @@ class RouteTable:
                     values.append(self.parameters[name].check(value))
                 except InvalidError as error:
                     raise RestError(400, "bad_path", str(error), part="path", pointer=f"/{name}") from None
-        return tuple(values)
+        return RouteMatch(resource, tuple(values), route)
 
 
 def _fits(ours: list[str], theirs: list[str]) -> bool:

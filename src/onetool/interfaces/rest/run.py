@@ -35,16 +35,16 @@ from onetool.script.run_result import RunResult
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
-MOST_RUNS = 16  # at once, over REST
+MAX_RUNS = 16  # at once, over REST
 RETRY_SECONDS = 2
-TOO_MANY = f"{MOST_RUNS} runs are under way here: try again when one of them has ended."
-MOST_CHECKS = 8  # at once: they share their threads with the calls
-MOST_NAMES = 16  # answers of /run/names that are kept: each may have megabytes
-TOO_MANY_CHECKS = f"{MOST_CHECKS} texts are being checked here: try again in a moment."
-LONGEST_ARGS = 4096  # bytes of the arguments of a call that are shown
-LONGEST_PREVIEW = 500  # characters of what a call gave
+TOO_MANY = f"{MAX_RUNS} runs are under way here: try again when one of them has ended."
+MAX_CHECKS = 8  # at once: they share their threads with the calls
+MAX_NAMES = 16  # answers of /run/names that are kept: each may have megabytes
+TOO_MANY_CHECKS = f"{MAX_CHECKS} texts are being checked here: try again in a moment."
+MAX_ARGS_BYTES = 4096  # bytes of the arguments of a call that are shown
+MAX_PREVIEW = 500  # characters of what a call gave
 MAX_ARGS = 100  # arguments of a call that are shown
-MOST_CALLS = 1000  # that the answer lists
+MAX_CALLS = 1000  # that the answer lists
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,7 +113,7 @@ async def run_code(request: RestRequest) -> RestResponse | None:
     if wants_events(request.headers.get(b"accept", b"")):
         await _stream(request, asked)
         return None
-    with request.context.admitted(MOST_RUNS, TOO_MANY, RETRY_SECONDS):
+    with request.context.admitted(MAX_RUNS, TOO_MANY, RETRY_SECONDS):
         calls = RunCalls(request.context)
         with DisconnectWatch(request.receive):
             result = await _run(request, asked, calls)
@@ -132,7 +132,7 @@ async def check_code(request: RestRequest) -> RestResponse:
     """
     asked = _checked(converted(await json_body(request), RunRequest))
     context = request.context
-    with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
+    with context.admitted(MAX_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
         found = await asyncio.to_thread(context.app.check_code, asked.code, context.allowed, asked.variables)
     return RestResponse(200, encode(found))
 
@@ -146,20 +146,18 @@ async def list_names(request: RestRequest) -> RestResponse:
     """
     context = request.context
     await context.app.catalog.refresh(at_once=True)
-    with context.admitted(MOST_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
+    with context.admitted(MAX_CHECKS, TOO_MANY_CHECKS, RETRY_SECONDS):
         return await asyncio.to_thread(lambda: list_response(request.headers, _names_of(context)))
 
 
 def _names_of(context: RestContext) -> bytes:
-    """All names, which take seconds where there are thousands of tools: made once for each catalogue, config and list
-    of tools that callers have.
-    """
+    """Return all names, cached per catalogue, config and allow-list: thousands of tools take seconds."""
     app, tools = context.app, context.principal.tools
     made_of = (app.catalog.registry.snapshot(), app.config)
     with context.names_lock:
         known = context.names.get(tools)
         if known is None or known[0][0] is not made_of[0] or known[0][1] is not made_of[1]:
-            if len(context.names) >= MOST_NAMES:
+            if len(context.names) >= MAX_NAMES:
                 context.names.clear()
             known = context.names[tools] = (made_of, encode(app.code_names(context.allowed)))
         return known[1]
@@ -225,7 +223,7 @@ class RunCalls:
         return list(self._calls.values())
 
     def began(self, call: ToolCall) -> None:
-        if len(self._calls) < MOST_CALLS:
+        if len(self._calls) < MAX_CALLS:
             self._calls[call.id] = self._noted(call)
 
     def ended(self, call: ToolCall, result: ToolResult) -> None:
@@ -242,15 +240,15 @@ class RunCalls:
     def _outcome(self, call: ToolCall, result: ToolResult) -> dict[str, Any]:
         found = {"ok": result.ok, "duration_ms": result.meta.get("duration_ms", 0.0)}
         if result.error is not None:
-            return {**found, "error": cut(result.error.message, LONGEST_PREVIEW)}
+            return {**found, "error": cut(result.error.message, MAX_PREVIEW)}
         return {**found, "preview": _preview(kept_value(result.data, call.args, self._registry.get(call.name)))}
 
 
 def _bounded(args: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments. Of long values only the beginning is shown, of long names as many as fit."""
-    if len(encode(args)) <= LONGEST_ARGS:
+    if len(encode(args)) <= MAX_ARGS_BYTES:
         return args
-    most, left = max(LONGEST_ARGS // len(args), 20), LONGEST_ARGS
+    most, left = max(MAX_ARGS_BYTES // len(args), 20), MAX_ARGS_BYTES
     shown: dict[str, Any] = {}
     for name, value in args.items():
         if (left := left - len(name)) < 0:
@@ -259,7 +257,7 @@ def _bounded(args: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _preview(value: Any, most: int = LONGEST_PREVIEW) -> str:
+def _preview(value: Any, most: int = MAX_PREVIEW) -> str:
     if isinstance(value, str):
         return cut(value, most)
     return cut(encode(value)[: 4 * most].decode(errors="ignore"), most)
@@ -288,15 +286,15 @@ class RunEvents(RunCalls):
         self._push("called", {"id": call.id, "durationMs": found.pop("duration_ms"), **found})
 
     def _push(self, name: str, data: Any) -> None:
-        """A client that does not read it does without: the result comes nevertheless."""
+        """Send an event. A client that does not read misses events, but gets the result."""
         self._loop.call_soon_threadsafe(self._response.push_event, sse_event(name, encode(data)), True)
 
 
 async def _stream(request: RestRequest, asked: RunRequest) -> None:
-    """A client that does not read holds its place only as long as its run takes."""
+    """Stream the run. A client that does not read holds its place only as long as its run takes."""
     response = ResponseStream(request.send)
     with DisconnectWatch(request.receive), response.dropped_on_error():
-        with request.context.admitted(MOST_RUNS, TOO_MANY, RETRY_SECONDS):
+        with request.context.admitted(MAX_RUNS, TOO_MANY, RETRY_SECONDS):
             response.push_event(sse_event("started", encode({"id": new_id()})))
             events = RunEvents(request.context, response)
             result = await _run(request, asked, events, events)

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.findings import server_problems
+from onetool.config.find import NAME, own_folder
 from onetool.core.errors import ConfigError, OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.http.asgi import encode
@@ -33,12 +34,11 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
-    from onetool.config.server_import import ServerImportPlan
     from onetool.sources.mcp_servers.servers import Servers, ServerStatus
 
 log = logging.getLogger("onetool.serve")
 
-MOST_LINES = 1000  # of a log, at once
+MAX_LINES = 1000  # of a log, at once
 
 
 class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ def _get(context: RestContext, name: str) -> RestResponse:
 
 def _logs(context: RestContext, name: str, after: str) -> RestResponse:
     servers, _ = _found(context, name)
-    lines, position = servers.log_after(name, after, MOST_LINES)
+    lines, position = servers.log_after(name, after, MAX_LINES)
     return RestResponse(200, encode(ServerLogPage(context.clean(lines, None), position)))
 
 
@@ -338,7 +338,6 @@ async def import_servers(request: RestRequest) -> RestResponse:
 def _import_servers(request: RestRequest, data: Any) -> RestResponse:
     from onetool.config.client_files import JsoncError
     from onetool.config.edit import put_servers
-    from onetool.config.find import NAME, own_folder
     from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
     from onetool.config.server_import.translate import servers_in
 
@@ -349,7 +348,10 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
         planner = Planner(target, replace=request.query["replace"], ask=lambda *_: None, reuse=False)
         planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
         plan = planner.done()
-        _check_plan(plan)
+        if plan.skipped and not plan.servers:
+            raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
+        if not plan.servers and not plan.kept:
+            raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
         if plan.servers and not dry_run:
             target.write(partial(put_servers, servers=plan.servers), plan.secrets)
             log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
@@ -359,23 +361,13 @@ def _import_servers(request: RestRequest, data: Any) -> RestResponse:
         raise RestError(409, "config_unchanged", str(error)) from None
     warnings = [{"about": "servers", "why": note} for note in plan.notes]
     warnings += [] if dry_run or not plan.servers else reloaded(app.reload)
-    return RestResponse(200, encode(_servers_report(plan, dry_run, warnings)))
-
-
-def _check_plan(plan: "ServerImportPlan") -> None:
-    if plan.skipped and not plan.servers:
-        raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
-    if not plan.servers and not plan.kept:
-        raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-
-
-def _servers_report(plan: "ServerImportPlan", dry_run: bool, warnings: list[dict[str, str]]) -> dict[str, Any]:
     rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
     rows += [{"name": name, "what": "kept"} for name in plan.kept]
-    return import_report(
+    report = import_report(
         dry_run,
         servers=rows,
         skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
         warnings=warnings,
         secretsKept=list(plan.secrets),
     )
+    return RestResponse(200, encode(report))

@@ -53,7 +53,7 @@ class Unpacked(NamedTuple):
 
 
 def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
-    """Return the archive of a bundle. Raises InvalidError for a built-in one, or an unreadable tool."""
+    """Pack a bundle. Raises InvalidError for a built-in one, or a tool that could not be read again."""
     if bundle.is_built_in:
         why = (
             "built in: every OneTool has it," if bundle.source is None else "no bundle of its own: a config brings it,"
@@ -74,7 +74,7 @@ def pack(bundle: Bundle, tools: Iterable[Tool]) -> bytes:
 
 
 def unpack(data: bytes | Path) -> Unpacked:
-    """Return the content of an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
+    """Read an archive. Raises InvalidError if it is malformed or hostile: use nothing of it then."""
     raw = data if isinstance(data, bytes) else _read(data)
     if raw.count(_HEADER) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -100,8 +100,8 @@ def _read(path: Path) -> bytes:
 
 
 def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
-    """Return the bytes of every entry, if all of them may be there."""
-    entries = [entry for entry in file.infolist() if not _is_the_folder(entry)]
+    """Return the bytes of every entry, if all of them are allowed."""
+    entries = [entry for entry in file.infolist() if entry.filename != TOOLS or entry.file_size]
     if len(entries) > MAX_ENTRIES:
         raise InvalidError(f"the archive has more than {MAX_ENTRIES:,} entries")
     seen: dict[str, str] = {}
@@ -124,10 +124,6 @@ def _texts(file: zipfile.ZipFile) -> dict[str, bytes]:
     return texts
 
 
-def _is_the_folder(entry: zipfile.ZipInfo) -> bool:
-    return entry.filename == TOOLS and entry.file_size == 0
-
-
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     name = entry.orig_filename  # with everything that the reader would cut off
     kind = stat.S_IFMT(entry.external_attr >> 16)
@@ -148,7 +144,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
 
 
 def _bounded(stream: IO[bytes], entry: zipfile.ZipInfo, most: int) -> bytes:
-    """Return all bytes of an entry, limited by what is read and not by its header."""
+    """Read all bytes of an entry, limited by what is read and not by its header."""
     parts: list[bytes] = []
     size = 0
     while part := stream.read(PIECE):

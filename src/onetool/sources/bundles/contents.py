@@ -276,7 +276,7 @@ class ContentsChange:
         return self._ids[id] if id in self._ids else self._base.by_id.get(id)
 
     def has_tool_id(self, id: str) -> bool:
-        """Also of one that is built-in."""
+        """Return whether a tool has this id, built-in ones included."""
         return id in self._reserved or self.tool_of_id(id) is not None
 
     def count_tools(self) -> int:
@@ -355,7 +355,7 @@ class Snapshot:
         self._unsaved += files
 
     def is_due(self, contents: Contents, is_last: bool = False) -> bool:
-        """Return whether much has changed, and the last time was not a moment ago."""
+        """Return whether much has changed since the last time, which was not a moment ago."""
         if contents is self._saved or (monotonic() < self._not_before and not is_last):
             return False
         is_other = self._saved is None or self._saved.known_overlay != contents.known_overlay

@@ -26,7 +26,7 @@ from onetool.sources.bundles.model import (
     ToolExample,
     function_of,
 )
-from onetool.sources.bundles.names import MAX_LENGTH, derived_id, fits
+from onetool.sources.bundles.names import MAX_SLUG, derived_id, fits
 from onetool.sources.bundles.store import ListQuery, get_id
 from onetool.sources.catalogues import Offered
 
@@ -102,7 +102,7 @@ class DerivedBundles:
         return self.now().by_name.get(name)
 
     def id_of(self, spec: ToolSpec) -> str | None:
-        """Return the id of a tool that is neither built in nor kept, for who counts calls: it asks for no set."""
+        """Return the id of a tool that is neither built in nor stored, for counting calls: no set is built for it."""
         if spec.hidden:
             return None
         if spec.source != "local":
@@ -120,7 +120,7 @@ def nothing_derived() -> DerivedBundles:
 
 
 def _derived(offered: Offered, built_in: frozenset[str]) -> Iterator[DerivedTool]:
-    """Yield the first of each name, as in the registry; without what bundles have their own of."""
+    """Yield the first tool of each name, as in the registry, unless bundles have their own."""
     seen = {spec.name for spec in offered.own.tools} | built_in
     sources: dict[tuple[SourceKind, str], BundleSource] = {}
 
@@ -153,14 +153,14 @@ def tool_id(kind: str, name: str) -> str:
 def slug_of(name: str) -> str:
     """`_` becomes `-`. With both of them, with other signs that a slug has not, or too long, it also gets a hash."""
     dashed = name.replace("_", "-")
-    if not ("_" in name and "-" in name) and 0 < len(dashed) <= MAX_LENGTH and _is_plain(dashed):
+    if not ("_" in name and "-" in name) and 0 < len(dashed) <= MAX_SLUG and _is_plain(dashed):
         return dashed
     return hashed_slug(name)
 
 
 def hashed_slug(name: str) -> str:
     signs = unicodedata.normalize("NFC", name.replace("_", "-"))
-    head = "".join(sign if fits(sign) else "-" for sign in signs)[: MAX_LENGTH - DIGITS - 1].strip("-")
+    head = "".join(sign if fits(sign) else "-" for sign in signs)[: MAX_SLUG - DIGITS - 1].strip("-")
     digest = sha256(name.encode(errors="backslashreplace")).hexdigest()[:DIGITS]
     return f"{head}-{digest}" if head else digest
 
@@ -224,7 +224,7 @@ def _tool(id: str, bundle: Bundle, slug: str, spec: ToolSpec, source: BundleSour
 
 
 def _plain(schema: Any) -> dict[str, Any]:
-    """As JSON has it. What JSON can't say, a stranger's server may: then nothing is said."""
+    """Convert to JSON data; empty where a server sent something that JSON can't express."""
     try:
         return msgspec.json.decode(msgspec.json.encode(schema), type=dict[str, Any])
     except (ValueError, TypeError, OverflowError, RecursionError):

@@ -73,7 +73,7 @@ def check_tool_draft(
     slug: str | None = None,
     version: str | None = None,
 ) -> DraftReport:
-    """As `put_tool` would check it at that place. It blocks."""
+    """Check the draft as `put_tool` would at that place. Blocks."""
     named = (slug or data.get("slug") or STAND_IN_SLUG, version or data.get("version") or STAND_IN_VERSION)
     places = _place_faults(service, bundle_id, *named)
 
@@ -116,7 +116,7 @@ def _report(errors: list[DraftFault], warnings: list[DraftFault] | None = None) 
 
 
 def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[DraftFault]:
-    """Return all that `check` finds, one after the other, as far as one mistake does not follow from another."""
+    """Collect everything that `check` finds, without mistakes that follow from others."""
     rest, found = deepcopy(dict(data)), dict[str, DraftFault]()
     while len(found) < MAX_FAULTS:
         try:
@@ -135,7 +135,7 @@ def _faults(data: Mapping[str, Any], check: Callable[[Any], None]) -> list[Draft
 
 
 def _follows(pointer: str, found: Mapping[str, DraftFault]) -> bool:
-    """Return whether it may be wrong only because something else was: it has been taken out, or its argSchema has."""
+    """Return whether it may be wrong only because something else was: that, or its argSchema, was taken out."""
     if any(one == pointer or one.startswith(f"{pointer}/") for one in found):
         return True
     return any(one.startswith("/argSchema") for one in found) and pointer.startswith(_OF_ARGUMENTS)

@@ -44,7 +44,7 @@ def copy_tool(
 def copied(
     service: BundleService, place: Place, data: Any, visibility: Visibility = EVERYTHING
 ) -> tuple[Place, dict[str, Any]]:
-    """Return where a copy would be put, and as what."""
+    """Return where a copy would be put, and its content."""
     wanted = _wanted(data, COPY_KEYS)
     changes = wanted.pop("changes", {})
     if not isinstance(changes, Mapping):
@@ -136,7 +136,7 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 # Examples of one's own
 
 
-LARGEST_OF_OWNER = 1024 * 1024  # bytes of JSON, of all tools
+MAX_OWNER_BYTES = 1024 * 1024  # bytes of JSON, of all tools
 MAX_OWNERS = 10_000
 MAX_WAIT_S = 10.0  # for others who write
 
@@ -172,23 +172,18 @@ class OwnExamples:
         try:
             with self._documents.locked(key, MAX_WAIT_S) as held:
                 lists = _lists(held.load().body)
-                if not lists:
-                    self._require_room(key)
+                if not lists and len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
+                    raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
                 check(lists.get(tool, ()))
                 held.write(_encoded({**lists, tool: examples}))
         except TimeoutError as error:
             raise UnavailableError(f"your examples can't be kept: {error.strerror}") from None
 
-    def _require_room(self, key: str) -> None:
-        """For the first example of an owner."""
-        if len({*self._documents.keys()} - {key}) >= MAX_OWNERS:
-            raise UnavailableError(f"{MAX_OWNERS:,} callers have examples here, and no more can")
-
 
 def _encoded(lists: OwnLists) -> bytes:
     data = msgspec.json.encode({tool: one for tool, one in lists.items() if one})
-    if len(data) > LARGEST_OF_OWNER:
-        what = f"your examples of all tools would have more than {LARGEST_OF_OWNER:,} bytes"
+    if len(data) > MAX_OWNER_BYTES:
+        what = f"your examples of all tools would have more than {MAX_OWNER_BYTES:,} bytes"
         raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
     return data
 
@@ -207,7 +202,7 @@ def _key(owner: str) -> str:
 
 
 def shown_examples(common: Sequence[Mapping[str, Any]], own: tuple[ToolExample, ...]) -> dict[str, Any]:
-    """As ShownExamples says. One's own takes the place of the tool's example of the same name."""
+    """Build ShownExamples. A user's own example replaces the tool's example of the same name."""
     names = [one.name for one in own]
     others = [one for one in common if one["name"] not in names]
     return {"examples": [*others, *msgspec.to_builtins(own)], "own": names}
@@ -219,7 +214,7 @@ def examples_tag(tag: ETag, own: tuple[ToolExample, ...]) -> ETag:
 
 
 def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, ...]:
-    """Of a list that may still have the examples of the tool in it, as a client got them. `common` are these."""
+    """Read a list that may still contain the tool's `common` examples, as a client got them."""
     if not isinstance(data, Mapping) or not isinstance(data.get("examples"), list):
         return read_examples(data)
     sent: dict[str, Any] = {key: value for key, value in data.items() if key != "own"}  # pyright: ignore[reportUnknownVariableType]

@@ -54,7 +54,7 @@ def slug_of(text: str) -> str:
 
 
 def operation_slug(operation_id: Any, method: str, path: str, verb: str | None = None, summary: Any = None) -> str:
-    """Of an operation: by its id, else by what it does (a method, or another verb) to what.
+    """Name an operation: by its id, else by what it does (a method, or another verb) to what.
 
     A path that names nothing (`/`, `/v1/{city}`) says less than the summary.
     """
@@ -88,7 +88,7 @@ def path_slug(method: str, path: str, by: bool = False) -> str:
 
 
 def _things(path: str) -> list[str]:
-    """What a path is about, in words: without versions and parameters, and of what a parameter picks one, that one."""
+    """Return the words of what a path is about, without versions and parameters; in the singular before a parameter."""
     parts = [part for part in path.split("?")[0].split("/") if part and not _VERSION_PART.fullmatch(part)]
     words: list[str] = []
     for index, part in enumerate(parts):
@@ -145,7 +145,7 @@ class UniqueSlugs:
 
 
 def argument_name(name: str) -> str:
-    """Return what code can say: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
+    """Make an identifier: `filter[name]`, `X-Request-ID`, `$top` -> `filter_name`, `X_Request_ID`, `top`."""
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") if not name.isidentifier() or not name.isascii() else name
     if not word:
         word = "_".join(part for part in _slug_words(name) if part.isascii()) or "arg"
@@ -160,7 +160,7 @@ def secret_prefix(slug: str) -> str:
 
 
 def printable(text: Any, most: int) -> str:
-    """Return one line of text that can be printed, cut between words."""
+    """Return one printable line of text, cut between words."""
     if not isinstance(text, str):
         return ""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: 4 * most]).split())
@@ -174,7 +174,7 @@ def title(text: Any) -> str:
 
 
 def described(summary: Any, description: Any) -> str:
-    """Return the summary and the first paragraph of what is said beyond it."""
+    """Join the summary and the first paragraph of what the description adds."""
     head = printable(summary, MAX_TITLE)
     body = printable(_first_paragraph(description), MAX_DESCRIPTION)
     if not body or not head:
@@ -208,7 +208,7 @@ def _slug_words(text: str) -> list[str]:
 
 
 def _shortened(words: Iterable[str]) -> str:
-    """At most 64 signs: without words that come again, with shorter ones, without small ones, without the last ones."""
+    """Shorten to 64 characters: drop repeated words, abbreviate, drop small words, then the last ones."""
     words = list(words)
     if len("-".join(words)) > MAX_SLUG:
         words = list(dict.fromkeys(words))
@@ -230,7 +230,7 @@ def _singular(word: str) -> str:
 
 
 def _without_path(operation_id: str, method: str, path: str) -> str:
-    """Some frameworks add path and method to the function's name: `read_item_items__item_id__get`."""
+    """Remove path and method, which some frameworks add to the function's name: `read_item_items__item_id__get`."""
     tail = re.sub(r"\W", "_", path) + f"_{method}"
     name = operation_id.removesuffix(tail)
     return name if name else operation_id
@@ -244,7 +244,7 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def literal(text: str) -> str:
-    """Return the template that stands for this text."""
+    """Escape a text for a template."""
     return _DOLLARS.sub(lambda found: found[0] * 2, text)
 
 
@@ -257,6 +257,6 @@ def is_header_name(text: str) -> bool:
 
 
 def http_tool_of(tool: dict[str, Any]) -> HttpTool:
-    """As a store would make it: raises what a store would say. It can't be called."""
+    """Build the tool as a store would, with the store's errors. It can't be called."""
     content = read_tool(tool, "tool", "1")
     return tool_to_inspect(http_of(content), content.arg_schema, limits_of(content))

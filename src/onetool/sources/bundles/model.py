@@ -142,7 +142,7 @@ def function_of(tool: ToolContent) -> str:
 
 
 def function_name(tool: ToolContent) -> str | None:
-    """Return the function that it stands for, if it does."""
+    """Return the function that the tool stands for, if any."""
     return function_of(tool) if tool.type in ("python", "go") else None
 
 
@@ -170,7 +170,7 @@ UNSAID = ("parallel", "preProcessors", "examples", "source")  # keys that most t
 
 
 def shown(thing: Bundle | Tool) -> dict[str, Any]:
-    """As a file and REST have it: without the keys of other types, and those in `UNSAID` where they say nothing."""
+    """Return the JSON of files and REST: without the keys of other types, and without empty ones of `UNSAID`."""
     found: dict[str, Any] = msgspec.to_builtins(thing)
     for key in UNSAID:
         if not found.get(key, True):
@@ -198,7 +198,7 @@ def as_slug(name: str) -> str:
 
 
 def built_in_place(spec: ToolSpec) -> tuple[str, str, str]:
-    """Return the id of its bundle, its slug and its version."""
+    """Return the id of the bundle, the slug and the version."""
     return built_in_id(spec.pack), as_slug(spec.name.removeprefix(f"{spec.pack}.")), VERSION
 
 

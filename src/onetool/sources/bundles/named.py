@@ -77,7 +77,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
         return (self.row, *self.others)
 
     def is_like(self, other: "LoadedTool | None") -> bool:
-        """Return whether another one is made of the same."""
+        """Return whether another one has the same content."""
         return (
             other is not None
             and (self.row, self.others, self.pack, self.off) == (other.row, other.others, other.pack, other.off)
@@ -94,7 +94,7 @@ class LoadedTool(msgspec.Struct, gc=False, eq=False):
 
 @lru_cache(256)
 def _said_by(function: ToolSpec) -> bytes:
-    """Return a digest of the texts of a function that a tool may take over."""
+    """Encode all of a function's texts that a tool may take over; each tool's own are in its JSON."""
     return sha256(repr((function.description, function.input_schema)).encode(errors="backslashreplace")).digest()
 
 
@@ -111,7 +111,7 @@ class NamedTools:
         shadowed: Mapping[str, Mistake],
         off: "Off",
     ) -> None:
-        """By ids: `owners` are the bundles that have their names, `shadowed` those whose name something else has."""
+        """Take ids: `owners` are the bundles that have their names, `shadowed` those whose name something else has."""
         self.packs = packs
         self.shadowed = shadowed
         self.owners = owners
@@ -138,7 +138,7 @@ class NamedTools:
         return found if isinstance(found, LoadedTool) else None
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """Return what a call of this very tool is counted under."""
+        """Return the name under which calls of this very tool are counted."""
         if tool.is_built_in:
             return function_of(tool)
         name = _name(bundle, tool)
@@ -157,13 +157,13 @@ class NamedTools:
         return tool.is_built_in or self._stands_for(bundle, tool)
 
     def _stands_for(self, bundle: Bundle, tool: Tool) -> bool:
-        """Return whether its name without a version does."""
+        """Return whether its name without a version stands for it."""
         tools = self.packs.get(code_name(bundle.slug))
         found = None if tools is None else tools.get(code_name(tool.slug))
         return found is not None and found.row.id == tool.id
 
     def place_of(self, spec: ToolSpec) -> tuple[str, str, str] | None:
-        """Return the bundle's id, the slug and the version of a kept tool."""
+        """Return the bundle's id, the slug and the version of a stored tool."""
         if (named := _BY_ID.fullmatch(spec.name)) is not None:  # as `name_of` writes it
             return named[1], named[2], named[3]
         name, at, _ = spec.name.rpartition(VERSION_SIGN)
@@ -245,7 +245,7 @@ class FollowedTools:
     def _loaded(
         self, before: PackTools, bundle: Bundle | None, versions: Versions, functions: Mapping[str, Any]
     ) -> PackTools:
-        """Return a bundle's tools, in the order of their ids. Those that are as before stay the same objects."""
+        """Load a bundle's tools, in the order of their ids. Unchanged ones stay the same objects."""
         pack, by_slug = "" if bundle is None else code_name(bundle.slug), dict[str, list[KeptTool]]()
         for row in versions.values():
             by_slug.setdefault(row.slug, []).append(row)
@@ -260,7 +260,7 @@ class FollowedTools:
         return {code_name(one.row.slug): one for one in sorted(found, key=attrgetter("kept_as"))}
 
     def _newest(self, rows: list[KeptTool]) -> KeptTool:
-        """Return the version that a name stands for: one that can't be called only if there is no other."""
+        """Return the tool meant without a version. One that can't be called only if there is no other."""
         can = {row.id: row.is_enabled and self._off.why_not(row.function) is None for row in rows}
         return max(rows, key=lambda row: (can[row.id], row.modified_at, row.id))
 
@@ -350,19 +350,19 @@ class BundleTools:
         return None if mistake is None else f"{mistake.message}: {mistake.hint}"
 
     def name_of(self, bundle: Bundle, tool: Tool) -> str:
-        """Return what a call of this very tool is counted under."""
+        """Return the name under which calls of this very tool are counted."""
         return self.named.name_of(bundle, tool)
 
     def name_in_code(self, bundle: Bundle, tool: Tool) -> str | None:
         return self.named.name_in_code(bundle, tool)
 
     def name_and_spec(self, bundle: Bundle, tool: Tool) -> tuple[str, ToolSpec | None]:
-        """Return what a call of this tool is counted under, and its spec, if that of the name was made of it."""
+        """Return the name under which calls of this tool are counted; and its spec, if that name is the tool's own."""
         name = self.name_of(bundle, tool)
         return name, self.named.spec_of(name, tool)
 
     def is_unchanged(self, at_once: bool = False) -> bool:
-        """Return whether the tools are known to be current. It never blocks: where nobody can tell, they are not.
+        """Return whether the tools are known to be current. Never blocks: unknown counts as changed.
 
         Of a store that has to be asked, what it said a moment ago counts; not with `at_once`.
         """
@@ -372,7 +372,7 @@ class BundleTools:
         return not self._store.must_ask or (not at_once and monotonic() - seen.at < FRESH)
 
     def is_current(self, at_once: bool = False) -> bool:
-        """Return the same as `is_unchanged`, but ask the store where nobody can tell."""
+        """Return whether the tools are current. Asks the store where that is not known."""
         if self.is_unchanged(at_once):
             return True
         seen, now = self._seen, self.look()

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from onetool.sources.bundles.errors import InvalidError
 
-MAX_LENGTH = 64  # code points
+MAX_SLUG = 64  # code points
 # get|Weather, HTTP|Server; but list|IPs, since a small s at the end of a word makes a plural
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 
@@ -29,7 +29,7 @@ SLUG_SCHEMA: dict[str, Any] = {
     "type": "string",
     "pattern": "^[\\p{L}\\p{Nd}-]+$",  # with {1,64} it is too large for many an engine
     "minLength": 1,
-    "maxLength": MAX_LENGTH,
+    "maxLength": MAX_SLUG,
 }
 VERSION_SCHEMA = {**SLUG_SCHEMA, "pattern": "^[\\p{L}\\p{Nd}.-]+$"}
 # The types are documentation: `check_id`, `check_slug` and `check_version` check values.
@@ -54,7 +54,7 @@ def check_version(text: str, pointer: str | None = "/version") -> str:
 
 
 def check_id(text: str, pointer: str | None = "/id") -> str:
-    """Return the id in lower case, which is how ids are kept: digits mean the same in both."""
+    """Return the id in lower case, which is how ids are stored: digits mean the same in both."""
     id = text.lower()
     if not _ID.fullmatch(id):
         raise InvalidError(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
@@ -62,16 +62,17 @@ def check_id(text: str, pointer: str | None = "/id") -> str:
 
 
 def new_id(now: float) -> str:
-    """Return an id of that time (seconds since 1970). Within a process each one is greater than those before."""
+    """Make an id of that time (seconds since 1970). Within a process each one is greater than those before."""
     global _last
     with _one_at_a_time:
-        _last = max(_last + 1, (_milliseconds(now) << _LOW_BITS) | randbits(_LOW_BITS))
+        milliseconds = min(max(int(now * 1000), 0), (1 << 48) - 1)
+        _last = max(_last + 1, (milliseconds << _LOW_BITS) | randbits(_LOW_BITS))
         return _uuid(_last)
 
 
 @lru_cache(1024)  # calls of a tool are counted under it
 def derived_id(text: str) -> str:
-    """Return the id of something that was written by hand and has none: the same one, as long as `text` is the same.
+    """Derive the id of something written by hand without one: the same as long as `text` is the same.
 
     It has no time in it. That of the file changes with every edit, and with every `git clone`; an id must not.
     """
@@ -81,12 +82,8 @@ def derived_id(text: str) -> str:
 
 
 def code_name(slug: str) -> str:
-    """Return a slug as code says it. Slugs have no underscore, so this can be undone."""
+    """Convert a slug to a name in code. Slugs have no underscore, so this can be undone."""
     return slug.replace("-", "_")
-
-
-def _milliseconds(now: float) -> int:
-    return min(max(int(now * 1000), 0), (1 << 48) - 1)
 
 
 def _uuid(number: int) -> str:
@@ -98,9 +95,9 @@ def _uuid(number: int) -> str:
 
 def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
     if not text:
-        raise InvalidError(f"the {what} is empty: it needs 1 to {MAX_LENGTH} characters", pointer)
-    if len(text) > MAX_LENGTH:
-        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; {MAX_LENGTH} is the most", pointer)
+        raise InvalidError(f"the {what} is empty: it needs 1 to {MAX_SLUG} characters", pointer)
+    if len(text) > MAX_SLUG:
+        raise InvalidError(f"the {what} {text!r:.80} has {len(text)} characters; {MAX_SLUG} is the most", pointer)
     nfc = unicodedata.normalize("NFC", text)
     if nfc != text:
         raise InvalidError(f"the {what} {text!r} is not in Unicode's normal form NFC; write it as {nfc!r}", pointer)
@@ -111,7 +108,7 @@ def _check(text: str, what: str, signs: str, pointer: str | None) -> None:
 
 
 def fits(sign: str) -> bool:
-    """Return whether it may stand in a slug, beside the dash."""
+    """Return whether the character may stand in a slug, beside the dash."""
     category = unicodedata.category(sign)
     return category[0] == "L" or category == "Nd"
 

@@ -28,7 +28,7 @@ class CatalogueView(Protocol):
         ...
 
     def server_health(self) -> Mapping[str, Health]:
-        """Return how each MCP server does, by its name."""
+        """Return the health of each MCP server, by its name."""
         ...
 
 
@@ -43,7 +43,7 @@ class RowFacts:
         self._catalogue = catalogue
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
-        """Of each tool, in their order; with it comes whether it could be called, were it switched on."""
+        """Yield the facts of each tool, in their order, and whether it could be called if it were enabled."""
         bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
         servers = self._catalogue.server_health()
         for tool, is_there in tools:

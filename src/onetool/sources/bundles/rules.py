@@ -115,22 +115,22 @@ class BundleStore(ABC):
 
     @abstractmethod
     def file_of(self, tool_id: str) -> str | None:
-        """Return the file that a tool stands in, if it does."""
+        """Return the file of a tool, if it has one."""
 
     @abstractmethod
     def mistakes(self) -> list[Mistake]:
-        """Return what lies there and can't be used: each with its path and the reason."""
+        """List what is stored and can't be used: each with its path and the reason."""
 
     @abstractmethod
     def key(self) -> bytes:
-        """Return a secret of this place, the same for all who use it: what seals page tokens."""
+        """Return the secret of this store that seals page tokens, the same for all its users."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def _state_folder(self) -> Path | None:
-        """Return the folder for what can be made anew; None where nothing can be written."""
+        """Return the folder for what can be rebuilt; None where nothing can be written."""
 
     # Reading
 
@@ -139,14 +139,14 @@ class BundleStore(ABC):
         return self.contents().revision
 
     def read_only(self) -> ReadOnlyBundles:
-        """Return the built-in and derived bundles, with what is set of them."""
+        """Return the built-in and derived bundles with their settings."""
         derived, overlay, known = self._derived.now(), self.contents().overlay, self._switched
         if known is None or known.derived is not derived or known.overlay != overlay:
             known = self._switched = ReadOnlyBundles(self.built_in, derived, overlay)
         return known
 
     def settings(self) -> KeptSettings:
-        """Return what is set of read-only bundles. The derived ones are made only where something is."""
+        """Return the settings of read-only bundles. The derived ones are made only where there are any."""
         overlay = self.contents().overlay
         if overlay == Overlay():
             return KeptSettings()
@@ -186,7 +186,7 @@ class BundleStore(ABC):
         return self._search.search(query, include_disabled, after, limit)
 
     def searched(self) -> "Words":
-        """Return the words of the tools that are kept, as they are now, for callers that rank them in another way."""
+        """Return the words of the stored tools as they are now, for callers that rank them in another way."""
         return self._search.words()
 
     @cached_property
@@ -197,7 +197,7 @@ class BundleStore(ABC):
         return StoreSearch(self, None if state is None else state / SEARCH_CACHE)
 
     def everything(self) -> tuple[list[Bundle], Iterator[Tool]]:
-        """Return all bundles and tools that are kept, in one snapshot."""
+        """Return all stored bundles and tools, in one snapshot."""
         contents = self.contents()
         return [*contents.listed_bundles(ListQuery(include_disabled=True))], (row.tool() for row in contents.in_order)
 
@@ -206,7 +206,7 @@ class BundleStore(ABC):
     def put_bundle(
         self, id: str, content: BundleContent, match: ETag | None = None, create_only: bool = False
     ) -> tuple[Bundle, bool]:
-        """Create or replace a bundle, and return it and whether it is new. One that is soft-deleted comes back.
+        """Store a bundle, and return whether it is new. This also restores a soft-deleted one.
 
         `match`, here and below, is the tag that the caller has seen, if that matters to it.
         """
@@ -269,7 +269,7 @@ class BundleStore(ABC):
         work.result = result
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
-        """Add a whole bundle that is not there yet, as it comes out of an archive; all of it or nothing."""
+        """Store a whole new bundle, as it comes out of an archive; all of it or nothing."""
         check_slug(bundle.slug)
         bundle = msgspec.structs.replace(bundle, id=check_id(bundle.id), is_built_in=False, soft_deleted_at=None)
         self._refuse_built_in(bundle.id)
@@ -367,7 +367,7 @@ class BundleStore(ABC):
     def put_examples(
         self, bundle_id: str, slug: str, version: str, examples: tuple[ToolExample, ...], match: ETag | None = None
     ) -> Tool:
-        """Replace the examples of a tool, also of one that is built in or derived. `modified_at` stays."""
+        """Store examples, also of built-in and derived tools. `modified_at` stays."""
         if (built_in := self._built_in_bundle(bundle_id)) is not None:
             return self.change(
                 lambda work: self._put_examples(work, built_in, (slug, version), examples, match), makes=True

@@ -193,7 +193,7 @@ class StoreSearch:
         return state.functions
 
     def _save(self, contents: Contents) -> None:
-        """Save the words, if enough has changed. Where that fails, the next process reads everything."""
+        """Save the words. If that fails, the next process reads everything."""
         size = len(contents.by_id)
         if self._cache is not None and size >= MIN_SAVED and self._unsaved > max(MIN_SAVED, size // SAVED_SHARE):
             part, bundles = self._kept.saved()
@@ -251,6 +251,6 @@ _SAMPLE = Tool(
 
 @cache
 def _head() -> str:
-    """Return the first line of a file: another one where tools would have other words or ages than there."""
+    """Return the first line of a file: it differs where tools would have other words or ages."""
     document = _document(_SearchedBundle("a-b", "Some things", True), _SAMPLE)
     return f"search 6 {crc32(repr(document).encode()):08x}"

@@ -123,7 +123,7 @@ class BundleService:
     def put_tool(
         self, bundle_id: str, slug: str, version: str, data: Any, secrets: SecretHosts = NO_SECRETS
     ) -> tuple[Shown, ETag]:
-        """Store a tool. One that can't be called for now, or not by a name, is stored, too; `warnings` say so."""
+        """Store a tool, also one that can't be called for now or not by a name: `warnings` say so."""
         bundle_id = self._check_path(bundle_id, slug, version)
         content = read_tool(data, slug, version)
         self.check_new(content, secrets)
@@ -182,7 +182,7 @@ class BundleService:
         self.require_bound(tool, secrets)
 
     def warnings(self, tool: ToolContent, bundle_id: str | None = None) -> list[str]:
-        """Return what keeps it from being called for now, or, in that bundle, from having a name in code."""
+        """Return what keeps the tool from being called for now, or, in that bundle, from having a name in code."""
         unnamed = None if bundle_id is None else self.loading.why_unnamed(bundle_id)
         return [*self._factory.warnings(tool), *([] if unnamed is None else [unnamed])]
 
@@ -277,7 +277,7 @@ class BundleService:
         await self._refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:
-        """Return what is to be seen under this allow-list."""
+        """Return what is visible under this allow-list."""
         await self._refresh()  # what a tool is called depends on the others
         return AllowedOnly(self.store, self.loading.name_of, allowed)
 
@@ -314,7 +314,13 @@ class BundleService:
         """Find a version that may be called. Raises NotFoundError, and ForbiddenError for one that is switched off."""
         load = self.loading.count  # from before: what is loaded meanwhile is looked for again
         tool, bundle = self._tool(*version), self._bundle(version[0])
-        self._refuse_disabled(bundle, tool)
+        name = f"{bundle.slug}/{tool.slug}"
+        if not bundle.is_enabled or bundle.soft_deleted_at is not None:
+            raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
+        if not tool.is_enabled:
+            raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
+        if (why := self._why_disabled(tool)) is not None:
+            raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
         spec = self._spec(bundle, tool)
         spec.compile()  # here, in a thread: a large one takes a second
         made = SingleTool(spec)
@@ -327,7 +333,7 @@ class BundleService:
     def tool_and_spec(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[Tool, ToolSpec]:
-        """Return a version, also one that is switched off: to look at it, and not to call it."""
+        """Return a version, also a disabled one: to look at it, not to call it."""
         tool = self._tool(bundle_id, slug, version, visibility)
         return tool, self._spec(self._bundle(tool.bundle_id), tool)
 
@@ -341,7 +347,7 @@ class BundleService:
     def counted_names(
         self, bundle_id: str, slug: str, version: str, visibility: Visibility = EVERYTHING
     ) -> tuple[str, ...]:
-        """Return what calls of a version are counted under. One that is the default can be called in two ways."""
+        """Return the names under which calls of a version are counted. The default version has two."""
         tool = self._tool(bundle_id, slug, version, visibility)
         name = self.loading.name_of(self._bundle(tool.bundle_id), tool)
         return (name,) if tool.is_built_in or VERSION_SIGN in name else (name, f"{name}{VERSION_SIGN}{version}")
@@ -374,17 +380,8 @@ class BundleService:
         if id is not None:
             self.store.record_use(id)
 
-    def _refuse_disabled(self, bundle: Bundle, tool: Tool) -> None:
-        name = f"{bundle.slug}/{tool.slug}"
-        if not bundle.is_enabled or bundle.soft_deleted_at is not None:
-            raise ForbiddenError(f"the bundle {bundle.slug!r} is switched off: enable it first", "disabled")
-        if not tool.is_enabled:
-            raise ForbiddenError(f"{name} in version {tool.version} is switched off: enable it first", "disabled")
-        if (why := self._why_disabled(tool)) is not None:
-            raise ForbiddenError(f"{name} can't be called now: {why}", "disabled")
-
     def key(self) -> bytes:
-        """Return what seals page tokens."""
+        """Return the key that seals page tokens."""
         return self.store.key()
 
     def close(self) -> None:
@@ -407,13 +404,13 @@ class BundleService:
         return tool
 
     def _check_path(self, bundle_id: str, slug: str, version: str) -> str:
-        """Return the bundle's id, as it is kept."""
+        """Return the bundle's id as it is stored."""
         check_slug(slug, None)
         check_version(version, None)
         return check_id(bundle_id, None)
 
     def _switch(self, data: Any, thing: Bundle | Tool | None) -> bool:
-        """Return what a PATCH says. It is about one thing alone."""
+        """Return what a PATCH switches. It is about one thing alone."""
         if not isinstance(data, Mapping):
             raise InvalidError("the body: expected a JSON object with isEnabled", "")
         for key in data:
@@ -440,7 +437,7 @@ class BundleService:
         return found
 
     def _tag(self, tool: Tool) -> ETag:
-        """Return the ETag of a tool as it is shown: it differs if its function is missing or another one, too."""
+        """Return the ETag of a tool as it is shown: it also differs if its function is missing or another one."""
         inherited = self._factory.inherited(tool)
         shown = f"{SHOWN}{crc32(msgspec.json.encode(inherited)):x}" if inherited else ""
         return tag_of(tool) + (OFF if self._why_disabled(tool) else "") + shown
@@ -449,7 +446,7 @@ class BundleService:
         return self._shown(tool, self._why_disabled(tool))
 
     def shown_tools(self, tools: list[Tool]) -> list[Shown]:
-        """Return tools as lists show them: with their usage, and the facts of `row_facts`."""
+        """Return the tools as lists show them: with their usage, and the facts of `row_facts`."""
         usage = self.store.usage([tool.id for tool in tools]) if tools else {}
         never = (0, None)
         reasons = [self._why_disabled(tool) for tool in tools]
@@ -473,10 +470,10 @@ def _checked(query: ListQuery) -> ListQuery:
 
 
 def _content(thing: Bundle | Tool, shape: type[Content]) -> Content:
-    """Return what a person gives of it."""
+    """Return the fields that users set."""
     return shape(**{name: getattr(thing, name) for name in shape.__struct_fields__})
 
 
 def _of_file(match: ETag | None) -> ETag | None:
-    """Return what the store knows a tool by."""
+    """Return the tag by which the store knows a tool."""
     return None if match is None else match.partition(SHOWN)[0].removesuffix(OFF)

@@ -58,7 +58,7 @@ class BundleRuntime(Protocol):
         ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
-        """Return the value of the code; ToolFailure where it fails."""
+        """Run the code and return its value. Raises ToolFailure."""
         ...
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
@@ -66,7 +66,7 @@ class BundleRuntime(Protocol):
         ...
 
     async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
-        """Return the value of code that finds the arguments as `args`, and no tools; ToolFailure where it fails."""
+        """Run code that finds the arguments as `args`, and no tools. Raises ToolFailure."""
         ...
 
     def check_pre_processor(self, code: str) -> str | None:
@@ -141,13 +141,13 @@ class ToolFactory:
         return self.why_gone(function_name(tool))
 
     def why_gone(self, function: str | None) -> str | None:
-        """Return the same for all tools of one function; None where it is no function that they stand for."""
+        """Return why a function, and with it all its tools, is missing; None for tools that stand for no function."""
         if function is None or self._runtime.function(function) is not None:
             return None
         return f"its function {function} is not there, or is switched off"
 
     def basis(self, functions: Iterable[str]) -> tuple[Any, dict[str, ToolSpec | None]]:
-        """Return what specs depend on beside tools: the config's retries and time for scripts, and functions."""
+        """Return what specs need beside their tools: the config's retries and time for scripts, and the functions."""
         shared = (self._runtime.default_retries, self._runtime.script_seconds)
         return shared, {name: self._runtime.function(name) for name in functions}
 
@@ -161,7 +161,11 @@ class ToolFactory:
                 pointer = f"/preProcessors/{number}/code"
                 raise InvalidError(f"{pointer}: {wrong}", pointer)
         if tool.type == "http":
-            self._check_http(tool)
+            try:
+                self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
+            except ValueError as error:
+                pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
+                raise InvalidError(f"{pointer}: {error}", pointer) from None
         elif tool.type == SCRIPT:
             self._check_script(tool)
         else:
@@ -183,7 +187,7 @@ class ToolFactory:
             raise ForbiddenError(why, "secret_not_bound")
 
     def warnings(self, tool: ToolContent) -> list[str]:
-        """Return what keeps a tool that is all right from being called for now."""
+        """Return what keeps a valid tool from being called for now."""
         why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
 
@@ -215,7 +219,7 @@ class ToolFactory:
         }
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
-        """Its httpImpl, with the config's number of retries where it says none."""
+        """Return its httpImpl, with the config's number of retries where it has none."""
         impl, default, written = http_of(tool), self._runtime.default_retries, tool.http_impl or {}
         if not default:
             return impl
@@ -268,13 +272,6 @@ class ToolFactory:
 
     # What could never run
 
-    def _check_http(self, tool: ToolContent) -> None:
-        try:
-            self._runtime.http_tool(http_of(tool), tool.arg_schema, limits_of(tool))
-        except ValueError as error:
-            pointer = f"/httpImpl{getattr(error, 'pointer', None) or ''}"
-            raise InvalidError(f"{pointer}: {error}", pointer) from None
-
     def _check_function(self, tool: ToolContent) -> None:
         name, pointer = function_of(tool), "/goImpl/func" if tool.type == "go" else "/pythonImpl/func"
         target = self._runtime.function(name)
@@ -306,7 +303,7 @@ class ToolFactory:
 
 
 def _place(tool: Tool) -> str:
-    """Return what its calls are counted under: it stays the same if the tool is deleted and put again."""
+    """Return the name under which its calls are counted: unlike its id, it survives deleting and putting again."""
     return f"{tool.bundle_id}/{tool.slug}@{tool.version}"
 
 
@@ -335,7 +332,7 @@ def _only_if_allowed(target: ToolSpec, handler: Handler) -> Handler:
 
 
 def _with_default(request: Request, written: Mapping[str, Any], retries: int) -> Request:
-    """Return the request with this number of retries, unless its definition says one."""
+    """Set the request's number of retries, unless its definition has one."""
     return request if "retries" in written else replace(request, retries=retries)
 
 
@@ -402,6 +399,6 @@ def _properties(tool: ToolContent) -> tuple[str, ...]:
 
 
 def _schemas(tool: ToolContent) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Its arguments, each with what is said of it."""
+    """Yield its arguments, each with its schema."""
     for name, schema in (tool.arg_schema.get("properties") or {}).items():
         yield name, schema if isinstance(schema, Mapping) else {}

@@ -70,7 +70,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def is_empty(self, place: str, /) -> bool:
-        """Return whether nothing at all is in a bundle."""
+        """Return whether the bundle is empty."""
 
     @abstractmethod
     def count(self) -> int:
@@ -78,7 +78,7 @@ class StoreTransaction(ABC):
 
     @abstractmethod
     def overlay(self) -> Overlay:
-        """Return what is set of built-in and derived bundles."""
+        """Return the settings of built-in and derived bundles."""
 
     # What becomes of it
 
@@ -96,14 +96,14 @@ class StoreTransaction(ABC):
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
     ) -> None:
-        """Add all of the tools, or none; `bundle` replaces the one that is there, if it is given."""
+        """Add all of them or none, and replace the stored bundle with `bundle` if it is given."""
 
     @abstractmethod
     def replace_tool(self, tool: Tool, place: str, /) -> None: ...
 
     @abstractmethod
     def rename_tool(self, tool: Tool, place: str, /) -> None:
-        """Replace a tool that has another slug or version now."""
+        """Rename a tool that has another slug or version now."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...

@@ -31,7 +31,7 @@ class BundlesExport(NamedTuple):
 
 
 def export_bundles(store: BundleStore) -> BundlesExport:
-    """Return all that a store has. Raises BundleError if it can't be read."""
+    """Export everything that a store has. Raises BundleError if it can't be read."""
     store.sync()
     bundles, tools = store.everything()
     of: dict[str, list[Tool]] = {bundle.id: [] for bundle in bundles}
@@ -51,7 +51,7 @@ def import_bundles(
     That is for a database alone: it changes several tools in one transaction.
     """
     moved, same, left = 0, 0, [LeftBehind(one.file or "bundles", one.message) for one in export.broken]
-    known = _tools_by_bundle(store) if force else {}
+    known = {bundle.id: tools for bundle, tools in export_bundles(store).bundles} if force else {}
     for number, (bundle, tools) in enumerate(export.bundles, 1):
         try:
             is_new = _restore(store, bundle, tools, known.get(bundle.id, ()) if force else None)
@@ -66,10 +66,6 @@ def import_bundles(
     return Moved(moved + settings.moved, same + settings.same, (*left, *settings.left))
 
 
-def _tools_by_bundle(store: BundleStore) -> dict[str, list[Tool]]:
-    return {bundle.id: tools for bundle, tools in export_bundles(store).bundles}
-
-
 def _overlay(store: BundleStore) -> Overlay:
     def job(work: StoreTransaction) -> None:
         work.result = work.overlay()
@@ -81,7 +77,7 @@ def _overlay(store: BundleStore) -> Overlay:
 
 
 def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced: Sequence[Tool] | None) -> bool:
-    """Restore a bundle, and return whether anything was missing. `replaced` are the tools that give way, if any."""
+    """Restore a bundle, and return whether anything was missing. `replaced` are the store's tools that give way."""
     check_set(tools)
     texts = {tool.id: tool_text(tool, is_kept=True) for tool in tools}
 
@@ -133,7 +129,7 @@ def _replace(
 
 
 def _restore_overlay(store: BundleStore, overlay: Overlay, force: bool) -> Moved:
-    """Restore what is set of read-only bundles. What is set already of other things stays."""
+    """Restore the settings. Existing settings of other tools stay."""
 
     def job(work: StoreTransaction) -> None:
         before = work.overlay()

@@ -67,7 +67,7 @@ class UsageCounter:
         return self._select("", ())
 
     def add(self, counts: Counts) -> None:
-        """Those that were counted elsewhere. They are written at once, if that can be done."""
+        """Add calls counted elsewhere. They are written at once, if that can be done."""
         with self._lock:
             self._waiting = sum_counts(self._waiting, counts)
         self.flush()

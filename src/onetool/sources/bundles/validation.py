@@ -16,7 +16,7 @@ from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
 
-MAX_QUOTED = 60  # of a wrong value in a message
+MAX_SHOWN_VALUE = 60  # of a wrong value in a message
 
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
@@ -27,7 +27,7 @@ def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
 
 
 def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
-    """Return the message for a value that is none of the possible ones; None if they are not a fixed list."""
+    """Return the message for a value that is not in a fixed list; None if the list is not fixed."""
     kinds, value = _at(shape, data, path)
     values = [str(one) for kind in kinds if isinstance(kind, inspect.LiteralType) for one in kind.values]
     if path and not values:  # or it says which of several shapes the object around it has
@@ -36,7 +36,7 @@ def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     if not values:
         return None
     near = did_you_mean(value, values) if isinstance(value, str) else None
-    text = f"{cut(repr(value), MAX_QUOTED)} is none of {', '.join(values)}"
+    text = f"{cut(repr(value), MAX_SHOWN_VALUE)} is none of {', '.join(values)}"
     return f"{text}; {near}" if near else text
 
 
@@ -47,7 +47,7 @@ def _keys(kind: inspect.StructType) -> Iterator[str]:
 
 
 def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type], Any]:
-    """Return the kinds that are possible at a place, and what stands there."""
+    """Return the types that are possible at a place, and its value."""
     kinds = _kinds(inspect.type_info(shape), data)
     for step in path:
         data = _below(data, step)
@@ -56,7 +56,7 @@ def _at(shape: type, data: Any, path: Sequence[str]) -> tuple[list[inspect.Type]
 
 
 def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
-    """Those that it stands for; where a tag says which one it is, that one alone."""
+    """Return the types of a union; where a tag names one, that one alone."""
     if isinstance(kind, inspect.Metadata):
         return _kinds(kind.type, data)
     if not isinstance(kind, inspect.UnionType):
@@ -111,8 +111,8 @@ _NOT_OF_A_TOOL = KEPT | SHOWN
 _PATH = re.compile(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[\.\.\.\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
-LARGEST_EXAMPLE = 16 * 1024  # bytes of JSON
-DEEPEST_EXAMPLE = 100  # levels of its arguments; files have a few more
+MAX_EXAMPLE_BYTES = 16 * 1024  # bytes of JSON
+MAX_EXAMPLE_DEPTH = 100  # levels of its arguments; files have a few more
 
 
 class ExampleList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +131,7 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
     for key, meant in (("slug", slug), ("version", version)):
         if (named := data.pop(key, meant)) != meant:
             raise InvalidError(
-                f"{key}: it is put to {meant!r}, but says {cut(repr(named), MAX_QUOTED)} of itself", f"/{key}"
+                f"{key}: it is put to {meant!r}, but says {cut(repr(named), MAX_SHOWN_VALUE)} of itself", f"/{key}"
             )
     content = converted(data, ToolContent)
     key, shape = IMPLS[content.type]
@@ -153,7 +153,7 @@ def read_tool(data: Any, slug: str, version: str) -> ToolContent:
 
 
 def read_examples(data: Any) -> tuple[ToolExample, ...]:
-    """Of `{"examples": […]}`."""
+    """Read `{"examples": […]}`."""
     examples = converted(data, ExampleList).examples
     _check_examples(examples)
     return examples
@@ -174,19 +174,19 @@ def _check_examples(examples: tuple[ToolExample, ...]) -> None:
         if example.name in names:
             pointer = f"/examples/{number}/name"
             raise InvalidError(
-                f"{pointer}: there is an example called {cut(example.name, MAX_QUOTED)!r} before", pointer
+                f"{pointer}: there is an example called {cut(example.name, MAX_SHOWN_VALUE)!r} before", pointer
             )
         names.add(example.name)
-        if depth_of(example.args, DEEPEST_EXAMPLE) >= DEEPEST_EXAMPLE:
+        if depth_of(example.args, MAX_EXAMPLE_DEPTH) >= MAX_EXAMPLE_DEPTH:
             pointer = f"/examples/{number}/args"
-            raise InvalidError(f"{pointer}: it is nested deeper than {DEEPEST_EXAMPLE} levels", pointer)
-        if len(msgspec.json.encode(example)) > LARGEST_EXAMPLE:
+            raise InvalidError(f"{pointer}: it is nested deeper than {MAX_EXAMPLE_DEPTH} levels", pointer)
+        if len(msgspec.json.encode(example)) > MAX_EXAMPLE_BYTES:
             pointer = f"/examples/{number}"
-            raise InvalidError(f"{pointer}: it has more than {LARGEST_EXAMPLE:,} bytes, which is the most", pointer)
+            raise InvalidError(f"{pointer}: it has more than {MAX_EXAMPLE_BYTES:,} bytes, which is the most", pointer)
 
 
 def converted(data: Any, shape: type[T], below: str = "") -> T:
-    """Return the struct; InvalidError with a pointer to what does not fit it."""
+    """Convert data to the struct. Raises InvalidError with a pointer to what does not fit."""
     try:
         return msgspec.convert(data, shape)
     except (msgspec.ValidationError, RecursionError) as error:

@@ -16,7 +16,7 @@ from onetool.core.call import ToolCall, ToolResult
 from onetool.core.principal import allowed_by_both, owner
 from onetool.http.response_stream import MAX_UNSENT
 from onetool.interfaces.rest import ask_app as door_module
-from onetool.interfaces.rest.ask_app import MOST_AT_ONCE, AskApp
+from onetool.interfaces.rest.ask_app import MAX_AT_ONCE, AskApp
 from onetool.interfaces.rest.ask_body import PROVIDER_STATUS, STATUS_OF_REASON, AskQuestion
 
 EVENTS = "text/event-stream"
@@ -253,7 +253,7 @@ def test_so_many_at_once_and_no_more():
         asgi_client, leaving = AskApp(App(STARTED, 5.0)), asyncio.Event()
         asked = [
             asyncio.create_task(post(asgi_client, {"prompt": "x"}, EVENTS if n % 2 else "", leaving=leaving))
-            for n in range(MOST_AT_ONCE)
+            for n in range(MAX_AT_ONCE)
         ]
         await asyncio.sleep(0.05)
         refused = await post(asgi_client, {"prompt": "x"})
@@ -263,7 +263,7 @@ def test_so_many_at_once_and_no_more():
         return refused, await post(asgi_client, {"prompt": "x"})
 
     refused, after = asyncio.run(many())
-    assert problem(refused, 503, "too_many")["detail"].startswith(f"{MOST_AT_ONCE} questions")
+    assert problem(refused, 503, "too_many")["detail"].startswith(f"{MAX_AT_ONCE} questions")
     assert refused.headers["retry-after"] == str(door_module.RETRY_S)
     assert after.status == 200
 
@@ -407,4 +407,4 @@ def test_the_docs_know_every_key_event_and_reason():
         assert f"`{word}`" in section, word
     for reason, status in STATUS_OF_REASON.items():
         assert re.search(rf"^\|[^|]*\b{status}\b[^|]*\|.*`{reason}`", section, re.MULTILINE), reason
-    assert f"under way | {MOST_AT_ONCE} | 503 |" in docs
+    assert f"under way | {MAX_AT_ONCE} | 503 |" in docs

@@ -10,7 +10,7 @@ from ask.harness import KEY, Harness
 from interfaces.rest.ask.asgi_client import person
 
 from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS, key_name
-from onetool.interfaces.rest.ask_body import MOST_FILES
+from onetool.interfaces.rest.ask_body import MAX_FILE_BYTES
 from onetool.interfaces.rest.openapi import openapi_document
 
 PICTURE = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(100))).decode()
@@ -105,8 +105,8 @@ def test_each_provider_gets_pictures_and_texts(tmp_path, provider):
 @pytest.mark.parametrize(
     "file",
     [
-        {"name": "a.md", "text": "x" * (MOST_FILES + 1)},
-        {"name": "a.png", "kind": "image/png", "data": "aaaa" * (MOST_FILES // 3 + 2)},
+        {"name": "a.md", "text": "x" * (MAX_FILE_BYTES + 1)},
+        {"name": "a.png", "kind": "image/png", "data": "aaaa" * (MAX_FILE_BYTES // 3 + 2)},
     ],
 )
 def test_files_are_bounded_together(tmp_path, file):

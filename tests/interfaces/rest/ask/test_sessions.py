@@ -11,7 +11,7 @@ from helpers import session_text
 from interfaces.rest.ask.asgi_client import person, users
 
 from onetool.database.sqlite import SqliteDatabase
-from onetool.interfaces.rest.ask_sessions import MOST_RESULT
+from onetool.interfaces.rest.ask_sessions import MAX_RESULT
 from onetool.interfaces.rest.openapi import openapi_document
 
 PACK = f'''
@@ -155,8 +155,8 @@ def test_what_is_long_is_cut_and_an_export_has_it_all(harness):
     long = {"item": "x" * 20_000}
     id = ask(harness, [Says(calls=[Wants("shop__long", {}), Wants("shop__price", long)]), "Much."], files=[DRAWING])
     cut, price = got(harness, f"/ask/sessions/{id}")["messages"][1]["calls"]
-    assert (len(cut["result"]), cut["isCut"]) == (MOST_RESULT, True)
-    assert (price["args"], len(price["argsText"]), price["isCut"]) == (None, MOST_RESULT, True)
+    assert (len(cut["result"]), cut["isCut"]) == (MAX_RESULT, True)
+    assert (price["args"], len(price["argsText"]), price["isCut"]) == (None, MAX_RESULT, True)
     whole = got(harness, f"/ask/sessions/{id}/export?format=json")
     much, price = whole["messages"][1]["calls"]
     assert (len(much["result"]) > 9_000, price["args"], price["isCut"]) == (True, long, False)

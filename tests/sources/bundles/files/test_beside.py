@@ -129,7 +129,7 @@ def test_examples_of_what_is_built_in_can_be_read_again_or_are_refused(opened, f
 
 
 def test_examples_leave_room_for_switches(opened, monkeypatch):
-    monkeypatch.setattr(overlay, "MAX_EXAMPLES", 1000)
+    monkeypatch.setattr(overlay, "MAX_EXAMPLE_BYTES", 1000)
     mine, tools = built_in()
     store = opened((mine, tools))
     with pytest.raises(InvalidError, match="examples of built-in and derived tools") as caught:

@@ -72,7 +72,10 @@ class _ToolMaker:
 
     def made(self) -> FromCurl:
         path, plain_path = self._read_path()
-        self._read_login()
+        if self._command.bearer:
+            self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
+        elif self._command.user:
+            self._basic(self._command.user)
         for name, value in self._command.headers:
             self._read_header(name, value)
         method = self._method()
@@ -148,12 +151,6 @@ class _ToolMaker:
         return template, re.sub(r"\$\{([^{}]*)\}", r"{\1}", template)
 
     # Who asks
-
-    def _read_login(self) -> None:
-        if self._command.bearer:
-            self._auth = {"type": "bearer", "value": self._secrets.take(self._command.bearer, "TOKEN")}
-        elif self._command.user:
-            self._basic(self._command.user)
 
     def _basic(self, text: str) -> None:
         user, colon, password = text.partition(":")
@@ -271,7 +268,7 @@ class _ToolMaker:
 
 
 def _decoded(text: str) -> str | None:
-    """Return the login in a Basic header; None where it is a variable or no login."""
+    """Decode the login in a Basic header; None for a variable or anything else."""
     try:
         login = b64decode(text, validate=True).decode()
     except ValueError:
@@ -280,7 +277,7 @@ def _decoded(text: str) -> str | None:
 
 
 def _check(tool: dict[str, Any]) -> None:
-    """As a store would."""
+    """Check the tool as a store would."""
     try:
         http_tool_of(tool)
     except TemplateError as error:

@@ -40,7 +40,7 @@ _STAND_IN = re.compile(
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Return whether what stands under this name is one."""
+    """Return whether a value of this name is a credential."""
     return names_credential(name) or looks_secret(value)
 
 
@@ -91,7 +91,7 @@ class CommandSecrets:
 
 
 def word_for(name: str) -> str:
-    """Return what comes behind the host in a secret's name: `x-api-key` -> `API_KEY`."""
+    """Return the part of a secret's name after the host: `x-api-key` -> `API_KEY`."""
     word = re.sub(r"[^A-Z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()).strip("_")
     word = word.removeprefix("X_")
     return {"KEY": "API_KEY", "APIKEY": "API_KEY", "APPID": "API_KEY"}.get(word, word[:40]) or "SECRET"
@@ -121,16 +121,16 @@ class ArgumentCollector:
         self._unquoted: set[str] = set()
 
     def unquoted(self, name: str) -> None:
-        """A variable that stands in JSON without quotes: most likely a number."""
+        """Note a variable without quotes in JSON: most likely a number."""
         self._unquoted.add(name)
 
     def template(self, text: str, required: bool) -> str:
-        """Return a text as a template: variables of the shell are secrets where they are called so, else arguments."""
+        """Convert a text: shell variables become secrets where their names say so, else arguments."""
         parts = (self.placeholder(part, required) if is_name else literal(part) for part, is_name in pieces(text))
         return "".join(parts)
 
     def placeholder(self, name: str, required: bool) -> str:
-        """The same name is the same argument, wherever it stands."""
+        """Return the placeholder of an argument. The same name is the same argument everywhere."""
         if names_credential(name):
             return self._secrets.variable(argument_name(name).upper())
         if name not in self._placeholders:
@@ -144,7 +144,7 @@ class ArgumentCollector:
         return placeholder(chosen)
 
     def sample(self, name: str, value: Any) -> str:
-        """Return an argument that may be left out: then it is what the command had."""
+        """Add an optional argument whose default is the command's value."""
         chosen = self._free(argument_name(name))
         self._properties[chosen] = {**_typed(value), "default": value}
         return placeholder(chosen)
@@ -177,12 +177,12 @@ class ArgumentCollector:
 
 
 def shell_text(text: str) -> str:
-    """For people: a variable as they wrote it."""
+    """Write a text for people, with variables as they wrote them."""
     return "".join(f"${part}" if is_name else part for part, is_name in pieces(text))
 
 
 def number_in(text: str) -> Any:
-    """Return a value of a query as what it looks like; `007` is a text."""
+    """Read a query value as what it looks like; `007` is a text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -208,7 +208,7 @@ def _typed(value: Any) -> dict[str, Any]:
 
 
 JSON = "application/json"
-DEEPEST = 50
+MAX_DEPTH = 50
 
 _PLACE = re.compile(r"\{([A-Za-z_][^{}/]{0,59})\}|<([A-Za-z_][^<>/]{0,59})>|:([A-Za-z_][A-Za-z0-9_]{0,59})")
 _BARE = re.compile(f"(?<=[:,\\[])\\s*({BEGIN}[^{END}]*{END})\\s*(?=[,}}\\]])")
@@ -223,7 +223,7 @@ class CommandPairs:
         self._pairs: dict[str, list[str]] = {}
 
     def written(self, text: str) -> None:
-        """With its escapes."""
+        """Write a text with its escapes."""
         for part in text.split("&"):
             name, _, value = part.partition("=")
             if part:
@@ -310,7 +310,7 @@ def body_of(
 
 
 def _json(text: str) -> tuple[Any] | None:
-    """Return the value; a variable that stands bare is a text for now."""
+    """Parse JSON; a bare variable is a text for now."""
     try:
         return (msgspec.json.decode(_BARE.sub(r'"\1"', text)),)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -327,14 +327,14 @@ def _json_body(value: Any, filling: ArgumentCollector, secrets: CommandSecrets, 
 
 
 def _member(name: str, value: Any, filling: ArgumentCollector, secrets: CommandSecrets) -> Any:
-    """Return an argument; or as it is, where there is a secret or a placeholder inside of it."""
+    """Make an argument of a member, unless it contains a secret or a placeholder."""
     if _is_fixed(name, value, 0):
         return _inside(name, value, filling, secrets, 0)
     return filling.sample(name, value)
 
 
 def _is_fixed(name: str, value: Any, depth: int) -> bool:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise InvalidError("the body is nested too deep")
     if isinstance(value, dict):
         return any(_is_fixed(key, one, depth + 1) for key, one in value.items())

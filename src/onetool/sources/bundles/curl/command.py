@@ -23,13 +23,16 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})
 
 
 def words(text: str) -> list[str]:
-    """Return the words of the first command in the text. Raises InvalidError for what can't be understood."""
+    """Split off the words of the first command in the text. Raises InvalidError for what can't be understood."""
     if len(text) > MAX_COMMAND:
         raise InvalidError("the command is longer than 1 MiB")
     if BEGIN in text or END in text or "\0" in text:
         raise InvalidError("the command has characters in it that no command has (U+E000, U+E001 or NUL)")
     text = text.replace("\r\n", "\n").strip()
-    _refuse_windows(text)
+    if re.search(r"\^\s*\n|\^\"", text):
+        raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
+    if re.search(r"`\s*\n", text) or re.match(r"(?i)(invoke-webrequest|iwr)\b", text):
+        raise InvalidError("this is a command for PowerShell; copy it as cURL for bash instead")
     text = re.sub(r"\A[$>#]\s+", "", text)  # a prompt
     return list(_WordReader(text).words())
 
@@ -39,20 +42,13 @@ def variables(word: str) -> list[str]:
 
 
 def pieces(word: str) -> list[tuple[str, bool]]:
-    """Return a word in texts and names of variables; True for a name."""
+    """Split a word into texts and names of variables; True marks a name."""
     parts = _MARKED.split(word)
     return [(part, bool(index % 2)) for index, part in enumerate(parts) if part or index % 2]
 
 
 def marked(name: str) -> str:
     return f"{BEGIN}{name}{END}"
-
-
-def _refuse_windows(text: str) -> None:
-    if re.search(r"\^\s*\n|\^\"", text):
-        raise InvalidError("this is a command for Windows (with ^); copy it as cURL for bash instead")
-    if re.search(r"`\s*\n", text) or re.match(r"(?i)(invoke-webrequest|iwr)\b", text):
-        raise InvalidError("this is a command for PowerShell; copy it as cURL for bash instead")
 
 
 class _WordReader:
@@ -85,8 +81,8 @@ class _WordReader:
         self._word = None
 
     def _ends_here(self, sign: str) -> bool:
-        """Whether the command ends here: at a pipe, another command, or an output file. An unquoted URL may contain &
-        and ;.
+        """Return whether the command ends here: at a pipe, another command, or an output file. An unquoted URL may
+        contain & and ;.
         """
         if sign == ">" and self._word is not None and "".join(self._word).isdigit():
             self._word = None  # 2>file
@@ -296,7 +292,7 @@ _FLAGS = frozenset((
 
 
 def read_command(words: list[str]) -> tuple[Command, dict[str, str]]:
-    """Return what it says, and the variables that are set before it: `TOKEN=abc curl …`. Raises InvalidError."""
+    """Parse the command, and the variables set before it: `TOKEN=abc curl …`. Raises InvalidError."""
     given: dict[str, str] = {}
     rest = list(words)
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():
@@ -370,7 +366,7 @@ class _Options:
                 raise _unknown(f"-{letter}")
 
     def _option(self, name: str, value: str | None) -> bool:
-        """Whether there is such an option; if so it has been taken."""
+        """Take an option. Returns whether there is one of that name."""
         name = _SAME.get(name, name)
         if name in _REFUSED:
             raise InvalidError(f"{name}: {_REFUSED[name]}")

@@ -55,7 +55,7 @@ class TableChanges(NamedTuple):
 
 
 def read_changes(work: Transaction, base: Followed | None, with_switches: bool = False) -> TableChanges:
-    """Return what has changed since the contents were at `base`, in one snapshot."""
+    """Read what has changed since the contents were at `base`, in one snapshot."""
     work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     to = read_followed(work)
     is_whole = base is None or base.born != to.born or not 0 <= to.revision - base.revision <= KEPT_REVISIONS
@@ -297,7 +297,7 @@ def _put(change: ContentsChange, row: TableRow, is_bundle: bool) -> None:
 
 
 def _switch(change: ContentsChange, found: TableChanges) -> None:
-    """Where they can't be read, they stay as they were; where nothing is known of them, everything is switched off."""
+    """Apply the switches. Unreadable ones stay as they were; if nothing is known of them, everything is disabled."""
     try:
         overlay = Overlay() if found.switches is None else read_overlay(found.switches)
     except InvalidError:
@@ -310,7 +310,7 @@ def _switch(change: ContentsChange, found: TableChanges) -> None:
 
 
 def _path(id: str, is_bundle: bool) -> str:
-    """Return what the contents know a row by."""
+    """Return the path by which the contents know a row."""
     return f"bundles/{id}" if is_bundle else f"tools/{id}"
 
 

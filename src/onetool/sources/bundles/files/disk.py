@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"[a-z0-9.@-]+")
 
 
 def bundle_folders(slug: str, id: str) -> tuple[str, str]:
-    """Return names for a new bundle: the usual one, and one for when that is taken."""
+    """Names for a new bundle: the usual one, and one for when that is taken."""
     readable = cut(slug, MAX_FILE_NAME)
     return f"{readable}-{id[-12:]}", f"{readable}-{id}"
 
@@ -94,15 +94,15 @@ class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True):
 # Reading one file
 
 
-LARGEST = 8 * 1024 * 1024
+MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_TRIES = 5  # for a file that is written to while we read
 
 READ = os.O_RDONLY | NO_WAIT
 
 
 def read_bytes(path: str | os.PathLike[str], root: OpenFolder | None = None) -> tuple[bytes, Stamp]:
-    """The bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of ours,
-    and OSError.
+    """Read the bytes and the stamp of a file, consistent with each other. Raises InvalidError for what can't be one of
+    ours, and OSError.
     """
     file = open_no_link(path, READ) if root is None else root.open(os.fspath(path), READ)
     try:
@@ -123,8 +123,8 @@ def check_regular(status: os.stat_result) -> None:
         raise InvalidError("it is a link, and links are not followed: put the file itself here")
     if not stat.S_ISREG(status.st_mode):
         raise InvalidError("it is no regular file")
-    if status.st_size > LARGEST:
-        raise InvalidError(f"it has {status.st_size:,} bytes; {LARGEST:,} is the most")
+    if status.st_size > MAX_FILE_BYTES:
+        raise InvalidError(f"it has {status.st_size:,} bytes; {MAX_FILE_BYTES:,} is the most")
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -140,8 +140,8 @@ def _bytes(file: int, said: int) -> bytes:
     size = 0
     while part:
         size += len(part)
-        if size > LARGEST:
-            raise InvalidError(f"it has more than {LARGEST:,} bytes")
+        if size > MAX_FILE_BYTES:
+            raise InvalidError(f"it has more than {MAX_FILE_BYTES:,} bytes")
         parts.append(part)
         part = os.read(file, 256 * 1024)
     return b"".join(parts)

@@ -17,7 +17,7 @@ import msgspec
 from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import depth_of
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
-from onetool.sources.bundles.files.disk import LARGEST
+from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, shown
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.store import ETag, tag_of
@@ -50,7 +50,7 @@ def fields_of(content: msgspec.Struct) -> dict[str, Any]:
 
 
 def structure(bundle: Bundle) -> tuple[str, str, str]:
-    """Return what `modifiedAt` is about: a switch is no change of it, nor is being deleted and brought back."""
+    """Return what `modifiedAt` is about: switching, deleting and restoring don't change it."""
     return bundle.slug, bundle.display_name, bundle.description
 
 
@@ -61,7 +61,7 @@ def refuse_stale(thing: Bundle | Tool | None, match: ETag | None) -> None:
 
 
 def not_empty(bundle: Bundle, tools: list[str], where: str = "") -> str:
-    """`where` these tools are, if they have a folder."""
+    """Say that a bundle has tools, and `where` if they have a folder."""
     some = ", ".join(tools[:3]) + (" …" if len(tools) > 3 else "")
     where = f"{where}: {some}" if where else some
     return f"the bundle {bundle.slug} is not empty: delete its {len(tools)} tools first ({where})"
@@ -98,7 +98,7 @@ STEPS: dict[str, Step] = {}
 
 
 def migrated(kind: str, data: Data) -> Data:
-    """Return the data in the current version of the format. A file without a version is of the current one."""
+    """Convert data to the current version of the format. A file without a version is of the current one."""
     version = str(data.get("schemaVersion", SCHEMA_VERSION))
     while version != SCHEMA_VERSION:
         step = STEPS.get(version)
@@ -123,7 +123,7 @@ def _unknown(version: str) -> str:
 
 Thing = TypeVar("Thing", Bundle, Tool)
 
-DEEPEST = 120  # levels; schemas have 100 at the most
+MAX_DEPTH = 120  # levels; schemas have 100 at the most
 _BUNDLE_KEYS = ("slug", "displayName", "description", "isEnabled", "id", "createdAt", "modifiedAt", "softDeletedAt")
 _FIRST = ("slug", "version", "type", "displayName", "description", "tags", "isEnabled", "parallel")
 _SCHEMAS = ("argSchema", "outputSchema")
@@ -134,7 +134,7 @@ _SWITCHED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDele
 
 
 def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
-    """Of what a digest is about: its keys, fields, and whether they are said where they are empty, as in `shown`."""
+    """Return the keys and fields of a digest, and whether they are written where empty, as in `shown`."""
     names = {key: field for field, key in zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)}
     return [(key, names[key], key not in UNSAID) for key in keys if key not in _SWITCHED]
 
@@ -155,7 +155,7 @@ def bundle_text(bundle: Bundle) -> bytes:
 
 
 def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
-    """Return the text of a tool's file. The schemas of one that is kept already are not checked again."""
+    """Write a tool. The schemas of a stored one need not be checked again."""
     text = _text(tool, _TOOL_KEYS)
     read = _tool if is_kept else read_tool_file
     if read(text, tool.bundle_id, "", 0) != tool:
@@ -164,7 +164,7 @@ def tool_text(tool: Tool, is_kept: bool = False) -> bytes:
 
 
 def with_times(thing: Thing) -> Thing:
-    """Return what comes from elsewhere, with its times as we write them."""
+    """Rewrite the times of foreign data the way we write them."""
     return msgspec.structs.replace(
         thing, created_at=_time(thing.created_at, "/createdAt"), modified_at=_time(thing.modified_at, "/modifiedAt")
     )
@@ -178,8 +178,8 @@ def _text(thing: Bundle | Tool, keys: tuple[str, ...]) -> bytes:
         text = msgspec.json.format(msgspec.json.encode(chosen), indent=2) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidError(f"it can't be written as JSON: {error}", "") from None
-    if len(text) > LARGEST:
-        raise InvalidError(f"it has {len(text):,} bytes; {LARGEST:,} is the most", "")
+    if len(text) > MAX_FILE_BYTES:
+        raise InvalidError(f"it has {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
     return text
 
 
@@ -226,20 +226,20 @@ def _tool(text: bytes, bundle_id: str, folder: str, mtime_ns: int) -> Tool:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """Return a JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
+    """Parse a JSON object that all programs read alike. Raises InvalidError with the place of a fault."""
     data = _read_plain(text)
     if data is None:
         data = _read_strictly(text)
     if not isinstance(data, dict):
         raise InvalidError("expected a JSON object")
-    if text.count(b"{") + text.count(b"[") > DEEPEST and depth_of(data, DEEPEST) >= DEEPEST:
-        raise InvalidError(f"it is nested deeper than {DEEPEST} levels")
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and depth_of(data, MAX_DEPTH) >= MAX_DEPTH:
+        raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels")
     return data
 
 
 def _read_plain(text: bytes) -> Any:
-    """The same in a third of the time, but only what comes out as it went in when it is written again: no key was
-    twice there. None for all else; why, or what it is, the strict reader tells.
+    """Parse in a third of the time, but only what is written again as it was read: no key is there twice. None for all
+    else, which the strict reader reads or explains.
     """
     try:
         data = msgspec.json.decode(text)
@@ -262,7 +262,7 @@ def _read_strictly(text: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise InvalidError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise InvalidError(f"it is nested deeper than {DEEPEST} levels") from None
+        raise InvalidError(f"it is nested deeper than {MAX_DEPTH} levels") from None
     except StrictJsonError as error:
         raise InvalidError(_not_strict(error)) from None
     except ValueError as error:  # a number with thousands of digits
@@ -302,7 +302,7 @@ def _times(data: Mapping[str, Any], mtime_ns: int) -> dict[str, Any]:
 
 
 def _as_edited(thing: Thing, data: Mapping[str, Any], mtime_ns: int) -> Thing:
-    """A file that was changed by hand since it was written was modified when it was saved, whatever it says itself."""
+    """Set the modification time of a file that was edited by hand to the time when it was saved."""
     said = data.get("digest")
     if said is None or data.get("modifiedAt") is None or said == _digest(thing):
         return thing

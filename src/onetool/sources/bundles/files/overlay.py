@@ -6,12 +6,12 @@ from typing import TypeVar
 import msgspec
 
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.files.disk import LARGEST
+from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.files.form import migrated, parsed
 from onetool.sources.bundles.model import SCHEMA_VERSION, Bundle, Tool, ToolExample
 from onetool.sources.bundles.validation import converted
 
-MAX_EXAMPLES = LARGEST // 2  # bytes of JSON, of all tools; so there is always room for switches
+MAX_EXAMPLE_BYTES = MAX_FILE_BYTES // 2  # bytes of JSON, of all tools; so there is always room for switches
 KIND_SIGN = ":"  # between the kind and the name of a derived bundle; no slug has it
 
 
@@ -35,13 +35,13 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     def with_examples(self, bundle: Bundle, tool: Tool, examples: tuple[ToolExample, ...]) -> "Overlay":
         """Raises InvalidError if there are too many."""
         found = {**self.examples, tool_key(bundle, tool): examples}
-        if examples and len(msgspec.json.encode(found)) > MAX_EXAMPLES:
-            what = f"all examples of built-in and derived tools would have more than {MAX_EXAMPLES:,} bytes"
+        if examples and len(msgspec.json.encode(found)) > MAX_EXAMPLE_BYTES:
+            what = f"all examples of built-in and derived tools would have more than {MAX_EXAMPLE_BYTES:,} bytes"
             raise InvalidError(f"/examples: {what}, which is the most: remove some, or make them shorter", "/examples")
         return msgspec.structs.replace(self, examples={key: one for key, one in sorted(found.items()) if one})
 
     def bundle(self, bundle: Bundle) -> Bundle:
-        """As it is with its switch."""
+        """Return the bundle with its switch applied."""
         return msgspec.structs.replace(bundle, is_enabled=self.bundles.get(bundle_key(bundle), bundle.is_enabled))
 
     def tool(self, bundle: Bundle, tool: Tool) -> Tool:
@@ -54,7 +54,7 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         return [(self.bundle(bundle), [self.tool(bundle, tool) for tool in tools]) for bundle, tools in built_in]
 
     def of_derived(self) -> "Overlay":
-        """Return what is set of derived bundles alone."""
+        """Return the settings of derived bundles alone."""
         return Overlay(
             bundles=_of_derived(self.bundles), tools=_of_derived(self.tools), examples=_of_derived(self.examples)
         )
@@ -77,8 +77,8 @@ def overlay_text(overlay: Overlay) -> bytes:
     text = msgspec.json.format(msgspec.json.encode(data), indent=2)
     if lines:
         text = text.removesuffix(b"\n}") + b',\n  "examples": {\n    ' + b",\n    ".join(lines) + b"\n  }\n}"
-    if len(text) >= LARGEST:
-        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {LARGEST:,} is the most", "")
+    if len(text) >= MAX_FILE_BYTES:
+        raise InvalidError(f"the file of switches would have {len(text):,} bytes; {MAX_FILE_BYTES:,} is the most", "")
     if read_overlay(text) != overlay:
         raise InvalidError("it has values that JSON does not have", "")
     return text + b"\n"
@@ -91,7 +91,7 @@ def read_overlay(text: bytes) -> Overlay:
 
 
 def bundle_key(bundle: Bundle) -> str:
-    """Of a derived one its kind and name: configs that share a folder may have others of the same slug."""
+    """Return the key of a bundle. A derived one has its kind and name: configs that share a folder may reuse a slug."""
     return bundle.slug if bundle.source is None else f"{bundle.source.kind}{KIND_SIGN}{bundle.source.name}"
 
 
@@ -104,7 +104,7 @@ def _of_derived(settings: dict[str, T]) -> dict[str, T]:
 
 
 def check_built_in(built_in: BuiltIn) -> None:
-    """Check the built-in bundles, which are the program's own: two of one name would share a switch."""
+    """Raise if two built-in tools have one name: they would share a switch."""
     keys = [key for bundle, tools in built_in for key in (bundle.slug, *(tool_key(bundle, tool) for tool in tools))]
     if twice := _first_duplicate(keys):
         raise InvalidError(f"there are two built-in things called {twice}")

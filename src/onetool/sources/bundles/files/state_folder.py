@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link, read_at, replace_file
 from onetool.core.state_folders import is_marked, make_home, mark_folder
-from onetool.sources.bundles.files.disk import BUNDLE, CHANGES, KEY, LARGEST, OVERLAY, READ, STATE, TOOLS
+from onetool.sources.bundles.files.disk import BUNDLE, CHANGES, KEY, MAX_FILE_BYTES, OVERLAY, READ, STATE, TOOLS
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
 
 KEY_BYTES = 32
@@ -53,7 +53,7 @@ def read_key(folder: Path) -> bytes | None:
     except OSError:
         return None
     try:
-        key = os.read(file, LARGEST)
+        key = os.read(file, MAX_FILE_BYTES)
     except OSError:
         return None
     finally:

@@ -122,7 +122,7 @@ class FileTransaction(StoreTransaction):
                 raise ConflictError(f"there is another tool with the id {tool.id} already", "exists")
 
     def refuse_full(self, bundle: Bundle, folder: str) -> None:
-        """Raise ConflictError if there are files that could be tools, also if they can't be read."""
+        """Raise if the store is full. Files that could be tools count, also unreadable ones."""
         names = [name for name in writing.names_in(self._root, tools_of(folder)) if name.endswith(".json")]
         if names:
             raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
@@ -157,7 +157,7 @@ class FileTransaction(StoreTransaction):
     def add_tools(
         self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
     ) -> None:
-        """Add all of the tools, or none; `bundle` replaces that of the folder, if it is given."""
+        """Add all of them or none, and replace the folder's bundle with `bundle` if it is given."""
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
         made, head = list[str](), None
         if writing.ensure_folder(self._root, tools_of(folder)):
@@ -428,17 +428,16 @@ class FileStore(BundleStore):
     # Beside
 
     def key(self) -> bytes:
-        """Return the key of page tokens. Where none can be kept, it is this process's own."""
+        """Return the shared key; where none can be stored, this process's own."""
         if self._key is None:
-            self._key = read_key(self._folder) or self._new_key()
+            self._key = read_key(self._folder)
+        if self._key is None:
+            try:
+                with self._lock.held() as root:
+                    self._key = key_of(self._folder, root)
+            except (OSError, UnavailableError):
+                self._key = token_bytes(KEY_BYTES)
         return self._key
-
-    def _new_key(self) -> bytes:
-        try:
-            with self._lock.held() as root:
-                return key_of(self._folder, root)
-        except (OSError, UnavailableError):
-            return token_bytes(KEY_BYTES)
 
     def close(self) -> None:
         self.counter.close()

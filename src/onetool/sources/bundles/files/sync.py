@@ -73,17 +73,15 @@ def read_files(folder: Path, stamps: Stamps, paths: Iterable[str]) -> Iterator[R
             if name not in bundles:
                 seen = stamps[name].get(bundle_file(name), NO_STAMP)
                 bundles[name] = _read_one(folder, bundle_file(name), seen, None)
-            read = _read_tool(folder, path, stamps[name][path], bundles[name])
+            bundle, stamp = bundles[name], stamps[name][path]
+            if bundle is None:
+                continue
+            if isinstance(bundle.content, Bundle):
+                read = _read_one(folder, path, stamp, bundle.content)
+            else:
+                read = ReadFile(path, stamp, reason=NO_BUNDLE)
         if read is not None:
             yield read
-
-
-def _read_tool(folder: Path, path: str, stamp: Stamp, bundle: ReadFile | None) -> ReadFile | None:
-    if bundle is None:
-        return None
-    if not isinstance(bundle.content, Bundle):
-        return ReadFile(path, stamp, reason=NO_BUNDLE)
-    return _read_one(folder, path, stamp, bundle.content)
 
 
 def _read_one(folder: Path, path: str, seen: Stamp, bundle: Bundle | None) -> ReadFile | None:
@@ -166,7 +164,7 @@ def find_changes(
 
 
 def _read_changed(folder: Path, known: Contents, files: Stamps, changed: set[str]) -> Iterator[ReadFile]:
-    """Yield what has changed. With a bundle that is another one now, or of use again or no more, its tools as well."""
+    """Yield what has changed. Where a bundle was replaced, or became usable or unusable, its tools come as well."""
     heads = [*read_files(folder, files, (one for one in changed if not is_tool(one)))]
     yield from heads
     for head in heads:
@@ -203,7 +201,7 @@ def take_in(folder: Path, change: ContentsChange, found: FolderChanges) -> None:
 
 
 def _switch(change: ContentsChange, read: ReadFile) -> None:
-    """Take in the switches. Where they can't be read, they stay as they were, if that is known."""
+    """Apply the switches. Unreadable ones stay as they were, if that is known: disabled tools stay disabled."""
     if isinstance(read.content, Overlay):
         change.keep_overlay(OVERLAY, _stamp_to_keep(read))
         change.put_overlay(read.content)

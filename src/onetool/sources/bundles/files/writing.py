@@ -130,7 +130,7 @@ def rename(root: OpenFolder, path: str, new: str) -> None:
 
 
 def remove(root: OpenFolder, path: str) -> None:
-    """Remove a file, or a folder with all that is in it."""
+    """Remove a file, or a folder with its content."""
     trash = beside(path)
     _move(root, path, trash)
     try:
@@ -178,7 +178,7 @@ def ensure_folder(root: OpenFolder, path: str) -> bool:
 
 
 def ensure_folders(folder: Path) -> None:
-    """Make the folder of bundles itself, with all that is above it."""
+    """Make the folder of bundles and its parents."""
     if os.path.isdir(folder):
         return
     ensure_folders(folder.parent)
@@ -196,7 +196,7 @@ def exists(root: OpenFolder, path: str) -> bool:
 
 
 def names_in(root: OpenFolder, path: str) -> list[str]:
-    """Return what is in a folder, but for what is not finished. None: it is not there."""
+    """List a folder without unfinished files. None: it is not there."""
     try:
         folder = root.folder(path)
     except FileNotFoundError:
@@ -219,7 +219,7 @@ def sync_folder(root: OpenFolder, path: str) -> None:
 
 
 def beside(path: str) -> str:
-    """Return a name for something in the same folder that is not finished."""
+    """Return a name for an unfinished file in the same folder."""
     folder, slash, _ = path.rpartition("/")
     return f"{folder}{slash}{new_draft_name()}"
 
@@ -269,7 +269,7 @@ def _filled(root: OpenFolder, draft: str, files: Iterable[tuple[str, bytes]]) ->
 
 
 def _link(root: OpenFolder, path: str, other: str, or_copy: bool = False) -> None:
-    """Give a file a second name. Where there are no links: a copy, or a move to where nothing may be."""
+    """Link a file to a second name. Without hard links: copy it, or move it to where nothing may be."""
     try:
         root.link(path, other)
     except OSError as error:

@@ -55,7 +55,7 @@ class ToolArguments:
 
 
 def _without_default(schema: Any) -> Any:
-    """What the server does without an argument is the server's to do: sent by us, a default would be a change."""
+    """Remove the default: the server applies it, and sending it would be a change."""
     if not isinstance(schema, dict) or "default" not in schema:
         return schema
     words = printable(msgspec.json.encode(schema["default"]).decode(), MAX_DEFAULT)
@@ -127,7 +127,7 @@ class ParameterConverter:
         return path
 
     def _read(self, lists: list[Any]) -> dict[tuple[str, str], Parameter]:
-        """By place and name; those of the operation stand for those of its path."""
+        """Read the parameters by place and name; those of the operation replace those of its path."""
         found: dict[tuple[str, str], Parameter] = {}
         for one in [one for some in lists if isinstance(some, list) for one in some][:MAX_PARAMETERS]:
             given = self._document.object(one)
@@ -181,7 +181,7 @@ class ParameterConverter:
             self._cookies.append(f"{parameter.name}={value}")
 
     def _can_be_cookie(self, parameter: Parameter) -> bool:
-        """They share one header, which is not sent at all when one of its values is absent."""
+        """Return whether it can be sent: cookies share one header, which is left out when one value is absent."""
         return bool(_COOKIE_NAME.fullmatch(parameter.name)) and (parameter.required or not self._cookies)
 
     def _put_query(self, parameter: Parameter, arguments: ToolArguments) -> None:
@@ -215,7 +215,7 @@ class ParameterConverter:
         return True
 
     def _scalar(self, parameter: Parameter) -> Definition:
-        """One text or number. Structures are given as the text that is sent."""
+        """Return the schema of one text or number. Structures are given as the text that is sent."""
         if isinstance(content := parameter.given.get("content"), dict) and content:
             media = self._document.object(next(iter(content.values())))
             if kind_of(self._resolved(media.get("schema", {}))) in ("object", "array", None):

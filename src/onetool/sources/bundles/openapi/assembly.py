@@ -45,8 +45,8 @@ def _is_taken(pattern: str) -> bool:
 # Assembling a schema with its definitions
 
 
-LARGEST_IN = 64 * 1024
-LARGEST_OUT = 16 * 1024
+MAX_INPUT_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 16 * 1024
 REACHES = (10, 4, 3, 2, 1, 0)  # references from the root on, one behind the other
 LEVELS = (4, 3, 2, 1)
 MAX_DEFINITIONS = 500
@@ -78,12 +78,12 @@ class SchemaAssembler:
         self._done: dict[bytes, str | None] = {}
 
     def input(self, root: Definition) -> Assembled | None:
-        """Return a schema for arguments; None where not even its outline is accepted."""
-        return self._best(root, LARGEST_IN, _why_no_input)
+        """Assemble a schema for arguments; None where not even its outline is accepted."""
+        return self._best(root, MAX_INPUT_BYTES, _why_no_input)
 
     def output(self, root: Definition) -> Assembled | None:
-        """Return a schema for a value. It has to be cheap: a costly one would refuse large values."""
-        return self._best(root, LARGEST_OUT, _why_no_output)
+        """Assemble a schema for a value. It has to be cheap: a costly one would refuse large values."""
+        return self._best(root, MAX_OUTPUT_BYTES, _why_no_output)
 
     def _best(self, root: Definition, most: int, why_not: RefusalReason) -> Assembled | None:
         own = _size(root.schema)
@@ -178,24 +178,20 @@ class _Inliner:
         if name not in self._near:
             return {**_outline(self._definitions[name].schema), **beside}
         target = self._definitions[name].schema
-        if self._inlines(name, target, schema, inlined):
+        is_allowed = isinstance(target, dict) and inlined < INLINE and "$ref" not in target
+        if is_allowed and (self._uses[name] == 1 or _is_simple(target)) and schema.keys() <= _SAID_BESIDE:
             return {**self.placed(target, inlined + 1), **beside}
         self.wanted[name] = None
         return schema
 
-    def _inlines(self, name: str, target: Any, schema: dict[str, Any], inlined: int) -> bool:
-        if not isinstance(target, dict) or inlined >= INLINE or "$ref" in target:
-            return False
-        return (self._uses[name] == 1 or _is_simple(target)) and schema.keys() <= _SAID_BESIDE
-
 
 def _is_simple(schema: dict[str, Any]) -> bool:
-    """A text, a number: shorter in its place than a reference."""
+    """Return whether it is a text or a number: shorter in its place than a reference."""
     return isinstance(schema.get("type"), str) and schema["type"] not in ("object", "array") and _size(schema) < 200
 
 
 def _outline(schema: Any) -> dict[str, Any]:
-    """Return what it is, without what is in it."""
+    """Return the schema's own type without its members."""
     if not isinstance(schema, dict):
         return {}
     return {key: schema[key] for key in ("type", "description") if key in schema}

@@ -30,7 +30,7 @@ from onetool.sources.bundles.openapi.schemas import (
 )
 
 MAX_MEMBERS = 200  # members that become arguments
-DEEPEST_MEMBERS = 8  # allOf inside of allOf
+MAX_ALL_OF_DEPTH = 8  # allOf inside of allOf
 
 _ALWAYS_BINARY = ("application/octet-stream", "audio/", "font/", "image/", "video/")
 _ONLY_REQUIRED = frozenset(("required", "type", "title", "description"))
@@ -221,7 +221,7 @@ class BodyConverter:
             template[literal(name)] = self._arguments.add(name, "body", Definition(found, definition.uses), needed)
         return template
 
-    def _members(self, schema: Any, levels: int = DEEPEST_MEMBERS) -> BodyMembers | None:
+    def _members(self, schema: Any, levels: int = MAX_ALL_OF_DEPTH) -> BodyMembers | None:
         """Return the members of a plain object; None for anything else, and for objects with unknown members."""
         found = self._document.object(schema if schema is not None else {})
         key = (id(found), levels)
@@ -247,7 +247,7 @@ class BodyConverter:
         schemas |= own if isinstance(own, dict) else {}
         names = found.get("required")
         required |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-        kept = ((name, one) for name, one in schemas.items() if name and not self._is_read_only(one))
+        kept = ((name, one) for name, one in schemas.items() if name and not self._document.is_marked(one, "readOnly"))
         few = dict(islice(kept, MAX_MEMBERS + 1))
         return BodyMembers(few, frozenset(required)) if len(few) <= MAX_MEMBERS else None
 
@@ -257,12 +257,6 @@ class BodyConverter:
         if found.keys() <= _ONLY_REQUIRED:
             return BodyMembers({}, frozenset(name for name in found.get("required") or () if isinstance(name, str)))
         return self._members(part, levels)
-
-    def _is_read_only(self, schema: Any) -> bool:
-        try:
-            return self._document.object(schema).get("readOnly") is True
-        except UnresolvedError:
-            return False
 
 
 def _says_only_required(arms: Any) -> bool:

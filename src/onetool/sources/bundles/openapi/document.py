@@ -49,7 +49,7 @@ class _Open:
 
 
 def read_yaml(text: str) -> Any:
-    """Return the one document in this text. Raises InvalidError with the line."""
+    """Parse the one document in this text. Raises InvalidError with the line."""
     try:
         loader = _LOADER(text)
     except yaml.YAMLError as error:
@@ -149,7 +149,7 @@ class _Builder:
             above.value[key] = value
 
     def _merge(self, into: dict[str, Any], value: Any, event: Any) -> None:
-        """What is merged never replaces what is there; a key that comes later replaces it."""
+        """Merge without replacing what is there; a key that comes later replaces it."""
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
                 raise _wrong(event, "'<<' takes a mapping, or a list of them")
@@ -284,8 +284,15 @@ class OpenApiDocument:
             self._complete.add(id(node))
         return node
 
+    def is_marked(self, schema: Any, mark: str) -> bool:
+        """Return whether a schema, or the one it refers to, is `readOnly` or `writeOnly`, as `mark` says."""
+        try:
+            return self.object(schema).get(mark) is True
+        except UnresolvedError:
+            return False
+
     def object(self, value: Any) -> dict[str, Any]:
-        """An object that may be a reference to one, or to a reference."""
+        """Resolve an object that may be a reference to one, or to a reference."""
         for _ in range(MAX_STEPS):
             if not isinstance(value, dict):
                 raise UnresolvedError("expected an object")

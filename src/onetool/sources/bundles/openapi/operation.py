@@ -62,7 +62,7 @@ def base_of(servers: Any, where: ApiLocation) -> str:
 
 
 def checked_url(url: str) -> str:
-    """A URL that can stand in a template: nothing in it is a placeholder, and no two readers see different hosts."""
+    """Check a URL for a template: nothing in it is a placeholder, and no two readers see different hosts."""
     if "{" in url or "?" in url or "#" in url:
         raise UnresolvedError(f"its server {url[:100]!r} has a part that can't stand before a path")
     try:
@@ -73,7 +73,7 @@ def checked_url(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """As `allowedHosts` has it."""
+    """Return the host as `allowedHosts` has it."""
     return parse_url(url).authority
 
 
@@ -138,7 +138,7 @@ class SecuritySchemes:
         return found
 
     def token(self) -> RequiredAuth:
-        """Return a bearer token, where a document says nothing and its user knows better."""
+        """Require a bearer token, where a document says nothing and its user knows better."""
         name = f"{self._prefix}_TOKEN"
         return RequiredAuth({"type": "bearer", "value": f"${{{name}}}"}, secrets=(name,))
 
@@ -205,7 +205,7 @@ class SecuritySchemes:
         return RequiredAuth({**auth, **_scope(scopes)}, secrets=(client, secret), urls=(url,))
 
     def _login(self, name: str, flow: dict[str, Any], scopes: Any) -> RequiredAuth:
-        """By `onetool bundles login`. A public client: who has one with a secret adds `clientSecret`."""
+        """Require `onetool bundles login`. A public client: users of one with a secret add `clientSecret`."""
         keys = ("authorizationUrl", "tokenUrl")
         urls = {key: checked_url(urljoin(f"{self._base()}/", flow[key].strip())) for key in keys}
         if not all(parse_url(url).is_unseen for url in urls.values()):
@@ -248,7 +248,7 @@ def _scheme_kind(scheme: dict[str, Any]) -> str:
 
 
 def _both(first: RequiredAuth, second: RequiredAuth) -> RequiredAuth:
-    """The second one's key goes to where keys can stand beside an `auth`."""
+    """Combine two. The second one's key goes to where keys can stand beside an `auth`."""
     secrets, urls = first.secrets + second.secrets, first.urls + second.urls
     if first.auth is None:
         return second._replace(secrets=secrets, urls=urls)
@@ -278,7 +278,7 @@ class OperationResponse(NamedTuple):
 
 
 def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> OperationResponse:
-    """Return the response of an operation: of its successful ones, JSON first."""
+    """Choose the response of an operation: of its successful ones, JSON first."""
     responses = _successful(given, document)
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for response in responses:
@@ -318,7 +318,7 @@ def _redirects(given: Any) -> bool:
 
 
 def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
-    """Return one of them, or any of several."""
+    """Return the only schema, or any of several."""
     read = [schemas.read(one["schema"], "out") for one in media if "schema" in one]
     if len(read) < len(media):
         return _ANYTHING
@@ -399,7 +399,7 @@ class OperationConverter:
         self._assembly = SchemaAssembler(self._schemas.definitions)
 
     def make(self, operation: Operation) -> tuple[dict[str, Any], list[str]]:
-        """Return the tool, and the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
+        """Make the tool, and list the URLs whose hosts it calls. Raises UnresolvedError for what can't be a tool."""
         given = operation.given
         needed = self._needed(given)
         base = self.base(operation)
@@ -432,7 +432,7 @@ class OperationConverter:
         return self._security.of(given)
 
     def base(self, operation: Operation) -> str:
-        """The nearest servers count."""
+        """Return the URL of the nearest servers."""
         for thing in (operation.given, operation.item, self._document.root):
             if isinstance(servers := thing.get("servers"), list) and servers:
                 return base_of(servers, self._where)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from onetool.core.schema_keywords import upgrade
+from onetool.core.schema_keywords import subschemas, upgrade
 from onetool.http.body import is_text_type
 from onetool.sources.bundles.import_names import UniqueSlugs, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
@@ -53,7 +53,7 @@ def encoding_of(text: str) -> str:
 
 
 def kind_of(schema: dict[str, Any]) -> str | None:
-    """Return the one type that it has, beside null."""
+    """Return the schema's only type, beside null."""
     types = schema.get("type")
     if isinstance(types, list):
         types = next((one for one in types if one != "null"), None)
@@ -68,7 +68,7 @@ def kind_of(schema: dict[str, Any]) -> str | None:
 
 
 MAX_DESCRIPTION = 500
-LARGEST_SAMPLE = 2_000  # bytes of JSON
+MAX_SAMPLE_BYTES = 2_000  # bytes of JSON
 MAX_SAMPLES = 3
 MAX_TEXT = 1_000  # of a pattern or a format
 
@@ -82,7 +82,7 @@ NAMED = ("dependentSchemas", "patternProperties", "properties")
 
 
 def plain_keywords(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return all but sub-schemas and references."""
+    """Return all keywords but sub-schemas and references."""
     found = {name: value for name, fits in _FITS.items() if (value := schema.get(name)) is not None and fits(value)}
     if "const" in schema and is_small(schema["const"]):
         found["const"] = schema["const"]
@@ -116,7 +116,7 @@ def samples_of(thing: dict[str, Any]) -> list[Any]:
 
 def is_small(value: Any) -> bool:
     try:
-        return len(msgspec.json.encode(value)) <= LARGEST_SAMPLE
+        return len(msgspec.json.encode(value)) <= MAX_SAMPLE_BYTES
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
 
@@ -160,9 +160,9 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 # Conversion to JSON Schema: strict for requests, lenient for responses
 
 
-DEEPEST = 40  # sub-schemas inside of each other; what is deeper may be anything
+MAX_DEPTH = 40  # sub-schemas inside of each other; what is deeper may be anything
 MAX_EXAMPLES = 8  # of an enumeration
-MAX_OUT = 160  # characters of a description of what comes out
+MAX_OUTPUT_DESCRIPTION = 160  # characters of a description of what comes out
 
 Way = Literal["in", "out"]
 _KEPT_OUT = ("type", "format", "description", "examples")
@@ -188,7 +188,7 @@ class Schemas:
         self.definitions: dict[str, Definition] = {}
 
     def read(self, schema: Any, direction: Way) -> Definition:
-        """Return the schema in today's words, and what it refers to; everything behind that is in `definitions`."""
+        """Convert the schema and what it refers to into the current draft; all further ones are in `definitions`."""
         definition = self._convert(schema, direction)
         while self._waiting:
             way_there, ref = self._waiting.pop()
@@ -231,7 +231,7 @@ class _Conversion:
         self._reference = reference
 
     def of(self, schema: Any, depth: int) -> Any:
-        if not isinstance(schema, dict) or depth > DEEPEST:
+        if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return schema if isinstance(schema, bool) and self._direction == "in" else {}
         ref = schema.get("$ref")
         if isinstance(ref, str):
@@ -245,9 +245,9 @@ class _Conversion:
         return found
 
     def _referring(self, schema: dict[str, Any], ref: str) -> dict[str, Any]:
-        """With what is said beside it, as 3.1 has it. In 3.0 only words count there."""
+        """Make a reference with the keywords beside it, as 3.1 has it. In 3.0 only words count there."""
         found: dict[str, Any] = {"$ref": f"#/$defs/{self._reference(self._direction, ref)}"}
-        if text := printable(schema.get("description"), MAX_OUT if self._direction == "out" else 500):
+        if text := printable(schema.get("description"), MAX_OUTPUT_DESCRIPTION if self._direction == "out" else 500):
             found["description"] = text
         if self._direction == "in" and "default" in schema:
             found["default"] = schema["default"]
@@ -275,23 +275,15 @@ class _Conversion:
     def _one_way_only(self, properties: dict[str, Any], found: dict[str, Any]) -> None:
         """Members that only answers have are not asked for, and those that only requests have not promised."""
         mark = "readOnly" if self._direction == "in" else "writeOnly"
-        gone = {name for name, one in properties.items() if self._has(one, mark)}
+        gone = {name for name, one in properties.items() if self._document.is_marked(one, mark)}
         if gone:
             found["properties"] = {name: one for name, one in found["properties"].items() if name not in gone}
             if "required" in found:
                 found["required"] = [name for name in found["required"] if name not in gone]
 
-    def _has(self, schema: Any, mark: str) -> bool:
-        try:
-            return self._document.object(schema).get(mark) is True
-        except UnresolvedError:
-            return False
-
 
 def references(schema: Any) -> Iterator[str]:
     """Yield the definitions that a converted schema refers to, as often as it does."""
-    from onetool.core.schema_keywords import subschemas
-
     waiting = [schema]
     while waiting:
         one = waiting.pop()
@@ -317,7 +309,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
     found = {key: schema[key] for key in _KEPT_OUT if key in schema}
     if "description" in found:
-        found["description"] = printable(found["description"], MAX_OUT)
+        found["description"] = printable(found["description"], MAX_OUTPUT_DESCRIPTION)
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     found.pop("examples", None)
     if values:
