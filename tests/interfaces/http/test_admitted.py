@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 import tracemalloc
 from http.client import HTTPConnection
@@ -199,3 +200,16 @@ def test_signing_out_ends_the_session_and_leaves_the_jwt(serve):
 
 def status(server, shown):
     return server.ask("/status", headers=[("Authorization", f"Bearer {shown}")]).status
+
+
+def test_a_reload_that_takes_rights_from_its_caller_is_answered(serve):
+    server = serve(real=True, config={"http": {"token": TOKEN}})
+    # The reload waits for a new server longer than a request goes on whose caller has lost a right.
+    code = f"import time; time.sleep({of_credentials.CHECK_EVERY_S * 4})"
+    servers = {"slow": {"command": sys.executable, "args": ["-c", code]}}
+    config = {"http": {"token": TOKEN, "admin": False}, "servers": servers}
+    (server.folder / "onetool.yaml").write_text(json.dumps(config))
+    head = [("Authorization", f"Bearer {TOKEN}"), ("Content-Type", "application/json")]
+    done = server.ask("/call/ot.reload", "POST", head, b"{}")
+    assert done.status == 200, done.body
+    assert json.loads(server.ask("/status", "GET", head).body)["isCapped"] is True

@@ -17,6 +17,7 @@ ended. `Admissions` checks each request that lasts every 0.4 s, as if it came no
 import asyncio
 import hmac
 from collections.abc import Callable
+from contextvars import ContextVar
 from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -280,6 +281,9 @@ class Admission(msgspec.Struct, eq=False):
             return False
 
 
+current_admission: ContextVar[Admission | None] = ContextVar("current_admission", default=None)
+
+
 class Admissions:
     """The requests under way. It belongs to one event loop."""
 
@@ -295,6 +299,7 @@ class Admissions:
         current_principal.set(principal)
         current_address.set(address)
         is_admitted.set(admission.is_valid)
+        current_admission.set(admission)
         self._open.add(admission)
         if self._timer is None:
             self._timer = loop.call_later(CHECK_EVERY_S, self._look)

@@ -19,7 +19,7 @@ from onetool.core.threads import run_later
 from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
-from onetool.interfaces.http.credentials import Credentials, missing_token
+from onetool.interfaces.http.credentials import Credentials, current_admission, missing_token
 from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.listen import (
     BoundAddress,
@@ -241,6 +241,8 @@ def follow_config(
             return
         request_log.enable_access_log(http.access_log)
         credentials = credentials_for(app, before.sessions, allowed is not None, before, address)
+        if (own := current_admission.get()) is not None:
+            own.task = None  # the request that reloads is answered, whatever its caller may do from now on
         http_app.rules = AccessRules(http, address, credentials)
         before.give_way_to(credentials)
         http_app.max_body = http.max_body_mb * 1024**2
