@@ -95,7 +95,8 @@ export function address(path: string, query: Sent["query"] = {}): URL {
 /** Fetch, with the session. Gives the response as it came; `request` reads it. */
 export async function send(path: string, sent: Sent = {}): Promise<Response> {
   const headers = new Headers({ accept: sent.accept ?? "application/json" });
-  if (session !== null) headers.set("authorization", `Bearer ${session}`);
+  const used = session;
+  if (used !== null) headers.set("authorization", `Bearer ${used}`);
   if (sent.ifMatch) headers.set("if-match", sent.ifMatch);
   let body = sent.body;
   const method = sent.method ?? (sent.json === undefined && body === undefined ? "GET" : "POST");
@@ -111,7 +112,7 @@ export async function send(path: string, sent: Sent = {}): Promise<Response> {
       credentials: "omit",
       redirect: "error",
     });
-    if (response.status === 401) onSignedOut();
+    if (response.status === 401 && used === session) onSignedOut(); // an earlier session may have ended meanwhile
     return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;

@@ -1,0 +1,1 @@
+export{n as default}from"./make-BW11Ub71.js";

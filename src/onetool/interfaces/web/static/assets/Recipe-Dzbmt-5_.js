@@ -1,0 +1,1 @@
+export{t as default}from"./make-BW11Ub71.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./form-Cfn_88Vd.js";
