@@ -311,7 +311,7 @@ class App:
 
     @property
     def follows_files(self) -> bool:
-        """Whether changed settings are in force without a reload."""
+        """True if changed settings are in force without a reload."""
         return self._watch_mode() is not None
 
     def connect(self) -> None:

@@ -1,4 +1,4 @@
-"""What a person gives to tools: hosts that they may call, and secrets for these. The command line and REST do this."""
+"""Grants to tools: hosts that they may call, and secrets for these. The command line and REST share this code."""
 
 import logging
 from collections.abc import Iterable

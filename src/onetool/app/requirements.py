@@ -1,4 +1,4 @@
-"""What tools of bundles need before they can be called: secrets, and hosts that have to be allowed."""
+"""Requirements of bundles' tools: the secrets, and the allowed hosts, without which they can't be called."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -52,7 +52,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 LOCAL = Principal(role="admin")
 """The person who runs the process: the command line, stdio, Python code."""
 OWNER = Principal(name="(owner)", role="admin")
-"""That person on the page, by a link. No token has such a name; what is stored is the command line's."""
+"""That person on the page, who came by a link. No token has this name; the command line owns what is stored."""
 
 current_principal: ContextVar[Principal] = ContextVar("onetool_current_principal", default=LOCAL)
 is_admitted: ContextVar[Callable[[], bool]] = ContextVar("onetool_is_admitted", default=lambda: True)

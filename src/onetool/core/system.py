@@ -1,4 +1,4 @@
-"""What differs between Linux, macOS and Windows: locks, descriptors, and how programs are started.
+"""Differences between Linux, macOS and Windows: locks, descriptors, and how programs are started.
 
 Only here is asked which system this is. Flags of `os.open` that a system lacks are in `os_files`.
 """

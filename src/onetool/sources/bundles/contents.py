@@ -7,8 +7,8 @@ lists and names need beside it.
 Things belong to paths: putting replaces whatever was of that path, dropping removes it. Two paths that claim one bundle
 or one tool are refused with `PathTakenError`, which names the first.
 
-`Snapshot` is the contents in a file, so that the next process need not read thousands of files: only those whose stamps
-differ. It is a cache: one that is missing, damaged or of another layout is as good as none.
+`BundleCache` keeps the contents in a file, so that the next process reads only the files whose stamps differ, and not
+thousands. A cache that is missing, damaged or of another layout is ignored.
 """
 
 import logging
@@ -317,7 +317,7 @@ class _Saved(msgspec.Struct, array_like=True):
     note: str
 
 
-class Snapshot:
+class BundleCache:
     """The cache of contents. With fewer than `min_changed` changed files it is not written anew."""
 
     def __init__(self, min_changed: int) -> None:

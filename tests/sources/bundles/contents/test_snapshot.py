@@ -6,7 +6,7 @@ from zlib import crc32
 import pytest
 from sources.bundles.contents.made import STAMP, MemoryStore, bundle, in_step, path_of, put, tool
 
-from onetool.sources.bundles.contents import Contents, Snapshot
+from onetool.sources.bundles.contents import BundleCache, Contents
 from onetool.sources.bundles.files.overlay import Overlay, UnknownOverlay
 from onetool.sources.bundles.model import ToolExample
 
@@ -37,11 +37,11 @@ def store():
 
 
 def read(file, reserved=frozenset()) -> Contents:
-    return Snapshot(1).read(file, reserved)
+    return BundleCache(1).read(file, reserved)
 
 
 def test_what_is_written_is_read(store, file):
-    Snapshot(1).write(file, store.now)
+    BundleCache(1).write(file, store.now)
     assert file.stat().st_mode & 0o777 == 0o600
     again = MemoryStore()
     again.now = found = read(file)
@@ -55,7 +55,7 @@ def test_what_is_written_is_read(store, file):
 def test_a_reason_that_names_a_file_whose_name_is_not_utf8_keeps_nothing_else_out(store, file):
     with store.changing() as change:
         change.put_broken("b/tools/copy.json", STAMP, f"the tool is in {ODD} already")
-    Snapshot(1).write(file, store.now)
+    BundleCache(1).write(file, store.now)
     assert read(file).bundles == store.now.bundles
     assert read(file).file("b/tools/copy.json") is None, "it is read again"
 
@@ -64,7 +64,7 @@ def test_what_msgpack_can_not_say_is_not_written_and_harms_nobody(store, file):
     example = ToolExample(name="large", args={"n": 10**30})
     with store.changing() as change:
         change.put_overlay(Overlay(examples={"fs/read@1": (example,)}))
-    Snapshot(1).write(file, store.now)
+    BundleCache(1).write(file, store.now)
     assert read(file).bundles == {}
 
 
@@ -81,13 +81,13 @@ def test_a_file_that_is_nested_too_deep_is_ignored(file):
 def test_switches_that_nobody_could_read_are_unknown_to_the_next_process_too(store, file):
     with store.changing() as change:
         change.put_overlay(UnknownOverlay())
-    Snapshot(1).write(file, store.now)
+    BundleCache(1).write(file, store.now)
     assert read(file).known_overlay is None
     assert isinstance(read(file).overlay, UnknownOverlay)
 
 
 def test_what_has_become_built_in_is_read_again(store, file):
-    Snapshot(1).write(file, store.now)
+    BundleCache(1).write(file, store.now)
     found = read(file, frozenset({bundle(2).id, tool(1).id}))
     assert found.file(path_of(bundle(2))) is found.file(path_of(tool(1))) is None
     assert (len(found.bundles), len(found.by_id)) == (1, 1)
@@ -105,21 +105,21 @@ def test_what_has_become_built_in_is_read_again(store, file):
     ids=["empty", "half", "a byte", "the last bit", "another layout"],
 )
 def test_a_damaged_file_is_ignored(store, file, harm):
-    Snapshot(1).write(file, store.now)
+    BundleCache(1).write(file, store.now)
     file.write_bytes(harm(file.read_bytes()))
     assert (read(file).bundles, read(file).note, read(file).known_overlay) == ({}, "", None)
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("elsewhere", path)])
 def test_something_else_in_its_place_is_ignored(store, file, make):
-    Snapshot(1).write(file.with_name("elsewhere"), store.now)
+    BundleCache(1).write(file.with_name("elsewhere"), store.now)
     make(file)
     assert read(file).bundles == {}
-    Snapshot(1).write(file, store.now)  # or it is not, and that is no error
+    BundleCache(1).write(file, store.now)  # or it is not, and that is no error
 
 
 def test_it_is_written_when_much_has_changed(store, file):
-    snapshot = Snapshot(min_changed=3)
+    snapshot = BundleCache(min_changed=3)
     with store.changing() as change:
         change.put_overlay(Overlay())
     snapshot.count(2)
@@ -135,4 +135,4 @@ def test_it_is_written_when_much_has_changed(store, file):
 
 
 def test_switches_are_worth_a_file(store):
-    assert Snapshot(min_changed=1000).is_due(store.now)
+    assert BundleCache(min_changed=1000).is_due(store.now)

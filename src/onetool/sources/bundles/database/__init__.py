@@ -26,7 +26,7 @@ from onetool.database import (
     DatabaseError,
     Transaction,
 )
-from onetool.sources.bundles.contents import Contents, ContentsChange, Snapshot
+from onetool.sources.bundles.contents import BundleCache, Contents, ContentsChange
 from onetool.sources.bundles.database.tables import (
     TOPIC,
     Followed,
@@ -74,7 +74,7 @@ class DatabaseStore(BundleStore):
         self._state, self._foreign = state, foreign
         self._lock = RLock()  # of opening and following
         self._contents: Contents | None = None
-        self._snapshot = Snapshot(min_changed=1)
+        self._snapshot = BundleCache(min_changed=1)
         self._seen: Followed | None = None  # what the contents have followed to
         self._synced = -1  # the revision at the last sync
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours

@@ -26,7 +26,7 @@ from onetool.core.errors import Mistake
 from onetool.core.os_files import OpenFolder
 from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
-from onetool.sources.bundles.contents import Contents, ContentsChange, PathTakenError, Snapshot
+from onetool.sources.bundles.contents import BundleCache, Contents, ContentsChange, PathTakenError
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from onetool.sources.bundles.files import disk, writing
@@ -312,7 +312,7 @@ class FileStore(BundleStore):
         self._contents: Contents | None = None
         self._settled: Contents | None = None  # after the last look at the folder
         self._synced = -1  # the revision that the last sync told
-        self._snapshot, self._log = Snapshot(MIN_SAVED), ChangeLog(folder)
+        self._snapshot, self._log = BundleCache(MIN_SAVED), ChangeLog(folder)
         # In this order: one look at a time, one writer among all processes, one change of the contents.
         self._syncing, self._lock, self._changing = Lock(), FolderLock(folder), RLock()
         self._own_database = own = SqliteDatabase(folder / USAGE)
