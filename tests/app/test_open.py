@@ -20,7 +20,7 @@ PARTS = {
     "onetool.sources.bundles.service": ["BundleService"],
     "onetool.sources.bundles.tool_factory": ["ToolFactory"],
     "onetool.sources.bundles.files.store": ["FileStore"],
-    "onetool.sources.bundles.contents": ["Snapshot"],
+    "onetool.sources.bundles.contents": ["BundleCache"],
 }
 
 

@@ -74,7 +74,8 @@ def node(tmp_path_factory):
 
 
 def _done(folder, *command):
-    return subprocess.run([*map(str, command)], cwd=folder, capture_output=True, text=True, check=False)
+    packages = {**npm.environment(), "NODE_PATH": str(PACKAGES)}
+    return subprocess.run([*map(str, command)], cwd=folder, env=packages, capture_output=True, text=True, check=False)
 
 
 LATER = {"deleted-later.svelte.ts": "deletedLater", "notices.svelte.ts": "notices", "session.svelte.ts": "session"}
