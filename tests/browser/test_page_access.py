@@ -296,3 +296,18 @@ def test_with_local_access_one_can_still_sign_in(browser, tmp_path):
         person.click("Sign out", role="button")
         person.see("Without a token").see_no("Audit")
         assert person.faults() == []
+
+
+def test_only_a_click_that_begins_beside_a_dialog_closes_it(person):
+    def press(x, y, to):
+        for kind, at in (("mousePressed", (x, y)), ("mouseReleased", to)):
+            person.page.ask("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
+
+    person.open().sign_in(TOKENS["boss"]).see("boss")
+    person.click("Settings", role="button")
+    box = "(b => [b.x + b.width / 2, b.y + 20])(document.querySelector('dialog h2').getBoundingClientRect())"
+    inside, beside = person.value(box), (4, 4)
+    press(*inside, to=beside)  # a selection that ends outside
+    person.see("Sign out")
+    press(*beside, to=beside)
+    person.see_no("Sign out")
