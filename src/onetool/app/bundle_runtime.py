@@ -33,7 +33,7 @@ from onetool.sources.packs import BUILTIN, builtin_tools
 if TYPE_CHECKING:
     from onetool.app.bundles import Functions
     from onetool.app.catalog import ToolCatalog
-    from onetool.app.runtime import RunCode, Runtime
+    from onetool.app.runtime import CurrentRuntime, RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
     from onetool.sources.bundles.model import Tool
@@ -46,7 +46,7 @@ def open_bundle_service(
     functions: "Functions",
     offered: Callable[[], Offered],
     *,
-    runtime: Callable[[], "Runtime"],
+    current: "CurrentRuntime",
     call: CallTool,
     run: "RunCode",
     catalog: "ToolCatalog",
@@ -58,11 +58,11 @@ def open_bundle_service(
         for spec in functions().values()
         if spec.name in own or (spec.pack == "ot" and spec.defined_in is None)  # not declared under its name
     ]
-    bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
+    bundle_runtime = AppBundleRuntime(functions, current, run, catalog)
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
-    store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
-    limits = RateLimiter(lambda: runtime().databases.tool_rates())
+    store = _open_store(folder, built_in_bundles(built_in), derived, current.runtime)
+    limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
     return BundleService(store, factory, call, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime)
 
@@ -104,10 +104,10 @@ class AppBundleRuntime:
     """What bundles and their tools use of the app: `tool_factory` and `row_facts` say what that is."""
 
     def __init__(
-        self, functions: "Functions", runtime: Callable[[], "Runtime"], run: "RunCode", catalog: "ToolCatalog"
+        self, functions: "Functions", current: "CurrentRuntime", run: "RunCode", catalog: "ToolCatalog"
     ) -> None:
         self._functions = functions
-        self._runtime = runtime  # a reload replaces it
+        self._current = current
         self._run = run
         self._catalog = catalog
 
@@ -130,11 +130,11 @@ class AppBundleRuntime:
         context = current_call.get()
         source = "run" if context is None else context.call.source
         if context is not None and context.outer_args is not None:  # code gets no secrets: a model may have written it
-            variables = self._runtime().redact(variables, context.outer_args)
+            variables = self._current.runtime.redact(variables, context.outer_args)
         return (await self._run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
-        error = self._runtime().engine.check(code, self._catalog.current_snapshot(), variables)
+        error = self._current.runtime.engine.check(code, self._catalog.current_snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 
     async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
@@ -143,7 +143,7 @@ class AppBundleRuntime:
         try:
             # It ends a moment before the call: so that the error names the pre-processor.
             async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
-                engine = self._runtime().bare_engine
+                engine = self._current.runtime.bare_engine
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
         except TimeoutError:
             seconds = inf if context is None else context.seconds
@@ -154,7 +154,7 @@ class AppBundleRuntime:
         return result.data
 
     def check_pre_processor(self, code: str) -> str | None:
-        error = self._runtime().bare_engine.check(code, NO_TOOLS, ("args",))
+        error = self._current.runtime.bare_engine.check(code, NO_TOOLS, ("args",))
         if error is None:
             return None
         return " ".join(_with_line(error)) + ("; a pre-processor can't call tools" if error.reason == "check" else "")
@@ -164,19 +164,19 @@ class AppBundleRuntime:
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().http_context, bundle)
+        return HttpTool(impl, arg_schema, limits, lambda: self._current.runtime.http_context, bundle)
 
     def preview_http(self, tool: "Tool", args: Mapping[str, Any]) -> "list[PreviewRequest]":
         from onetool.http.tool import HttpTool
 
-        outside = self._runtime().http_context
+        outside = self._current.runtime.http_context
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
         from onetool.http.errors import RequestRefusedError
         from onetool.http.tool import tool_to_inspect
 
-        hosts = self._runtime().http_context.hosts
+        hosts = self._current.runtime.http_context.hosts
         try:
             for url in tool_to_inspect(impl, arg_schema).fixed_urls:
                 hosts.check(url)
@@ -187,14 +187,14 @@ class AppBundleRuntime:
     def why_unbound(self, impl: "HttpImpl", arg_schema: Mapping[str, Any], new: "SecretHosts") -> str | None:
         from onetool.http.tool import tool_to_inspect
 
-        rules = self._runtime().secret_rules
+        rules = self._current.runtime.secret_rules
         reasons = (rules.why_unbound(name, url, new) for name, url in tool_to_inspect(impl, arg_schema).destinations)
         return next(filter(None, reasons), None)
 
     @property
     def default_retries(self) -> int:
-        return self._runtime().config.defaults.retries
+        return self._current.runtime.config.defaults.retries
 
     @property
     def script_seconds(self) -> float:
-        return self._runtime().config.run.timeout_s
+        return self._current.runtime.config.run.timeout_s
