@@ -127,40 +127,32 @@ class FileTransaction(StoreTransaction):
         if names:
             raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
 
-    def is_empty(self, folder: str) -> bool:
-        """Return whether the folder has no files."""
-        names = set(writing.names_in(self._root, folder))
-        return names <= {BUNDLE, TOOLS} and not writing.names_in(self._root, tools_of(folder))
-
     # What becomes of it
 
-    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         files = [(BUNDLE, bundle_text(bundle))]
         files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
         folder, stamps = self._add_folder(bundle, files)
-        self._done(result)
+        self.is_done = True
         self._put_bundle(bundle, bundle_file(folder), stamps[0])
         for tool, stamp in zip(tools, stamps[1:], strict=True):
             self._put_tool(tool, tool_file(folder, tool.slug, tool.version), stamp)
 
-    def replace_bundle(self, bundle: Bundle, folder: str, result: Any) -> None:
-        path = bundle_file(folder)
-        stamp = writing.replace(self._root, path, bundle_text(bundle))
-        self._done(result)
-        self._put_bundle(bundle, path, stamp)
-
-    def remove_bundle(self, folder: str, result: Any) -> None:
+    def remove_empty_bundle(self, folder: str) -> bool:
+        names = set(writing.names_in(self._root, folder))
+        if not names <= {BUNDLE, TOOLS} or writing.names_in(self._root, tools_of(folder)):
+            return False
         writing.remove(self._root, folder)
-        self._done(result)
+        self.is_done = True
         self._drop(bundle_file(folder))
+        return True
 
-    def add_tools(
-        self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
+    def change_bundle(
+        self, folder: str, bundle: Bundle | None, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()
     ) -> None:
-        """Add all of them or none, and replace the folder's bundle with `bundle` if it is given."""
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
         made, head = list[str](), None
-        if writing.ensure_folder(self._root, tools_of(folder)):
+        if tools and writing.ensure_folder(self._root, tools_of(folder)):
             made.append(tools_of(folder))
         try:
             stamps = writing.create_all(self._root, list(zip(paths, texts, strict=True)))
@@ -173,27 +165,22 @@ class FileTransaction(StoreTransaction):
             if isinstance(error, FileExistsError) and error.filename in paths:
                 self._refuse_file(tools[paths.index(error.filename)], error.filename)
             raise
-        self._done(result)
+        self.is_done = True
         if bundle is not None and head is not None:
             self._put_bundle(bundle, bundle_file(folder), head)
         for tool, path, stamp in zip(tools, paths, stamps, strict=True):
             self._put_tool(tool, path, stamp)
 
-    def replace_tool(self, tool: Tool, path: str) -> None:
-        stamp = writing.replace(self._root, path, tool_text(tool))
-        self._done(tool)
-        self._put_tool(tool, path, stamp)
-
-    def rename_tool(self, tool: Tool, path: str) -> None:
-        """Write a tool with another slug or version in the place of its file, and name the file after it.
+    def replace_tool(self, tool: Tool, path: str, *, is_renamed: bool = False) -> None:
+        """Write the tool into its file, and then give the file the name of a tool that `is_renamed`.
 
         The first step is the change. A file whose name is that of before is a tool like any other.
         """
-        new = tool_file(folder_of(path), tool.slug, tool.version)
+        new = tool_file(folder_of(path), tool.slug, tool.version) if is_renamed else path
         if new != path and writing.exists(self._root, new):
             self._refuse_file(tool, new)
         stamp = writing.replace(self._root, path, tool_text(tool))
-        self._done(tool)
+        self.is_done = True
         if new != path:
             with suppress(OSError):
                 writing.rename(self._root, path, new)
@@ -206,7 +193,7 @@ class FileTransaction(StoreTransaction):
             writing.remove(self._root, path)
         except FileNotFoundError:
             raise OutOfDate from None
-        self._done(None)
+        self.is_done = True
         self._drop(path)
 
     # What is built in
@@ -216,18 +203,15 @@ class FileTransaction(StoreTransaction):
             return Overlay()
         return self._read(OVERLAY, lambda data, stamp: read_overlay(data))
 
-    def replace_overlay(self, overlay: Overlay, result: Any) -> None:
+    def replace_overlay(self, overlay: Overlay) -> None:
         write = writing.replace if writing.exists(self._root, OVERLAY) else writing.create
         stamp = write(self._root, OVERLAY, overlay_text(overlay))
-        self._done(result)
+        self.is_done = True
         self.paths.append(OVERLAY)
         self._changes.keep_overlay(OVERLAY, stamp)
         self._changes.put_overlay(overlay)
 
     # How it is done
-
-    def _done(self, result: Any) -> None:
-        self.is_done, self.result = True, result
 
     def _put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
         self.paths.append(path)
