@@ -19,10 +19,6 @@ from onetool.sources.bundles.usage import Counts
 T = TypeVar("T")
 
 
-def _quiet(done: int, total: int) -> None:
-    """Tells nobody."""
-
-
 class BundlesExport(NamedTuple):
     bundles: list[tuple[Bundle, list[Tool]]]
     overlay: Overlay  # switches and examples of what is built in or derived
@@ -43,7 +39,7 @@ def export_bundles(store: BundleStore) -> BundlesExport:
 
 
 def import_bundles(
-    store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = _quiet
+    store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = lambda done, total: None
 ) -> Moved:
     """Counts bundles, and what is set of built-in ones. What is there already is left alone, so it can be repeated.
 

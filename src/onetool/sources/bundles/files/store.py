@@ -349,7 +349,8 @@ class FileStore(BundleStore):
             if not was_open and self._contents is not None and not is_wanted:
                 return  # another thread has opened it
             told = self._log.stamp()  # what others tell from now on comes after the look
-            known = self._contents or self._snapshot.read(self._saved_file(), self.reserved)
+            saved = None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
+            known = self._contents or self._snapshot.read(saved, self.reserved)
             found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
             with ExitStack() as stack:
                 if found != FolderChanges([], [], []):
@@ -397,9 +398,6 @@ class FileStore(BundleStore):
         self._snapshot.count(change.files_changed)
         self._contents = contents = change.done()
         return contents
-
-    def _saved_file(self) -> Path | None:
-        return None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
 
     def _save(self, is_last: bool = False) -> None:
         contents = self._contents

@@ -172,17 +172,15 @@ class ParameterConverter:
             return
         if parameter.place == "header" and not is_header_name(parameter.name):
             raise UnresolvedError("no header can have this name")
-        if parameter.place == "cookie" and not self._can_be_cookie(parameter):
+        if parameter.place == "cookie" and (
+            not _COOKIE_NAME.fullmatch(parameter.name) or (self._cookies and not parameter.required)
+        ):  # cookies share one header, which is left out when one value is absent
             raise UnresolvedError("several cookies can only be sent where all of them are required")
         value = arguments.add(parameter.name, parameter.place, self._scalar(parameter), parameter.required)
         if parameter.place == "header":
             self.headers[parameter.name] = value
         else:
             self._cookies.append(f"{parameter.name}={value}")
-
-    def _can_be_cookie(self, parameter: Parameter) -> bool:
-        """Return whether it can be sent: cookies share one header, which is left out when one value is absent."""
-        return bool(_COOKIE_NAME.fullmatch(parameter.name)) and (parameter.required or not self._cookies)
 
     def _put_query(self, parameter: Parameter, arguments: ToolArguments) -> None:
         name, kind = literal(parameter.name), kind_of(parameter.schema)
