@@ -30,7 +30,6 @@ FOLDERS: "dict[str, DocumentKind]" = {
     "own_examples": "own_examples",
 }
 MAX_BYTES = 4 * 1024**2
-MAX_WAIT_S = 10.0  # for another process that does the same
 
 log = logging.getLogger("onetool.database")
 
@@ -74,7 +73,7 @@ def tokens_problem(config: "Config") -> str | None:
 def take_over(database: "SqliteDatabase", config: "Config") -> None:
     """Store the old files in the database, and rename them. Log what can't be taken over."""
     from onetool.database.connection import DatabaseError
-    from onetool.database.documents import Documents
+    from onetool.database.documents import MAX_WAIT_S, Documents
     from onetool.services.access_tokens import make_marker
 
     try:

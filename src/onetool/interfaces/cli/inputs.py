@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
+MAX_TEXT_BYTES = 4 * 1024 * 1024  # of code, and of arguments
 
 Wrong = Callable[[str], click.ClickException]
 """Makes the error for a message."""

@@ -8,15 +8,13 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from onetool.core.errors import SchemaError, cut
+from onetool.core.errors import MAX_SHOWN_VALUE, SchemaError, cut
 from onetool.core.redaction import SecretPlaces
 from onetool.core.schema import CompiledSchema, depth_of
 from onetool.core.text import MAX_NAME, did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
-
-MAX_SHOWN_VALUE = 60  # of a wrong value in a message
 
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:

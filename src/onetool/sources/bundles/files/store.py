@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.core.flock import KEY_BYTES
 from onetool.core.os_files import OpenFolder
 from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
@@ -49,7 +50,7 @@ from onetool.sources.bundles.files.disk import (
 )
 from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, overlay_text, read_overlay
-from onetool.sources.bundles.files.state_folder import KEY_BYTES, ChangeLog, key_of, make_state, read_key
+from onetool.sources.bundles.files.state_folder import ChangeLog, key_of, make_state, read_key
 from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool

@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.sources.bundles.import_names import argument_name, is_header_name, literal, placeholder, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
-from onetool.sources.bundles.openapi.schemas import Definition, Schemas, kind_of, samples_of
+from onetool.sources.bundles.openapi.schemas import MAX_DESCRIPTION, Definition, Schemas, kind_of, samples_of
 
 Place = Literal["path", "query", "header", "cookie", "body"]
 MAX_ARGUMENTS = 500  # of one name
@@ -67,7 +67,6 @@ def _without_default(schema: Any) -> Any:
 
 
 MAX_PARAMETERS = 200
-MAX_DESCRIPTION = 500
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
 _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
