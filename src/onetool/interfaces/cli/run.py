@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from onetool.interfaces.cli.inputs import MAX_TEXT_BYTES, STDIN, read_input
+from onetool.interfaces.cli.inputs import STDIN, read_input
 from onetool.interfaces.cli.options import allow_option, data_options, envelope_option, open_app
 from onetool.interfaces.cli.output import (
     echo,
@@ -143,9 +143,9 @@ def _code(code: str | None, file: str | None) -> str:
     if code is not None and file is not None:
         raise click.UsageError("Give CODE or --file, not both.")
     if file is not None:
-        return read_input(file, MAX_TEXT_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
+        return read_input(file, click.UsageError, partial(click.BadParameter, param_hint="--file"))
     if code == STDIN or (code is None and not sys.stdin.isatty()):
-        return read_input(STDIN, MAX_TEXT_BYTES, click.UsageError)
+        return read_input(STDIN, click.UsageError)
     if code is None:
         raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
     return code

@@ -20,7 +20,6 @@ from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, signature, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, did_you_mean, or_rather
-from onetool.interfaces.cli.inputs import MAX_TEXT_BYTES
 from onetool.interfaces.cli.options import (
     OneOf,
     allow_option,
@@ -289,4 +288,4 @@ def _source(text: str) -> tuple[str, str]:
         return "it", text
     name = text if text == STDIN else str(Path(text[1:]))
     wrong = partial(click.BadParameter, param_hint="--args")
-    return shown_name(name), read_input(name, MAX_TEXT_BYTES, wrong, wrong)
+    return shown_name(name), read_input(name, wrong, wrong)
