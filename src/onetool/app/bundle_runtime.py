@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.database import cache_folder
+from onetool.app.describe import tool_signature
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolError
@@ -19,6 +20,7 @@ from onetool.core.context import CallTool, current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.store import FileStore
@@ -112,8 +114,6 @@ class AppBundleRuntime:
         self._catalog = catalog
 
     def signature(self, name: str) -> str | None:
-        from onetool.app.describe import tool_signature
-
         return tool_signature(self._catalog.current_snapshot(), name)
 
     def server_health(self) -> "Mapping[str, Health]":
@@ -173,7 +173,6 @@ class AppBundleRuntime:
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
-        from onetool.http.errors import RequestRefusedError
         from onetool.http.tool import tool_to_inspect
 
         hosts = self._current.runtime.http_context.hosts

@@ -8,6 +8,7 @@ from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
 from onetool.core.principal import current_principal, owner, stats_caller
 from onetool.core.signature import as_identifier
+from onetool.core.text import or_rather
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
@@ -106,8 +107,6 @@ class AppView:
         known = self._catalog.registry.names() if allowed is None else allowed
         summary = runtime.stats.summary(period, name, stats_caller())
         if name is not None and name not in known and (allowed is not None or not summary["total_calls"]):
-            from onetool.core.text import or_rather
-
             raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, known)}")
         if allowed is not None:
             summary["tools"] = [row for row in summary["tools"] if row["tool"] in allowed]

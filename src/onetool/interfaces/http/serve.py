@@ -44,6 +44,7 @@ from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PA
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
 from onetool.services.logs import make_log_non_blocking
+from onetool.services.request_rates import SharedRates
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -173,8 +174,6 @@ def shared_rates(app: "App") -> "PrincipalRates | None":
     """Return rates that all replicas share; None if this process counts for itself."""
     if (windows := app.runtime.databases.rates()) is None:
         return None
-    from onetool.services.request_rates import SharedRates
-
     return SharedRates(windows)
 
 
