@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
     from onetool.sources.bundles.model import Tool
-    from onetool.sources.bundles.row_facts import Health
-    from onetool.sources.bundles.tool_factory import SecretHosts
+    from onetool.sources.bundles.tool_factory import Health, SecretHosts
 
 
 def open_bundle_service(
@@ -66,7 +65,7 @@ def open_bundle_service(
     store = _open_store(folder, built_in_bundles(built_in), derived, current.runtime)
     limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
-    return BundleService(store, factory, call, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime)
+    return BundleService(store, factory, call, names, derived, bundle_runtime)
 
 
 def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
@@ -103,7 +102,7 @@ def _with_line(error: ToolError) -> list[str]:
 
 
 class AppBundleRuntime:
-    """What bundles and their tools use of the app: `tool_factory` and `row_facts` say what that is."""
+    """What bundles and their tools use of the app: `BundleRuntime` says what that is."""
 
     def __init__(
         self, functions: "Functions", current: "CurrentRuntime", run: "RunCode", catalog: "ToolCatalog"
@@ -112,6 +111,9 @@ class AppBundleRuntime:
         self._current = current
         self._run = run
         self._catalog = catalog
+
+    async def refresh(self) -> None:
+        await self._catalog.refresh()
 
     def signature(self, name: str) -> str | None:
         return tool_signature(self._catalog.current_snapshot(), name)
