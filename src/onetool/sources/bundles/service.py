@@ -83,7 +83,6 @@ class BundleService:
     ) -> tuple[Shown, ETag, bool]:
         """Create or replace a bundle. One that was deleted comes back."""
         content = read_bundle(data)
-        check_slug(content.slug)
         bundle, is_new = self.store.put_bundle(check_id(id, None), content, match, create_only)
         return self._shown_bundle(bundle), tag_of(bundle), is_new
 
