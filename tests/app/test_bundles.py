@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -378,7 +379,7 @@ def test_files_are_not_looked_at_again_right_after_a_first_load_that_took_long(a
         store.sync = lambda: (looked.append(round(clock.now - began)), really())[1]
         for second in (1, 2, 3, 4):
             clock.now = began + second
-            other._bundles._poll()
+            other._bundles._poll(other.catalog.refresh_sync)
     assert looked == looks
 
 
@@ -390,7 +391,7 @@ def test_a_look_without_a_change_reads_no_bundles_and_no_words(app, tmp_path, cl
         for name in ("reap", "searched"):
             really = getattr(store, name)
             setattr(store, name, lambda name=name, really=really: (asked.append(name), really())[1])
-        look = other._bundles._poll
+        look = partial(other._bundles._poll, other.catalog.refresh_sync)
         look()
         assert asked == ["reap", "searched"]
         clock.now += 1

@@ -26,7 +26,7 @@ from onetool.database.sqlite import SqliteDatabase
 from onetool.services.results import ResultExpiredError
 from onetool.services.results import store
 from onetool.services.results.store import ResultStore
-store.MAX_WAIT_S = 60  # on a busy machine, too, everybody gets a turn
+store.CALL_WAIT_S = 60  # on a busy machine, too, everybody gets a turn
 database = SqliteDatabase(Path(sys.argv[1]) / "state.db", makes_folder=True)
 """
 

@@ -18,7 +18,7 @@ from onetool.core.spec import ToolSpec
 from onetool.services.search import SearchIndex, lexical, meaning, postings
 from onetool.services.search.documents import DESCRIPTION, OWN, SCORED, Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, Part
+from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, IndexPart
 from onetool.services.search.postings import WordIndex, Words
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import query_words
@@ -225,7 +225,7 @@ def test_parts_answer_as_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     names = (*TEXT_NAMES, *ARRAY_NAMES)
     saved = read_arrays(tmp_path / "words", "words 1", names)
     assert saved is not None
-    again = WordIndex(Part.read(saved)).current()
+    again = WordIndex(IndexPart.read(saved)).current()
     assert ranked(again) == ranked(whole.current())
     assert read_arrays(tmp_path / "words", "words 2", names) is None
 
@@ -317,7 +317,7 @@ class Tiers(RuleBasedStateMachine):
 
     @rule()
     def through_arrays(self) -> None:
-        self.index = WordIndex(Part.read(self.index.merged().saved()))
+        self.index = WordIndex(IndexPart.read(self.index.merged().saved()))
 
     @invariant()
     def answers_like_one_made_anew(self) -> None:

@@ -213,7 +213,7 @@ def test_what_has_been_written_can_be_read_while_the_file_is_held(place):
 
 
 def test_rows_that_are_never_written_are_reported_at_the_end(place, holder, caplog, monkeypatch):
-    monkeypatch.setattr("onetool.services.stats.writer.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("onetool.services.stats.writer.CALL_WAIT_S", 0.05)
     stats = UsageStats(place)
     stats.record(event())
     stats._writer.write(is_last=True)

@@ -14,6 +14,7 @@ from helpers import cli, trusted
 from onetool.app import App
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import find
+from onetool.config.load import load_config, roots_within
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import is_writable_by_others
 from onetool.database import DatabaseError
@@ -290,6 +291,20 @@ def test_who_has_no_home_has_no_trust_file(tmp_path, monkeypatch):
     found = find(env={}, cwd=tmp_path)
     assert found.config is None
     assert found.untrusted is not None
+
+
+def test_a_project_is_not_the_own_config_of_a_user_without_a_home(tmp_path, monkeypatch):
+    """Else its own roots were those that the user's config allows it."""
+
+    def no_home() -> Path:
+        raise RuntimeError
+
+    make(tmp_path).write_text("fs: {roots: [/]}\n")
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setenv("ONETOOL_TRUST", "1")
+    monkeypatch.chdir(tmp_path)
+    assert roots_within(load_config(find())) == [str(tmp_path)]
 
 
 def test_a_trust_file_that_others_can_write_trusts_nobody(project, own_home):

@@ -19,7 +19,7 @@ from onetool.app.bundles import AppBundles, Functions
 from onetool.app.catalog import ToolCatalog
 from onetool.app.database import AppDatabase
 from onetool.app.reload import ConfigWatcher, Read, Reloader, WatchMode
-from onetool.app.runtime import Runtime
+from onetool.app.runtime import CurrentRuntime, Runtime
 from onetool.app.view import AppView, internal_handlers
 from onetool.config import Config, Found, find, load_config
 from onetool.config.load import add_servers
@@ -69,18 +69,12 @@ class App:
         """`found` is where the config was found, if it was: then a reload looks for it again."""
         servers = servers or {}
         config = add_servers(config, servers)
-        handlers = internal_handlers(
-            find=self.search,
-            state=self._fresh_health,
-            runtime=lambda: self.runtime,
-            run_code=self.run,
-            ask_model=self.ask,
-        )
-        registry = Registry(internals=handlers)
         self._recorder = Recorder()
         finalize(self, self._recorder.close)
-        self._bundles = AppBundles(config, self._open_bundles, lambda: self.catalog.refresh_sync(), self._recorder)
         self._on_call: list[Callable[[CallEvent], None]] = []
+        self._on_close: list[Callable[[], None]] = []
+        self._watches_all = watch  # whatever the config says
+        self._is_closed = self._is_connected = self._follows_settings = False
         self._database = AppDatabase(config, makes_tables=makes_tables)
         self.audit = AppAudit(config, self._database.state)
         self._new_runtime = partial(
@@ -92,35 +86,22 @@ class App:
             call=self.call,
             newest=self.look_again,
         )
-        self.runtime = self._new_runtime(config, registry)
-        self.catalog = ToolCatalog(
-            config,
-            registry,
-            self._bundles,
-            self._recorder,
-            store_result=lambda text: self.runtime.store_result(text),
-            redact=lambda value: self.runtime.redact(value),
-            mask_also=lambda secret: self.config.secrets.mask_also(secret),
-            documents=lambda kind: self.runtime.documents(kind),
-            pending_changes=self.pending_changes,
-            untrusted=lambda: self.untrusted,
+        self._current = CurrentRuntime()
+        handlers = internal_handlers(
+            find=self.search, state=self._fresh_health, current=self._current, run_code=self.run, ask_model=self.ask
         )
-        view = AppView(self.catalog, lambda: self.runtime, self._fresh_health, self.reload)
+        registry = Registry(internals=handlers)
+        self._current.runtime = self._new_runtime(config, registry)
+        self._bundles = AppBundles(config, self._open_bundles, self._recorder)
+        self.catalog = ToolCatalog(
+            registry, self._bundles, self._current, self.pending_changes, untrusted=lambda: self.untrusted
+        )
+        view = AppView(self.catalog, self._current, self._fresh_health, self.reload)
         self._own = Catalogue(tools=tuple(ot_tools(view)))
         self._reloader = Reloader(
-            config,
-            found,
-            handlers=handlers,
-            imports=imports,
-            own=self._own,
-            servers=servers,
-            mistakes=lambda: self.mistakes,
-            apply=self._apply,
+            config, found, self.catalog, self._apply, handlers=handlers, imports=imports, own=self._own, servers=servers
         )
-        self._watches_all = watch  # whatever the config says
-        self._watcher = ConfigWatcher(self._reloader, self._watch_mode, lambda: len(registry))
-        self._is_closed = self._is_connected = self._follows_settings = False
-        self._on_close: list[Callable[[], None]] = []
+        self._watcher = ConfigWatcher(self._reloader, self._watch_mode, registry)
         self._reloader.start(found)
 
     @classmethod
@@ -321,7 +302,7 @@ class App:
         if self._is_closed:
             return
         self._is_connected = True
-        self._bundles.start_polling()
+        self._bundles.start_polling(self.catalog.refresh_sync)
         if self.servers is not None:
             self.servers.start()
         self._watcher.start()
@@ -380,6 +361,10 @@ class App:
         return await to_thread(self.health, allowed)
 
     # How it is wired
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._current.runtime
 
     @property
     def config(self) -> Config:
@@ -472,7 +457,7 @@ class App:
             folder,
             functions,
             offered,
-            runtime=lambda: self.runtime,
+            current=self._current,
             call=self.call,
             run=self.run,
             catalog=self.catalog,
@@ -486,7 +471,7 @@ class App:
         if config is not before.config:  # a reload
             config.secrets.join(before.config.secrets)  # runs under way mask what the new ones know, and these theirs
             self._database.set_config(config)
-            self.runtime = self._new_runtime(config, self.catalog.registry, before)
+            self._current.runtime = self._new_runtime(config, self.catalog.registry, before)
             self.audit.set_config(config)
             self._bundles.set_config(config)
         try:

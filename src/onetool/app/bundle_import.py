@@ -28,6 +28,7 @@ from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.files.form import time_text
 from onetool.sources.bundles.model import Bundle, Tool, http_of
 from onetool.sources.bundles.names import check_slug, check_version, code_name, new_id
+from onetool.sources.bundles.openapi import OpenApiImport, Selection, url_key
 from onetool.sources.bundles.store import ListQuery
 from onetool.sources.bundles.validation import read_bundle, read_tool
 
@@ -119,8 +120,6 @@ def _revived(app: "App", bundle: Bundle) -> list[ImportRemark]:
 
 
 def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImport:
-    from onetool.sources.bundles.openapi import OpenApiImport, Selection
-
     document = OpenApiImport(
         data,
         document_url=options.document_url,
@@ -149,8 +148,6 @@ def _from_openapi(app: "App", data: bytes, options: ImportOptions) -> BundleImpo
 
 def _slugs_by_url(tools: list[Tool]) -> dict[str, list[str]]:
     """Return the slugs of HTTP tools by `url_key`, oldest first."""
-    from onetool.sources.bundles.openapi import url_key
-
     found: dict[str, list[str]] = {}
     for tool in sorted(tools, key=lambda tool: tool.created_at):
         if tool.type == "http" and (request := http_of(tool).request) is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetool.app.database import cache_folder
+from onetool.app.describe import tool_signature
 from onetool.config.file_checks import ownership_mistake
 from onetool.config.find import trust_store, user_home
 from onetool.core.call import ToolError
@@ -19,6 +20,7 @@ from onetool.core.context import CallTool, current_call
 from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.http.errors import RequestRefusedError
 from onetool.sources.bundles.derived import DerivedBundles
 from onetool.sources.bundles.files.overlay import BuiltIn
 from onetool.sources.bundles.files.store import FileStore
@@ -33,12 +35,11 @@ from onetool.sources.packs import BUILTIN, builtin_tools
 if TYPE_CHECKING:
     from onetool.app.bundles import Functions
     from onetool.app.catalog import ToolCatalog
-    from onetool.app.runtime import RunCode, Runtime
+    from onetool.app.runtime import CurrentRuntime, RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
     from onetool.sources.bundles.model import Tool
-    from onetool.sources.bundles.row_facts import Health
-    from onetool.sources.bundles.tool_factory import SecretHosts
+    from onetool.sources.bundles.tool_factory import Health, SecretHosts
 
 
 def open_bundle_service(
@@ -46,7 +47,7 @@ def open_bundle_service(
     functions: "Functions",
     offered: Callable[[], Offered],
     *,
-    runtime: Callable[[], "Runtime"],
+    current: "CurrentRuntime",
     call: CallTool,
     run: "RunCode",
     catalog: "ToolCatalog",
@@ -58,13 +59,13 @@ def open_bundle_service(
         for spec in functions().values()
         if spec.name in own or (spec.pack == "ot" and spec.defined_in is None)  # not declared under its name
     ]
-    bundle_runtime = AppBundleRuntime(functions, runtime, run, catalog)
+    bundle_runtime = AppBundleRuntime(functions, current, run, catalog)
     names = [spec.name for spec in built_in]
     derived = DerivedBundles(offered, names)
-    store = _open_store(folder, built_in_bundles(built_in), derived, runtime())
-    limits = RateLimiter(lambda: runtime().databases.tool_rates())
+    store = _open_store(folder, built_in_bundles(built_in), derived, current.runtime)
+    limits = RateLimiter(lambda: current.runtime.databases.tool_rates())
     factory = ToolFactory(bundle_runtime, limits)
-    return BundleService(store, factory, call, bundle_runtime.function, names, derived, catalog.refresh, bundle_runtime)
+    return BundleService(store, factory, call, names, derived, bundle_runtime)
 
 
 def _open_store(folder: Path, built_in: BuiltIn, derived: DerivedBundles, runtime: "Runtime") -> BundleStore:
@@ -101,19 +102,20 @@ def _with_line(error: ToolError) -> list[str]:
 
 
 class AppBundleRuntime:
-    """What bundles and their tools use of the app: `tool_factory` and `row_facts` say what that is."""
+    """What bundles and their tools use of the app: `BundleRuntime` says what that is."""
 
     def __init__(
-        self, functions: "Functions", runtime: Callable[[], "Runtime"], run: "RunCode", catalog: "ToolCatalog"
+        self, functions: "Functions", current: "CurrentRuntime", run: "RunCode", catalog: "ToolCatalog"
     ) -> None:
         self._functions = functions
-        self._runtime = runtime  # a reload replaces it
+        self._current = current
         self._run = run
         self._catalog = catalog
 
-    def signature(self, name: str) -> str | None:
-        from onetool.app.describe import tool_signature
+    async def refresh(self) -> None:
+        await self._catalog.refresh()
 
+    def signature(self, name: str) -> str | None:
         return tool_signature(self._catalog.current_snapshot(), name)
 
     def server_health(self) -> "Mapping[str, Health]":
@@ -130,11 +132,11 @@ class AppBundleRuntime:
         context = current_call.get()
         source = "run" if context is None else context.call.source
         if context is not None and context.outer_args is not None:  # code gets no secrets: a model may have written it
-            variables = self._runtime().redact(variables, context.outer_args)
+            variables = self._current.runtime.redact(variables, context.outer_args)
         return (await self._run(code, source=source, variables=variables)).value()
 
     def check_script(self, code: str, variables: tuple[str, ...]) -> str | None:
-        error = self._runtime().engine.check(code, self._catalog.current_snapshot(), variables)
+        error = self._current.runtime.engine.check(code, self._catalog.current_snapshot(), variables)
         return None if error is None else " ".join((error.message, *error.hints))
 
     async def run_pre_processor(self, code: str, args: Mapping[str, Any]) -> Any:
@@ -143,7 +145,7 @@ class AppBundleRuntime:
         try:
             # It ends a moment before the call: so that the error names the pre-processor.
             async with asyncio.timeout(None if left == inf else left - min(TELLING, left / 10)):
-                engine = self._runtime().bare_engine
+                engine = self._current.runtime.bare_engine
                 result = await engine.run(code, NO_TOOLS, source=source, variables={"args": dict(args)})
         except TimeoutError:
             seconds = inf if context is None else context.seconds
@@ -154,7 +156,7 @@ class AppBundleRuntime:
         return result.data
 
     def check_pre_processor(self, code: str) -> str | None:
-        error = self._runtime().bare_engine.check(code, NO_TOOLS, ("args",))
+        error = self._current.runtime.bare_engine.check(code, NO_TOOLS, ("args",))
         if error is None:
             return None
         return " ".join(_with_line(error)) + ("; a pre-processor can't call tools" if error.reason == "check" else "")
@@ -164,19 +166,18 @@ class AppBundleRuntime:
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._runtime().http_context, bundle)
+        return HttpTool(impl, arg_schema, limits, lambda: self._current.runtime.http_context, bundle)
 
     def preview_http(self, tool: "Tool", args: Mapping[str, Any]) -> "list[PreviewRequest]":
         from onetool.http.tool import HttpTool
 
-        outside = self._runtime().http_context
+        outside = self._current.runtime.http_context
         return HttpTool(http_of(tool), tool.arg_schema, limits_of(tool), lambda: outside, tool.bundle_id).preview(args)
 
     def why_not_called(self, impl: "HttpImpl", arg_schema: Mapping[str, Any]) -> str | None:
-        from onetool.http.errors import RequestRefusedError
         from onetool.http.tool import tool_to_inspect
 
-        hosts = self._runtime().http_context.hosts
+        hosts = self._current.runtime.http_context.hosts
         try:
             for url in tool_to_inspect(impl, arg_schema).fixed_urls:
                 hosts.check(url)
@@ -187,14 +188,14 @@ class AppBundleRuntime:
     def why_unbound(self, impl: "HttpImpl", arg_schema: Mapping[str, Any], new: "SecretHosts") -> str | None:
         from onetool.http.tool import tool_to_inspect
 
-        rules = self._runtime().secret_rules
+        rules = self._current.runtime.secret_rules
         reasons = (rules.why_unbound(name, url, new) for name, url in tool_to_inspect(impl, arg_schema).destinations)
         return next(filter(None, reasons), None)
 
     @property
     def default_retries(self) -> int:
-        return self._runtime().config.defaults.retries
+        return self._current.runtime.config.defaults.retries
 
     @property
     def script_seconds(self) -> float:
-        return self._runtime().config.run.timeout_s
+        return self._current.runtime.config.run.timeout_s

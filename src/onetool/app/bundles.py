@@ -7,6 +7,7 @@ every page of a list.
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, RLock, Thread
 from time import monotonic, perf_counter
@@ -55,14 +56,11 @@ def is_unread_store(mistake: Mistake) -> bool:
 class AppBundles:
     """The bundles of an app. Costs nothing if there is no folder of bundles."""
 
-    def __init__(
-        self, config: "Config", open_service: OpenService, refresh: Callable[[], None], recorder: Recorder
-    ) -> None:
-        """`refresh` is called when files may have changed, in the background. The `recorder` counts calls."""
+    def __init__(self, config: "Config", open_service: OpenService, recorder: Recorder) -> None:
+        """The `recorder` counts calls."""
         self._config = config
         self._folder = config.home / FOLDER
         self._open_service = open_service
-        self._refresh = refresh
         self._recorder = recorder
         self._lock = RLock()
         self._service: BundleService | None = None
@@ -208,10 +206,10 @@ class AppBundles:
         if (before.home, before.bundles, before.database) != (config.home, config.bundles, config.database):
             self._close_service()
 
-    def start_polling(self) -> None:
-        """Take in changes of the files in the background. For servers."""
+    def start_polling(self, refresh: Callable[[], None]) -> None:
+        """Take in changes of the files in the background, and call `refresh` then. For servers."""
         if self._poller is None:
-            self._poller = StorePoller(self._poll, EVERY)
+            self._poller = StorePoller(partial(self._poll, refresh), EVERY)
 
     def warm(self) -> bool:
         """Open the bundles before they are needed: that takes a while, and memory. False if there are none."""
@@ -231,7 +229,7 @@ class AppBundles:
         """Return whether there may be bundles."""
         return self._service is not None or self._config.database is not None or self._folder.is_dir()
 
-    def _poll(self) -> None:
+    def _poll(self, refresh: Callable[[], None]) -> None:
         if not self._are_there():
             return
         service = self.service
@@ -244,7 +242,7 @@ class AppBundles:
         if now >= self._reap_at:
             service.store.reap()
             self._reap_at = now + REAP_SECONDS
-        self._refresh()
+        refresh()
         load = service.loading.count
         if load != self._searched_load and self.searched()[1]:  # here: nobody who searches has to wait for it
             self._searched_load = load

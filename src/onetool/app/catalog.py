@@ -17,7 +17,7 @@ from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
 from onetool.core.errors import Mistake, ToolFailure, message_of
-from onetool.core.json_data import StoreBlob, freeze
+from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
     NO_PACKS,
@@ -35,12 +35,11 @@ from onetool.core.registry import (
 )
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
-from onetool.services.event_queue import Recorder
 from onetool.sources.catalogues import Offered, add_first, united
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
-    from onetool.app.documents import DocumentKind
+    from onetool.app.runtime import CurrentRuntime
     from onetool.config import Config
     from onetool.config.trust import Untrusted
     from onetool.core.call import ToolError, ToolResult, ToolVersion
@@ -68,35 +67,25 @@ NO_NAME = lazy_pattern(r"there is no (?:pack|tool) |is not defined")
 
 
 class ToolCatalog:
-    """All tools, under their names. MCP servers get `store_result`, `redact` and `mask_also`."""
+    """All tools, under their names."""
 
     def __init__(
         self,
-        config: "Config",
         registry: Registry,
         bundles: AppBundles,
-        recorder: Recorder,
-        *,
-        store_result: StoreBlob,
-        redact: Callable[[Any], Any],
-        mask_also: Callable[[str], None],
-        documents: "Callable[[DocumentKind], Documents]",
+        current: "CurrentRuntime",
         pending_changes: Callable[[], list[Mistake]],
         untrusted: "Callable[[], Untrusted | None]",
     ) -> None:
-        """`documents` says where small things of a kind are kept; `pending_changes`, what a reload would load;
-        `untrusted`, which folder was found and is not used.
-        """
+        """`pending_changes` says what a reload would load; `untrusted`, which folder was found and is not used."""
         self.registry = registry
         self.mistakes: tuple[Mistake, ...] = ()
         self.prompts: Mapping[str, Prompt] = freeze({})
         self.resources: Mapping[str, Resource] = freeze({})  # by their uri
         self.servers: Servers | None = None  # none are configured
-        self._config = config
+        self._config = current.runtime.config
         self._bundles = bundles
-        self._recorder = recorder
-        self._store_result, self._redact, self._mask_also = store_result, redact, mask_also
-        self._documents, self._pending_changes, self._untrusted = documents, pending_changes, untrusted
+        self._current, self._pending_changes, self._untrusted = current, pending_changes, untrusted
         self._own = Catalogue()
         self._owners: ServerOwners | None = None  # where several processes share servers
         self._local = Offered()
@@ -149,7 +138,7 @@ class ToolCatalog:
         self, query: str, limit: int = 5, allowed: Collection[str] | None = None
     ) -> list[tuple[ToolSpec, float]]:
         """Return the tools that fit a query best. Our own, which are about tools, come last unless they are named."""
-        self._recorder.flush()  # the last calls count, too
+        self._current.runtime.recorder.flush()  # the last calls count, too
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [
@@ -336,13 +325,19 @@ class ToolCatalog:
             from onetool.sources.mcp_servers.servers import Servers
 
             folder = self._config.home / "servers"
-            documents = self._documents("servers"), self._documents("logins")
-            self.servers = Servers(folder, *documents, self._store_result, self._redact, self._list, self._mask_also)
+            documents, current = self._server_documents(), self._current
+            self.servers = Servers(
+                folder, *documents, current.store_result, current.redact, self._list, current.mask_also
+            )
             if self._owners is not None:
                 self.servers.share(self._owners)
         if self.servers is not None:
-            self.servers.keep_in(self._documents("servers"), self._documents("logins"))
+            self.servers.keep_in(*self._server_documents())
         return (lambda: None) if self.servers is None else self.servers.configure(self._config.servers)
+
+    def _server_documents(self) -> "tuple[Documents, Documents]":
+        runtime = self._current.runtime
+        return runtime.documents("servers"), runtime.documents("logins")
 
     def _list(self) -> None:
         """Register all current tools under their names. Runs again whenever a server's tools change."""
@@ -355,7 +350,7 @@ class ToolCatalog:
             self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
             self.resources = add_first({}, ((one.uri, one) for offer in offers for one in offer.resources), mistakes)
-            found = lint_config(self._config, self.registry, waiting, lambda: self._documents("tokens"))
+            found = lint_config(self._config, self.registry, waiting, lambda: self._current.runtime.documents("tokens"))
             self.mistakes = (*mistakes, *found)
             for mistake in mistakes:  # the rest is for `onetool check`
                 if str(mistake) not in self._logged:
@@ -384,7 +379,7 @@ class ToolCatalog:
         for mistake in self.mistakes:
             of_its_pack = mistake.key == "packs" and Path(mistake.file or "").stem == pack
             if of_its_pack or mistake.key == name or (mistake.key or "").endswith(f" ({name})"):
-                return ToolFailure(f"it was refused: {self._redact(str(mistake))}", reason="refused")
+                return ToolFailure(f"it was refused: {self._current.redact(str(mistake))}", reason="refused")
         if self.untrusted is not None and pack not in self.registry.packs():  # it is not read to find out
             return ToolFailure(self.untrusted.short)
         return self._not_loaded()
@@ -444,7 +439,7 @@ class ToolCatalog:
             return None
         if not current_principal.get().may("edit"):
             return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
-        return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, pending)))}")
+        return ToolFailure(f"not loaded yet: {self._current.redact('; '.join(map(str, pending)))}")
 
 
 def _said(tool: ToolSpec | LazyTool) -> object:

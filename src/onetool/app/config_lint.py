@@ -120,8 +120,6 @@ class _Linter(NamedTuple):
         """Yield names of packs and tools that are not there."""
         config, http = self.config, self.config.http
         if config.texts.packs:
-            from onetool.core.text import did_you_mean
-
             known = {*self.registry.packs(), *self.waiting}
             for name in config.texts.packs:
                 if name not in known:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.state_folders import OLD_FOLDERS, STATE_FILE
+from onetool.database.connection import DamagedDatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,8 +67,6 @@ class AppDatabase:
         """
         if self._config.database is not None or not os.path.lexists(state_file(self._config)):
             return
-        from onetool.database.connection import DamagedDatabaseError
-
         state = self._state_file()
         with suppress(DamagedDatabaseError):
             state.require()

@@ -10,6 +10,9 @@ import msgspec
 from onetool.app.database import open_database, open_state_file
 from onetool.core.errors import ConfigError, Mistake
 from onetool.database.connection import DatabaseAwayError, DatabaseError
+from onetool.database.migrations import missing, tables
+from onetool.database.sqlite import SqliteDatabase
+from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
 
 if TYPE_CHECKING:
     from onetool.config import Config
@@ -60,8 +63,6 @@ class FileState(msgspec.Struct, frozen=True):
 
 def file_state(database: "Database") -> FileState:
     """Return the state of a SQLite file. Raises DatabaseError."""
-    from onetool.database.sqlite import SqliteDatabase
-
     assert isinstance(database, SqliteDatabase)  # noqa: S101 - of a config without a database
     was_damaged = database.loss == "open"  # opens it
     schema = database.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations")[0][0])
@@ -71,7 +72,6 @@ def file_state(database: "Database") -> FileState:
 
 def database_state(database: "Database") -> DatabaseState:
     """Return the state of a PostgreSQL. Raises DatabaseError."""
-    from onetool.database.migrations import missing, tables
 
     def job(work: "Transaction") -> tuple[str, int]:
         version = work.execute("SHOW server_version")[0][0]
@@ -136,8 +136,6 @@ def read_state(config: "Config") -> DatabaseState:
 
 
 def _file_mistakes(config: "Config") -> Iterator[Mistake]:
-    from onetool.database.sqlite_errors import READ_ONLY_FIX, RESTORE_FIX
-
     state = open_state_file(config)
     file = str(state.file)
     try:

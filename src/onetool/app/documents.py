@@ -24,14 +24,13 @@ from onetool.core.flock import key_in
 from onetool.core.os_files import UnsafeFileError
 from onetool.core.state_folders import STATE_FILE
 from onetool.database import Database
-from onetool.database.documents import Documents, Following
+from onetool.database.documents import MAX_WAIT_S, Documents, Following
 from onetool.database.encryption import Seal, SealError, Signature
 
 if TYPE_CHECKING:
     from onetool.config import Config
 
 KEY_FILE = "database.key"  # in the person's own folder
-PATIENCE = 10.0  # seconds for a document that somebody is changing
 
 DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links"]
 
@@ -82,7 +81,7 @@ def seal_anew(database: Database, config: "Config") -> int:
     """
     if config.cluster is None or not config.cluster.has_key:
         return 0
-    return sum(documents_in(database, kind, config, "never").seal_anew(PATIENCE) for kind in KINDS)
+    return sum(documents_in(database, kind, config, "never").seal_anew(MAX_WAIT_S) for kind in KINDS)
 
 
 def secrets_of(config: "Config") -> list[bytes]:

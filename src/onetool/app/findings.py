@@ -14,11 +14,14 @@ from onetool.app.audit import audit_mistakes
 from onetool.app.bundles import is_unread_store
 from onetool.app.config_lint import may_store_tokens
 from onetool.app.database import STATE_FILE
+from onetool.app.database_state import database_mistakes
 from onetool.app.requirements import Requirements, http_requirements, read_http_tool
 from onetool.core.errors import Mistake
+from onetool.http.allowed_hosts import secret_need
 from onetool.sdk.requirements import Report
 from onetool.sdk.requirements import check as check_requirements
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
+from onetool.sources.bundles.model import shown
 
 if TYPE_CHECKING:
     from onetool.app.bundles import AppBundles
@@ -42,8 +45,6 @@ def findings(
     pending = (one for one in pending if one.file not in {mistake.file for mistake in broken})
     of_database: list[Mistake] = []
     if config.database is not None or os.path.lexists(config.home / STATE_FILE):
-        from onetool.app.database_state import database_mistakes
-
         of_database = database_mistakes(config)
     says_same = of_database and config.database is not None
     found = (
@@ -152,8 +153,6 @@ def _bundle_mistakes(runtime: "Runtime", app_bundles: "AppBundles") -> list[Mist
 
 
 def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tools: "list[Tool]") -> Iterator[Mistake]:
-    from onetool.sources.bundles.model import shown
-
     for tool in tools:
         key = f"bundles.{bundle.slug}/{tool.slug}@{tool.version}"
         try:
@@ -173,8 +172,6 @@ def _of_bundle(runtime: "Runtime", bundles: "AppBundles", bundle: "Bundle", tool
 
 def _lacking(runtime: "Runtime", needs: Requirements) -> "Iterator[tuple[str, Need | None]]":
     """Yield what is missing or wrong, each with what has to be set or allowed."""
-    from onetool.http.allowed_hosts import secret_need
-
     for name, source, need in needs.secrets:
         if what := runtime.secret_rules.use_by_server(name):
             yield f"uses the secret {name}, which is {what} of this server: no tool may send it", None

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from onetool.config.edit import put_host
-from onetool.config.find import NAME as CONFIG_NAME
-from onetool.config.find import own_folder, trust_store
+from onetool.config.find import own_folder, trust_store, user_config
 from onetool.config.include import HostBoundSecret, check_kept, is_in_config
 from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 from onetool.config.trust import trust_renewed
@@ -85,7 +84,7 @@ def allow_host(app: "App", text: str, private: bool) -> tuple[str, bool]:
     file = app.config.path
     _catch_up(app)
     try:
-        target = ConfigTarget(str(file) if file else None, new=own_folder() / CONFIG_NAME)
+        target = ConfigTarget(str(file) if file else None, new=user_config())
         allow_hosts(target, [(host, private)])
     except (ConfigUnchangedError, ConfigError) as error:
         raise GrantRefusedError("config_unchanged", str(error)) from None

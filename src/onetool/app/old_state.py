@@ -13,7 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from onetool.app.documents import documents_in
+from onetool.config.find import own_folder
 from onetool.core.errors import OneToolError
+from onetool.core.flock import key_in
+from onetool.core.os_files import UnsafeFileError, read_private
+from onetool.database.connection import DatabaseError
+from onetool.database.documents import MAX_WAIT_S, Documents, read_row, write_row
+from onetool.services.access_tokens import join_revoked, make_marker
 
 if TYPE_CHECKING:
     from onetool.app.documents import DocumentKind
@@ -30,7 +37,6 @@ FOLDERS: "dict[str, DocumentKind]" = {
     "own_examples": "own_examples",
 }
 MAX_BYTES = 4 * 1024**2
-MAX_WAIT_S = 10.0  # for another process that does the same
 
 log = logging.getLogger("onetool.database")
 
@@ -73,10 +79,6 @@ def tokens_problem(config: "Config") -> str | None:
 
 def take_over(database: "SqliteDatabase", config: "Config") -> None:
     """Store the old files in the database, and rename them. Log what can't be taken over."""
-    from onetool.database.connection import DatabaseError
-    from onetool.database.documents import Documents
-    from onetool.services.access_tokens import make_marker
-
     try:
         with Documents(database, "tokens").locked("old files", MAX_WAIT_S):
             rows: list[tuple[OldFile, str, bytes]] = []
@@ -104,10 +106,6 @@ def _store(
     work: "Transaction", rows: list[tuple[OldFile, str, bytes]], database: "SqliteDatabase", config: "Config"
 ) -> None:
     """Store missing documents. Existing tokens that are revoked in the file are revoked, too."""
-    from onetool.app.documents import documents_in
-    from onetool.database.documents import read_row, write_row
-    from onetool.services.access_tokens import join_revoked
-
     for one, key, body in rows:
         documents = documents_in(database, one.kind, config)
         before = documents.unsealed(key, read_row(work, (one.kind, key)).body)
@@ -120,8 +118,6 @@ def _store(
 def _body(one: OldFile, config: "Config") -> tuple[str, bytes]:
     """Return the key and the body of the document. Raises OldFileError."""
     import msgspec
-
-    from onetool.core.os_files import UnsafeFileError, read_private
 
     if not one.name.isprintable():  # may not be valid UTF-8, as the database and logs need
         raise OldFileError(f"{one.file.parent}: {one.name!a} is not taken over: rename or delete this file")
@@ -164,9 +160,6 @@ def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
 def _unsealed(file: Path, body: bytes, config: "Config") -> bytes:
     """Return tokens without the seal of a project's own folder. Raises OldFileError, UnsafeFileError."""
     import hmac  # loads OpenSSL, which commands without old files don't need
-
-    from onetool.config.find import own_folder
-    from onetool.core.flock import key_in
 
     seal, _, rest = body.partition(b"\n")
     is_sealed = re.fullmatch(rb"[0-9a-f]{64}", seal) is not None

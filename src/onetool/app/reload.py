@@ -20,11 +20,12 @@ from onetool.core.limits import worker_share
 from onetool.core.registry import Catalogue
 from onetool.core.spec import Handler
 from onetool.sources.catalogues import DeclaredTools, united
-from onetool.sources.packs import PackSource, pack_modules, restore_modules
+from onetool.sources.packs import PackSource, Registry, pack_modules, restore_modules
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from onetool.app.catalog import ToolCatalog
     from onetool.config.trust import Untrusted
     from onetool.services.file_watcher import FileWatcher, FolderSnapshot
 
@@ -47,16 +48,16 @@ class Reloader:
         self,
         config: Config,
         found: Found | None,
+        catalog: "ToolCatalog",
+        apply: Apply,
         *,
         handlers: Mapping[str, Handler],
         imports: bool,
         own: Catalogue,
         servers: Mapping[str, ServerSettings],
-        mistakes: Callable[[], Iterable[Mistake]],
-        apply: Apply,
     ) -> None:
-        """`servers` are added to those of every config. `mistakes` are those that are known: a reload is refused only
-        for others.
+        """`servers` are added to those of every config. A reload is refused only for mistakes that the `catalog` does
+        not have already.
         """
         self.error: ConfigError | None = None  # why the last reload changed nothing
         self.count = 0  # full reloads
@@ -66,7 +67,7 @@ class Reloader:
         self._finds_config = found is not None and found.whose != "named"  # and so looks for it again
         self.untrusted: Untrusted | None = None  # the project's folder that was found and is not used
         self._handlers, self._imports, self._own, self._servers = handlers, imports, own, servers
-        self._mistakes, self._apply = mistakes, apply
+        self._catalog, self._apply = catalog, apply
         self._files_to_mend: tuple[Path, ...] = ()  # that the last reload failed for
         self._stamps: tuple[FolderSnapshot, FolderSnapshot] | None = None  # of settings and code
         self._failed: FolderSnapshot | None = None  # the files that the last `reload` failed with
@@ -268,7 +269,7 @@ class Reloader:
 
     def _refuse_new_mistakes(self, read: Iterable[Catalogue]) -> None:
         """Raise ConfigError for mistakes that were not there before."""
-        known = {(mistake.key, mistake.message) for mistake in self._mistakes()}
+        known = {(mistake.key, mistake.message) for mistake in self._catalog.mistakes}
         _, mistakes = united([self._own, *read])
         broken = [one for one in mistakes if one.severity == "error" and (one.key, one.message) not in known]
         if broken:
@@ -313,9 +314,8 @@ def load_command() -> str:
 class ConfigWatcher:
     """Reloads when files change, in the background: everything, or the settings alone."""
 
-    def __init__(self, reloader: Reloader, mode: Callable[[], WatchMode | None], count: Callable[[], int]) -> None:
-        """`count` is how many tools there are, for the log."""
-        self._reloader, self._mode, self._count = reloader, mode, count
+    def __init__(self, reloader: Reloader, mode: Callable[[], WatchMode | None], registry: Registry) -> None:
+        self._reloader, self._mode, self._registry = reloader, mode, registry
         self._watcher: FileWatcher | None = None
         self._is_started = False
         self._logged: tuple[int, list[Mistake]] = 0, []  # pending changes, after so many reloads
@@ -354,7 +354,9 @@ class ConfigWatcher:
                 return
             try:
                 if self._reloader.reload_settings():
-                    watch_log.info("Settings were read again, since something was missing: %d tools", self._count())
+                    watch_log.info(
+                        "Settings were read again, since something was missing: %d tools", len(self._registry)
+                    )
             except ConfigError as error:
                 watch_log.error("Not reloaded, what was in force stays: %s", error)
             finally:
@@ -370,9 +372,9 @@ class ConfigWatcher:
         try:
             if self._mode() == "everything":
                 self._reloader.reload()
-                watch_log.info("Reloaded, since files have changed: %d tools", self._count())
+                watch_log.info("Reloaded, since files have changed: %d tools", len(self._registry))
             elif self._reloader.reload_settings():
-                watch_log.info("Settings were read again, since files have changed: %d tools", self._count())
+                watch_log.info("Settings were read again, since files have changed: %d tools", len(self._registry))
             (count, before), now = self._logged, self._reloader.pending_changes()
             self._logged = self._reloader.count, now
             for one in now:  # each is logged once, until the next reload

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import to_builtins
 
 from onetool.core.errors import OneToolError
+from onetool.http.allowed_hosts import binding_for, entry_for, host_need, is_bound_to, secret_need
+from onetool.http.definition import HttpImpl, OAuth2
+from onetool.http.errors import RequestRefusedError
+from onetool.http.url import parse_url
 
 if TYPE_CHECKING:
     from onetool.app.secret_rules import SecretRules
@@ -58,9 +62,6 @@ class Requirements(NamedTuple):
 
 def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Iterable[HttpTool]") -> Requirements:
     """Return what these tools need together."""
-    from onetool.http.allowed_hosts import binding_for
-    from onetool.http.definition import OAuth2
-
     secrets: dict[str, dict[str, Url]] = {}  # by name, with the URLs by the bindings that each needs
     urls: dict[str, None] = {}
     for tool in tools:
@@ -80,8 +81,6 @@ def http_requirements(rules: "SecretRules", hosts: "AllowedHosts", tools: "Itera
 
 
 def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]") -> RequiredSecret:
-    from onetool.http.allowed_hosts import is_bound_to, secret_need
-
     known = rules.secrets
     source, hosts = known.where(name, environment=False), known.hosts(name)
     if rules.use_by_server(name):
@@ -94,7 +93,6 @@ def _required_secret(rules: "SecretRules", name: str, there: "Mapping[str, Url]"
 
 def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
     """Read an HTTP tool of a bundle, to look at; None if its file can't be read."""
-    from onetool.http.definition import HttpImpl
     from onetool.http.tool import tool_to_inspect
     from onetool.sources.bundles.validation import converted
 
@@ -106,10 +104,6 @@ def read_http_tool(tool: Mapping[str, Any]) -> "HttpTool | None":
 
 
 def _required_host(hosts: "AllowedHosts", scheme: str, authority: str) -> RequiredHost:
-    from onetool.http.allowed_hosts import entry_for, host_need
-    from onetool.http.errors import RequestRefusedError
-    from onetool.http.url import parse_url
-
     if "${" in authority:
         return RequiredHost(authority, None)
     try:

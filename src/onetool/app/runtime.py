@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from onetool.config import Config
 from onetool.config.load import code_files, roots_within, setting_files
@@ -78,6 +78,20 @@ class AppCall(Protocol):
     ) -> "ToolResult": ...
 
 
+class part(Generic[T]):  # noqa: N801 - used as `property` is
+    """A service of a runtime, made at its first use: one for all threads, although one may need another one."""
+
+    def __init__(self, new: "Callable[[Runtime], T]") -> None:
+        self._new, self._name, self.__doc__ = new, new.__name__, new.__doc__
+
+    def __get__(self, runtime: "Runtime", owner: object = None) -> T:
+        made = vars(runtime)  # where it is found before this is asked again
+        with runtime.lock:
+            if self._name not in made:
+                made[self._name] = self._new(runtime)
+        return made[self._name]
+
+
 class Runtime:
     """Also the environment of running tools: what the app lends them."""
 
@@ -106,34 +120,92 @@ class Runtime:
         self.databases = databases
         self._registry = registry
         self._settings = {pack: freeze(own) for pack, own in config.settings.items()}  # packs can't change them
-        self._made: dict[str, Any] = {}
-        self._lock = RLock()  # a part may need another one; two threads must not each have their own
+        self.lock = RLock()
         self._is_retired = self._shares_workers = False
         if before is not None:
             before.share_with(self)
 
     # Parts
 
-    @cached_property
+    @part
     def executor(self) -> "Executor":
-        return self._part("executor", self._new_executor)
+        from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
 
-    @cached_property
+        mark_home(self.config.home)
+        _ = self.stats  # made now: after a reload the same ones go on
+        defaults = self.config.defaults
+        return Executor(
+            self._registry,
+            timeout=defaults.timeout_s,
+            retries=defaults.retries,
+            environment=self,
+            recorders=[self.record_call],
+            redact=self.config.secrets.redact_data,
+            journal=self._audit.before_call,
+        )
+
+    @part
+    def workers(self) -> "SharedWorkers":
+        from onetool.script.engine import SharedWorkers  # brings the sandbox with it
+        from onetool.script.run_result import RunLimits
+
+        run = self.config.run
+        limits = RunLimits(
+            seconds=run.timeout_s,
+            memory_mb=run.memory_mb,
+            calls=run.max_calls,
+            output_bytes=run.max_output_bytes,
+            workers=worker_share().of(run.workers),
+        )
+        workers = SharedWorkers(limits)
+        if self._is_retired:  # for who came late: it serves this one, and keeps nothing
+            workers.close()
+        return workers
+
+    @part
     def engine(self) -> "Engine":
-        return self._part("engine", self._new_engine)
+        from onetool.script.engine import Engine
 
-    @property
+        return Engine(
+            self.workers.limits,
+            partial(self._call, runtime=self),
+            environment=self,
+            aliases=self.config.aliases,
+            snippets=self.config.snippets,
+            typecheck=self.config.run.typecheck,
+            recorders=[self.record_run],
+            journal=self._audit.before_run,
+            workers=self.workers,
+        )
+
+    @part
     def bare_engine(self) -> "Engine":
         """For code that calls no tools. It shares the workers of `engine`, and not what that keeps of a catalogue."""
-        return self._part("bare_engine", self._new_bare_engine)
+        from onetool.script.engine import Engine
 
-    @property
+        workers = self.workers
+        return Engine(workers.limits, partial(self._call, runtime=self), environment=self, workers=workers)
+
+    @part
     def results(self) -> "ResultStore":
-        return self._part("results", self._new_results)
+        from onetool.services.results.store import ResultStore
 
-    @property
+        return ResultStore(self.state, self.config.results.ttl_s, self.config.results.max_total_mb)
+
+    @part
     def stats(self) -> "UsageStats | None":
-        return self._made["stats"] if "stats" in self._made else self._part("stats", self._new_stats)
+        if not self.config.stats.enabled:
+            return None
+        from onetool.services.stats import UsageStats
+
+        config = self.config
+        return UsageStats(
+            self.state,
+            config.stats.retention_days,
+            inline_bytes=config.results.inline_bytes,
+            redact=config.secrets.redact_data,
+            recorder=self.recorder,
+        )
 
     @property
     def database(self) -> "Database | None":
@@ -151,21 +223,27 @@ class Runtime:
 
         return documents_in(self.state, kind, self.config, follow)
 
-    @property
+    @part
     def tokens(self) -> "KnownTokens":
         """The named tokens of `onetool serve`."""
-        return self._part("tokens", self._new_tokens)
+        from onetool.app.access import KnownTokens, token_store
 
-    @property
+        return KnownTokens(self.config.http.tokens, token_store(self.config, self.documents("tokens")))
+
+    @part
     def topics(self) -> "Topics":
-        return self._part("topics", self._new_topics)
+        from onetool.services.topics import Topics
 
-    @property
+        config = self.config
+        topics = [(one.pattern, one.file) for one in config.topics]
+        return Topics(topics, config.fs.roots, self.unwritable, within=self.allowed_folders, beside=config.beside)
+
+    @part
     def client(self) -> "HttpClient":
         """For HTTP: what HTTP tools and `ask` send goes out through it."""
         from onetool.http.client import HttpClient
 
-        return self._part("client", HttpClient)
+        return HttpClient()
 
     @cached_property
     def secret_rules(self) -> "SecretRules":
@@ -174,29 +252,55 @@ class Runtime:
 
         return SecretRules(self.config, self.tokens)
 
-    @cached_property
+    @part
     def http_context(self) -> "HttpContext":
-        return self._part("http_context", self._new_http_context)
+        from onetool.app.tool_files import file_sources
+        from onetool.http.allowed_hosts import AllowedHosts, HostRule
+        from onetool.http.tool import HttpContext
+
+        hosts = AllowedHosts([HostRule(one.host, one.allow_private) for one in self.config.allowed_hosts])
+        return HttpContext(
+            client=self.client,
+            hosts=hosts,
+            store_result=self.store_result,
+            mask_also=self.config.secrets.mask_also,
+            secret=self.secret_rules.get,
+            check_secret=self.secret_rules.check,
+            logins=self.documents("logins"),  # where the logins to MCP servers are, too
+            files=file_sources(self, self.read_result),
+            needs=self._needs_of,
+            look_again=self._newer_http_context,
+        )
+
+    def _needs_of(self, tool: "HttpTool") -> "list[Need]":
+        from onetool.app.requirements import http_requirements
+
+        return http_requirements(self.secret_rules, self.http_context.hosts, [tool]).missing()
+
+    async def _newer_http_context(self) -> "HttpContext | None":
+        newest = await self._newest()
+        return None if newest is self else newest.http_context
 
     def share_with(self, to: "Runtime") -> None:
         """Hand over what is the same for both configs, so that stats are not lost and no second worker is started."""
-        with self._lock:
+        with self.lock:
             mine, theirs = self.config, to.config
+            same = {"client"}
             if _place_of_stats(mine) == _place_of_stats(theirs):
-                to._made |= {"stats": self._made["stats"]} if "stats" in self._made else {}
-            same_results = (mine.home, mine.results, mine.database) == (theirs.home, theirs.results, theirs.database)
-            if same_results and "results" in self._made:
-                to._made["results"] = self._made["results"]
-            to._made |= {"client": self._made["client"]} if "client" in self._made else {}
-            if mine.run == theirs.run and "room" in self._made:
-                to._made["room"] = self._made["room"]
-                self._shares_workers = True
+                same.add("stats")
+            if (mine.home, mine.results, mine.database) == (theirs.home, theirs.results, theirs.database):
+                same.add("results")
+            if mine.run == theirs.run:
+                same.add("workers")
+            shared = {name: one for name, one in vars(self).items() if name in same}
+            vars(to).update(shared)
+            self._shares_workers = "workers" in shared
 
     def retire(self) -> None:
         """Let the workers end after their runs, and write the stats. Only parts that were used are touched."""
-        with self._lock:
+        with self.lock:
             self._is_retired = True
-            workers, stats = self._made.get("room"), self._made.get("stats")
+            workers, stats = self._made("workers"), self._made("stats")
         if workers is not None and not self._shares_workers:
             workers.close()
         if stats is not None:
@@ -205,10 +309,13 @@ class Runtime:
     def close(self) -> None:
         """Close everything, also what all configs share: the app ends."""
         self.retire()
-        with self._lock:
-            client = self._made.get("client")
+        client = self._made("client")
         if client is not None:
             client.close()
+
+    def _made(self, name: str) -> Any:
+        """Return a part if it was used."""
+        return vars(self).get(name)
 
     # The environment of running tools
 
@@ -296,7 +403,8 @@ class Runtime:
     def record_gap(self, client: str, seconds: float) -> None:
         """Record the seconds from our answer to the client's next call."""
         principal = current_principal.get()
-        self.recorder.put((self._write_gap, (client, seconds, principal)), principal.owner)
+        if self.stats is not None:
+            self.recorder.put((self.stats.record_gap, (client, seconds, principal.lasting_owner)), principal.owner)
 
     def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
         """Record that a client was sent a menu. The recorder's thread measures it and a list of all tools."""
@@ -321,10 +429,6 @@ class Runtime:
         if self.stats is not None:
             self.stats.record_menu(client, "mcp", full_bytes(), sent_bytes(), principal.lasting_owner)
 
-    def _write_gap(self, client: str, seconds: float, principal: Principal) -> None:
-        if self.stats is not None:
-            self.stats.record_gap(client, seconds, principal.lasting_owner)
-
     @cached_property
     def own_examples(self) -> "OwnExamples":
         """The examples of tools that callers keep for themselves."""
@@ -338,7 +442,7 @@ class Runtime:
 
     def stats_health(self) -> dict[str, Any] | None:
         """Return what is wrong with the stats, if anything is."""
-        stats: UsageStats | None = self._made.get("stats")
+        stats: UsageStats | None = self._made("stats")
         return None if stats is None else stats.health()
 
     def events_health(self) -> dict[str, Any] | None:
@@ -353,131 +457,20 @@ class Runtime:
         except Exception as error:  # noqa: BLE001 - the first run tries again, and tells its caller
             log.warning("the sandbox could not be started ahead of time: %s: %s", type(error).__name__, error)
 
-    # How they are made
 
-    def _part(self, name: str, new: Callable[[], T]) -> T:
-        found: Any = self._made.get(name, self)
-        if found is self:
-            with self._lock:
-                if name not in self._made:
-                    self._made[name] = new()
-                found = self._made[name]
-        return found
+class CurrentRuntime:
+    """The runtime in force. A reload replaces it: what outlives a reload keeps this object instead."""
 
-    def _new_executor(self) -> "Executor":
-        from onetool.core.executor import Executor  # brings asyncio, which listing tools does not need
+    runtime: Runtime
 
-        mark_home(self.config.home)
-        _ = self.stats  # made now: after a reload the same ones go on
-        defaults = self.config.defaults
-        return Executor(
-            self._registry,
-            timeout=defaults.timeout_s,
-            retries=defaults.retries,
-            environment=self,
-            recorders=[self.record_call],
-            redact=self.config.secrets.redact_data,
-            journal=self._audit.before_call,
-        )
+    def store_result(self, text: str) -> "StoredResult":
+        return self.runtime.store_result(text)
 
-    def _new_workers(self) -> "SharedWorkers":
-        from onetool.script.engine import SharedWorkers  # brings the sandbox with it
-        from onetool.script.run_result import RunLimits
+    def redact(self, value: Any) -> Any:
+        return self.runtime.redact(value)
 
-        run = self.config.run
-        limits = RunLimits(
-            seconds=run.timeout_s,
-            memory_mb=run.memory_mb,
-            calls=run.max_calls,
-            output_bytes=run.max_output_bytes,
-            workers=worker_share().of(run.workers),
-        )
-        workers = SharedWorkers(limits)
-        if self._is_retired:  # for who came late: it serves this one, and keeps nothing
-            workers.close()
-        return workers
-
-    def _new_engine(self) -> "Engine":
-        from onetool.script.engine import Engine
-
-        workers = self._part("room", self._new_workers)
-        return Engine(
-            workers.limits,
-            partial(self._call, runtime=self),
-            environment=self,
-            aliases=self.config.aliases,
-            snippets=self.config.snippets,
-            typecheck=self.config.run.typecheck,
-            recorders=[self.record_run],
-            journal=self._audit.before_run,
-            workers=workers,
-        )
-
-    def _new_bare_engine(self) -> "Engine":
-        from onetool.script.engine import Engine
-
-        workers = self._part("room", self._new_workers)
-        return Engine(workers.limits, partial(self._call, runtime=self), environment=self, workers=workers)
-
-    def _new_http_context(self) -> "HttpContext":
-        from onetool.app.tool_files import file_sources
-        from onetool.http.allowed_hosts import AllowedHosts, HostRule
-        from onetool.http.tool import HttpContext
-
-        hosts = AllowedHosts([HostRule(one.host, one.allow_private) for one in self.config.allowed_hosts])
-        return HttpContext(
-            client=self.client,
-            hosts=hosts,
-            store_result=self.store_result,
-            mask_also=self.config.secrets.mask_also,
-            secret=self.secret_rules.get,
-            check_secret=self.secret_rules.check,
-            logins=self.documents("logins"),  # where the logins to MCP servers are, too
-            files=file_sources(self, self.read_result),
-            needs=self._needs_of,
-            look_again=self._newer_http_context,
-        )
-
-    def _needs_of(self, tool: "HttpTool") -> "list[Need]":
-        from onetool.app.requirements import http_requirements
-
-        return http_requirements(self.secret_rules, self.http_context.hosts, [tool]).missing()
-
-    async def _newer_http_context(self) -> "HttpContext | None":
-        newest = await self._newest()
-        return None if newest is self else newest.http_context
-
-    def _new_tokens(self) -> "KnownTokens":
-        from onetool.app.access import KnownTokens, token_store
-
-        return KnownTokens(self.config.http.tokens, token_store(self.config, self.documents("tokens")))
-
-    def _new_results(self) -> "ResultStore":
-        from onetool.services.results.store import ResultStore
-
-        kept = self.config.results
-        return ResultStore(self.state, kept.ttl_s, kept.max_total_mb)
-
-    def _new_stats(self) -> "UsageStats | None":
-        if not self.config.stats.enabled:
-            return None
-        from onetool.services.stats import UsageStats
-
-        config = self.config
-        return UsageStats(
-            self.state,
-            config.stats.retention_days,
-            inline_bytes=config.results.inline_bytes,
-            redact=config.secrets.redact_data,
-            recorder=self.recorder,
-        )
-
-    def _new_topics(self) -> "Topics":
-        from onetool.services.topics import Topics
-
-        config = self.config
-        topics = [(one.pattern, one.file) for one in config.topics]
-        return Topics(topics, config.fs.roots, self.unwritable, within=self.allowed_folders, beside=config.beside)
+    def mask_also(self, secret: str) -> None:
+        self.runtime.config.secrets.mask_also(secret)
 
 
 def _place_of_stats(config: Config) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from onetool.core.errors import Need
 from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.http.allowed_hosts import binding_for, is_bound_to, secret_need
 from onetool.http.errors import RequestRefusedError, UnmetNeedError
+from onetool.services.access_tokens import possible_tokens, token_digest
 from onetool.services.secrets import RELOAD_NOTE, UNMISTAKABLE, Secret, Secrets
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ class SecretRules:
         for own in self._own_secrets:
             if name in own.names or (value and any(known.is_in(value) for known in own.values)):
                 return own.key
-        from onetool.services.access_tokens import possible_tokens, token_digest
-
         for text in possible_tokens(value) if value else ():
             if (found := self._tokens.find(token_digest(text))) is not None:
                 return f"the token {found.principal.name}"

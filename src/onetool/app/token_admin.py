@@ -19,7 +19,7 @@ from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError
 
 if TYPE_CHECKING:
     from onetool.config import Config
-    from onetool.core.principal import Rate, Role
+    from onetool.core.principal import Role
     from onetool.services.access_tokens import StoredToken, TokenStore
 
 DAY_S = 86_400
@@ -125,21 +125,18 @@ def token_rows(config: "Config", store: "TokenStore") -> list[dict[str, Any]]:
 def token_row(token: "StoredToken", where: str = "stored", is_revoked: bool = False) -> dict[str, Any]:
     """Return what may be shown of a token: nothing of its hash."""
     is_over = token.expires is not None and token.expires <= time.time()
+    rate = token.rate
     return {
         "name": token.name,
         "role": token.role,
         "tools": token.tools,
-        "rate": token.rate and _shown_rate(token.rate),
+        "rate": rate and f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}",
         "expires": None if token.expires is None else utc_text(token.expires),
         "created": None if token.created is None else utc_text(token.created),
         "whole": token.whole,
         "where": where,
         "state": "revoked" if is_revoked else "expired" if is_over else "valid",
     }
-
-
-def _shown_rate(rate: "Rate") -> str:
-    return f"{rate.count}/{_RATES.get(int(rate.seconds), f'{rate.seconds:g} s')}"
 
 
 def configured_tokens(config: "Config") -> list[tuple[TokenConfig, str]]:

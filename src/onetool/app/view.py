@@ -8,10 +8,11 @@ from onetool.core.context import current_call
 from onetool.core.errors import ConfigError, ToolFailure
 from onetool.core.principal import current_principal, owner, stats_caller
 from onetool.core.signature import as_identifier
+from onetool.core.text import or_rather
 
 if TYPE_CHECKING:
     from onetool.app.catalog import ToolCatalog
-    from onetool.app.runtime import RunCode, Runtime
+    from onetool.app.runtime import CurrentRuntime, RunCode, Runtime
     from onetool.ask.events import Answer
     from onetool.config.model import Snippet
     from onetool.core.registry import Snapshot
@@ -30,30 +31,30 @@ class AppView:
     version = __version__
 
     def __init__(
-        self, catalog: "ToolCatalog", runtime: Callable[[], "Runtime"], health: "Health", reload: Callable[[], None]
+        self, catalog: "ToolCatalog", current: "CurrentRuntime", health: "Health", reload: Callable[[], None]
     ) -> None:
         self._catalog = catalog
-        self._runtime = runtime  # a reload replaces it
+        self._current = current
         self._health = health
         self._reload = reload
         self._spellings: tuple[Snapshot, Mapping[str, str]] | None = None  # of which catalogue
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        return self._runtime().config.aliases
+        return self._current.runtime.config.aliases
 
     def snippets(self, catalogue: "Snapshot", allowed: Collection[str] | None) -> "Mapping[str, Snippet]":
         from onetool.app.describe import snippets_for
 
-        return snippets_for(catalogue, self._runtime().config, allowed)
+        return snippets_for(catalogue, self._current.runtime.config, allowed)
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        return {name: of.instructions for name, of in self._runtime().config.texts.packs.items()}
+        return {name: of.instructions for name, of in self._current.runtime.config.texts.packs.items()}
 
     @property
     def has_documents(self) -> bool:
-        return self._runtime().config.docs_url
+        return self._current.runtime.config.docs_url
 
     def spellings(self, catalogue: "Snapshot") -> Mapping[str, str]:
         from onetool.script.names import ScriptNames
@@ -68,7 +69,7 @@ class AppView:
     def snippet(self, name: str) -> str:
         from onetool.script.snippets import snippet_definition
 
-        return snippet_definition(name, self._runtime().config.snippets[name])
+        return snippet_definition(name, self._current.runtime.config.snippets[name])
 
     def servers(self, allowed: Collection[str] | None) -> list[dict[str, Any]]:
         if self._catalog.servers is None:
@@ -82,10 +83,10 @@ class AppView:
         return await self._health(allowed)
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> "Page":
-        return self._runtime().results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
+        return self._current.runtime.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
 
     def publish(self, topic: str, message: str) -> str:
-        return self._runtime().topics.publish(topic, message)
+        return self._current.runtime.topics.publish(topic, message)
 
     def reload(self) -> None:
         if not current_principal.get().may("admin"):
@@ -98,7 +99,7 @@ class AppView:
             raise ToolFailure(f"not reloaded, what was in force stays: {wrong}", reason="config") from None
 
     def stats(self, period: str, tool: str | None, allowed: Collection[str] | None) -> "Summary":
-        runtime = self._runtime()
+        runtime = self._current.runtime
         if runtime.stats is None:
             file = runtime.config.path or "the config"
             raise ToolFailure(f"Statistics are disabled: stats.enabled is false in {file}")
@@ -106,8 +107,6 @@ class AppView:
         known = self._catalog.registry.names() if allowed is None else allowed
         summary = runtime.stats.summary(period, name, stats_caller())
         if name is not None and name not in known and (allowed is not None or not summary["total_calls"]):
-            from onetool.core.text import or_rather
-
             raise ToolFailure(f"Tool not found: {name:.200}{or_rather(name, known)}")
         if allowed is not None:
             summary["tools"] = [row for row in summary["tools"] if row["tool"] in allowed]
@@ -115,7 +114,7 @@ class AppView:
         return summary
 
     def write_report(self, path: str, stats: "Summary") -> str:
-        return write_report(self._runtime(), path, stats)
+        return write_report(self._current.runtime, path, stats)
 
 
 def _server_summary(status: Any) -> dict[str, Any]:
@@ -163,7 +162,7 @@ def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
 
 
 def internal_handlers(
-    *, find: "Search", state: "Health", runtime: Callable[[], "Runtime"], run_code: "RunCode", ask_model: "Ask"
+    *, find: "Search", state: "Health", current: "CurrentRuntime", run_code: "RunCode", ask_model: "Ask"
 ) -> "dict[str, Handler]":
     def search(query: str, limit: int = 5) -> list[dict[str, Any]]:
         found = find(query, limit, _callers_allow_list())
@@ -173,7 +172,7 @@ def internal_handlers(
         return await state(_callers_allow_list())
 
     def stats(tool: str | None = None) -> dict[str, Any]:
-        if (counted := runtime().stats) is None:
+        if (counted := current.runtime.stats) is None:
             return {"error": "stats are disabled: stats.enabled is false"}
         return counted.facts(tool, stats_caller())
 
@@ -184,7 +183,7 @@ def internal_handlers(
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
         try:
-            return runtime().results.page(handle, owner(), offset, limit, column=column)
+            return current.runtime.results.page(handle, owner(), offset, limit, column=column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
 

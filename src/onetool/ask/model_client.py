@@ -27,6 +27,7 @@ from onetool.http.client import HttpClient
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import longest_pause
 from onetool.http.errors import InvalidResponseError, RequestTimeoutError, WireError
+from onetool.http.response import retry_after
 from onetool.http.url import HttpRequest
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024  # bytes of one event, or one line
@@ -412,7 +413,5 @@ def _retry_after(answer: HttpResponse) -> float | None:
     if "retry-after" not in answer.headers:
         return None
     from time import time
-
-    from onetool.http.response import retry_after
 
     return retry_after(answer, time())

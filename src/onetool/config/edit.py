@@ -130,40 +130,45 @@ def _change(data: Any, changes: Changes, written: Callable[[Any], Any]) -> None:
 
 
 def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:
-    """Yield the old text with the changed lines; once for each place that they can have between comments."""
+    """Yield the old text with the change from `before` to `after`: once for each place that it can have.
+
+    `before` and `after` are written by ruamel.yaml, without the comments and blank lines of the old text. These stay.
+    """
     begin = _same(before, after)
     end = len(before) - _same(before[begin:][::-1], after[begin:][::-1])
     places = _places(before, old)
     notes = {at for at, line in enumerate(old) if _NOTE.fullmatch(line)} - {*places.values()}
-
     newline = "\r\n" if old and old[0].endswith("\r\n") else "\n"
     new = [line[:-1] + newline for line in after[begin : len(after) - len(before) + end]]
     above = [at for at in range(begin) if new and at in places and _depth(before[at]) <= _depth(new[0])]
-    if above and (shift := _depth(old[places[above[-1]]]) - _depth(before[above[-1]])):
+    if above and (shift := _depth(old[places[above[-1]]]) - _depth(before[above[-1]])):  # the old text is indented more
         new = [" " * (_depth(line) + shift) + line.lstrip() for line in new]
 
-    def gap(at: int) -> tuple[int, int]:
-        """Return where the comments and blank lines above this line begin and end."""
-        low = high = places[at] if at in places else places[at - 1] + 1
-        while low - 1 in notes:
-            low -= 1
-        while high in notes:
-            high += 1
-        return low, high
+    gap = _gap(begin, places, notes)
+    if begin < end:  # old lines give way, and the comments around them stay
+        replaced = range(gap.stop, _gap(end, places, notes).start)
+        if new and len({*replaced} - notes) > end - begin:
+            return  # braces over several lines, which ruamel.yaml has made one
+        spots = [(replaced, "")]
+    elif new and new[0][0] not in " -":  # a new section: after a blank line, below the comments rather than above
+        spaces = [newline, ""] if before else [""]
+        spots = [(range(at, at), space) for space in spaces for at in (gap.stop, gap.start)]
+    else:  # above the comments rather than below: these are mostly about what follows
+        spots = [(range(at, at), "") for at in (gap.start, gap.stop)]
+    for replaced, space in spots:
+        head = [line if line.endswith("\n") else line + newline for line in old[: replaced.start]]
+        text = "".join([*head, space, *new, *old[replaced.stop :]])
+        yield text if not old or old[-1].endswith("\n") else text.removesuffix(newline)
 
-    (first, top), (bottom, last) = gap(begin), gap(end)
-    spots, spaces = [(first, first), (last, last)], [""]
-    if begin < end:
-        spots = [(top, bottom)]
-        if new and len({*range(top, bottom)} - notes) > end - begin:
-            return  # in braces over several lines, which ruamel.yaml makes one
-    elif new and new[0][0] not in " -":  # a section
-        spots, spaces = spots[::-1], [newline, ""] if before else [""]
-    for space in spaces:
-        for top, bottom in spots:
-            lines = [line if line.endswith("\n") else line + newline for line in old[:top]]
-            text = "".join([*lines, space, *new, *old[bottom:]])
-            yield text if not old or old[-1].endswith("\n") else text.removesuffix(newline)
+
+def _gap(at: int, places: dict[int, int], notes: set[int]) -> range:
+    """Return the comments and blank lines of the old text that stand around the begin of this line."""
+    low = high = places[at] if at in places else places[at - 1] + 1
+    while low - 1 in notes:
+        low -= 1
+    while high in notes:
+        high += 1
+    return range(low, high)
 
 
 def _places(before: list[str], old: list[str]) -> dict[int, int]:

@@ -92,30 +92,32 @@ def place_of(config: Path) -> Path:
 
 
 def user_home(env: Mapping[str, str]) -> Path:
-    named = env.get("HOME") or env.get("USERPROFILE")
-    if named:
-        return Path(named)
-    try:
-        return Path.home()
-    except RuntimeError:  # a container's user without a name or a home
-        return Path.cwd()
+    """Return the home folder; the working directory for a container's user without a home. Only state goes there."""
+    return _home(env) or Path.cwd()
 
 
 def user_config() -> Path:
     """Return the config of this user, which need not exist."""
-    return user_home(os.environ) / FOLDER / NAME
+    return own_folder() / NAME
 
 
 def own_folder(env: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the user's own config and trust."""
     return _persons_home(env) / FOLDER
 
 
 def _persons_home(env: Mapping[str, str]) -> Path:
-    """Return the home that trust is stored in. Without one it is NOWHERE: anyone may own the working directory."""
+    """Return the home whose config is the user's own; NOWHERE without one: anyone may own the working directory."""
+    return _home(env) or NOWHERE
+
+
+def _home(env: Mapping[str, str]) -> Path | None:
+    if named := env.get("HOME") or env.get("USERPROFILE"):
+        return Path(named)
     try:
-        return user_home(env) if env.get("HOME") or env.get("USERPROFILE") else Path.home()
+        return Path.home()
     except RuntimeError:
-        return NOWHERE
+        return None
 
 
 def trust_store(env: Mapping[str, str] = os.environ) -> TrustStore:

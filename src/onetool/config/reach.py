@@ -35,7 +35,7 @@ from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
-from onetool.sources.packs.importing import Part, parts_of
+from onetool.sources.packs.importing import PackPart, parts_of
 
 MAX_FILES = 2_000  # of packs that are looked at: more than a person writes
 PACKS = "packs"  # beside the config
@@ -78,7 +78,7 @@ def _line(place: str, project: Path) -> str:
     return f"{LINE}{place}{'' if is_inside(Path(place), project) else ' (outside of the project)'}"
 
 
-def _parts(path: Path) -> Iterable[Part]:
+def _parts(path: Path) -> Iterable[PackPart]:
     try:
         yield from parts_of(path)
     except OSError:  # who loads it says so

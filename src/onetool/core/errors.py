@@ -163,6 +163,9 @@ def raised_at(error: BaseException) -> tuple[str, ...]:
     return (place,) if place else ()
 
 
+MAX_SHOWN_VALUE = 60  # characters of a wrong value in a message
+
+
 def cut(text: str, most: int) -> str:
     """Cut a text to at most so many characters, with an ellipsis where there were more."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

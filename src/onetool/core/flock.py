@@ -154,7 +154,7 @@ def _process(pid: str) -> str:
 
 # A random key in a file: made when it is first needed, then shared by all processes of this person
 
-KEY_BYTES = 32
+KEY_BYTES = 32  # of every random key
 
 
 def key_in(file: Path, make: bool = False) -> bytes:

@@ -13,7 +13,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, Any, cast
 
 from onetool.core.call import WrongArgument
-from onetool.core.errors import SchemaError, cut
+from onetool.core.errors import MAX_SHOWN_VALUE, SchemaError, cut
 from onetool.core.redaction import MASK, secret_names, sounds_secret
 from onetool.core.schema_guard import check_size, guard
 from onetool.core.schema_keywords import upgrade
@@ -74,7 +74,6 @@ def _whole(value: float) -> int:
 # Describing violations
 
 UNKNOWN = "unknown argument"
-_SHOWN = 60  # characters of a wrong value that are worth showing
 _MAX_PATH = 200
 _ALTERNATIVES = 12  # enum members that are worth listing
 
@@ -185,8 +184,8 @@ def _shown(error: "ValidationError", path: ValuePath, secret: frozenset[str]) ->
     value: Any = error.instance
     if isinstance(value, Mapping):
         # A whole object may hold a secret; its keys say enough.
-        names = (str(name)[:_SHOWN] for name in islice(cast(Mapping[str, Any], value), _SHOWN))
-        return f"object with {', '.join(names) or 'nothing'}"[:_SHOWN]
+        names = (str(name)[:MAX_SHOWN_VALUE] for name in islice(cast(Mapping[str, Any], value), MAX_SHOWN_VALUE))
+        return f"object with {', '.join(names) or 'nothing'}"[:MAX_SHOWN_VALUE]
     if isinstance(value, list):
         return f"array of {len(cast(list[Any], value))}"
     name = type(value).__name__
@@ -201,9 +200,9 @@ def _one_of(options: list[Any]) -> str:
 
 def _json(value: Any) -> str:
     if isinstance(value, str):
-        value = value[: _SHOWN + 1]  # of megabytes, no more than is shown
+        value = value[: MAX_SHOWN_VALUE + 1]  # of megabytes, no more than is shown
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return cut(text, MAX_SHOWN_VALUE)
 
 
 def _dotted(path: ValuePath) -> str:
@@ -286,7 +285,9 @@ class CompiledSchema:
         if limit is None or not (long := [name for name in value if len(str(name)) > limit]):
             return []
         got = f"its name has more than {limit} characters"
-        return [WrongArgument(path=cut(str(name), _SHOWN), expected="", got=got) for name in long[:MAX_UNKNOWN]]
+        return [
+            WrongArgument(path=cut(str(name), MAX_SHOWN_VALUE), expected="", got=got) for name in long[:MAX_UNKNOWN]
+        ]
 
     def wrong_members(self, value: Mapping[str, Any]) -> list[WrongArgument]:
         """Return the names that are too long, or the unknown ones where there are more than are described, or where

@@ -261,6 +261,9 @@ def read_span(text: str) -> int | None:
     return int(match[1]) * _SECONDS[match[2]] if match else None
 
 
+LAST_SECOND = 253_402_300_799  # of the year 9999
+
+
 def utc_text(seconds: float) -> str:
     """Write a time as `2027-01-01T12:00:00Z`. What no calendar has becomes the first or last moment of one."""
     return f"{_to_the_second(int(seconds // 1))}Z"

@@ -41,6 +41,7 @@ Following = Literal["at once", "later", "never"]
 
 TOPIC = "documents"
 FRESH_S = 1.0  # for which a document stays known without a listener
+MAX_WAIT_S = 10.0  # for other processes that change a document
 PAUSE = 0.05  # seconds between two attempts to take a lock
 
 DocumentId = tuple[str, str]  # kind and key

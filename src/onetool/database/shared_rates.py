@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from onetool.core.limits import PARTS, RateWindow
-from onetool.database.connection import Database, DatabaseError, Transaction
+from onetool.database.connection import CALL_WAIT_S, Database, DatabaseError, Transaction
 
 log = logging.getLogger("onetool.database")
 
@@ -32,7 +32,6 @@ ALONE_S = 2.0  # for which a process counts for itself, after the database did n
 SWEEP_S = 600.0  # between two sweeps of old windows
 MAX_OWN = 10_000  # windows that a process remembers
 THREADS = 4
-LOCKED_S = 1.0  # to wait for another process that locks `state.db`: a call waits for this
 
 _LOCK = """INSERT INTO rates (name, parts, seen_at, until) VALUES (%s, '[]', {clock}, {clock})
 ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at
@@ -76,7 +75,7 @@ class SharedWindows:
         if (database := self._database) is not None and monotonic() >= self._alone_until:
             try:
                 found = database.write(
-                    lambda work: _count(work, database.clock, key, most, seconds, counts), max_wait=LOCKED_S
+                    lambda work: _count(work, database.clock, key, most, seconds, counts), max_wait=CALL_WAIT_S
                 )
             except DatabaseError as error:
                 self._count_alone(error)
@@ -146,7 +145,7 @@ class SharedWindows:
             self._sweep_at = monotonic() + SWEEP_S
         sql = f"DELETE FROM rates WHERE until < {database.clock} - 60"  # noqa: S608 - ours
         try:
-            database.write(lambda work: work.execute(sql), max_wait=LOCKED_S)
+            database.write(lambda work: work.execute(sql), max_wait=CALL_WAIT_S)
         except DatabaseError as error:
             log.debug("old rates are not deleted: %s", error)
 

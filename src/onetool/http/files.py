@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from onetool.core.errors import BadArguments, ToolFailure
+from onetool.http.body import LARGE
 from onetool.http.definition import MEDIA_TYPE
 from onetool.http.errors import Redact
 from onetool.http.template_parts import MAX_FIELDS
@@ -27,7 +28,6 @@ MAX_FILE_BYTES = 16 * 1024**2  # limits.maxRequestBytes of imported tools that s
 FILE_TIMEOUT_MS = 60_000  # and their timeoutMs
 ANY_BYTES = "application/octet-stream"
 DATA = "data:"
-LARGE = 256 * 1024  # characters: more is decoded by a thread
 
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 _DATA_URL = re.compile(r"data:([^,]{0,500}?)(;base64)?,", re.IGNORECASE)

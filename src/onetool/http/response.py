@@ -19,7 +19,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure, cut
 from onetool.core.json_data import JsonTooCostlyError, StoreBlob, blob_record
-from onetool.http.body import StreamedText, TooDeepError, each_event, event_value, is_text_type, json_of
+from onetool.http.body import LARGE, StreamedText, TooDeepError, each_event, event_value, is_text_type, json_of
 from onetool.http.connection import HttpResponse
 from onetool.http.definition import ResponseOptions
 from onetool.http.errors import LOOKED_AT, Redact, in_short, masked, quoted
@@ -27,7 +27,6 @@ from onetool.http.placeholders import TemplateError
 
 MAX_EVENTS = 100_000  # of one answer
 MAX_EXCERPT = 300
-LARGE = 256 * 1024  # bytes: more is decoded by a thread
 MAX_SELECTOR = 4_000  # characters
 LARGE_ANSWER = 64 * 1024  # bytes of an answer, of which more is selected from by a thread
 # Encodings that are slow, or not of texts.

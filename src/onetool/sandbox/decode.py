@@ -77,8 +77,8 @@ class Values:
 
     def read(self, data: bytes, pos: int, end: int) -> None:
         """Read all nodes. One that holds others stands behind them. Long on purpose: a call a node costs too much."""
-        values, budget, part = self._values, self._budget, self._part
-        add, weigh = values.append, self._weights.append
+        budget, part = self._budget, self._part
+        add, weigh = self._values.append, self._weights.append
         check_at = 0
         if pos < end and data[pos] == 0x08:  # the sender's count of nodes; we count ourselves
             _, pos = read_varint(data, pos + 1)
@@ -108,31 +108,28 @@ class Values:
                     number, _ = read_varint(data, start + 1)
                 add(number >> 1 ^ -(number & 1))
                 weigh(part + size)
-            elif kind == DICT:
+            elif kind == DICT or kind in LISTS:
                 body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
-                self._dict(data, body, pos)
-            elif kind in LISTS:
-                body = start + 2 if size < 130 else read_varint(data, start + 1)[1]
-                self._list(data, body, pos)
+                (self._dict if kind == DICT else self._list)(data, body, pos)
             elif kind == FLOAT:
                 add(read_float(data, start + 1)[0])
                 weigh(part + 8)
-            elif kind == BOOL:
-                add(data[start + 1] != 0)
-                weigh(part)
-            elif kind == NONE and size == 2:
-                add(None)
+            elif kind == BOOL or (kind == NONE and size == 2):
+                add(data[start + 1] != 0 if kind == BOOL else None)
                 weigh(part)
             else:
                 self._other(data, start, pos)
             if pos > check_at:
                 check_at = pos + CHECK_BYTES
-                if len(values) > self._most_nodes:
-                    raise TooLargeError
-                if self._check is not None:
-                    self._check()
+                self._check_progress()
         if pos > end:
             raise ProtocolError("a node that is longer than its arena")
+
+    def _check_progress(self) -> None:
+        if len(self._values) > self._most_nodes:
+            raise TooLargeError
+        if self._check is not None:
+            self._check()
 
     def _dict(self, data: bytes, pos: int, end: int) -> None:
         values, weights, depths, held_before = self._values, self._weights, self._depths, self._held

@@ -22,7 +22,7 @@ from typing import Any, Unpack, get_args, get_origin, get_type_hints
 import msgspec
 
 from onetool.core.call import WrongArgument
-from onetool.core.errors import BadArguments, DefinitionError, Mistake, describe_error
+from onetool.core.errors import MAX_SHOWN_VALUE, BadArguments, DefinitionError, Mistake, cut, describe_error
 from onetool.core.redaction import MASK, secret_names
 from onetool.core.registry import Catalogue, Prompt, Resource
 from onetool.core.spec import Handler, ToolSpec, is_address
@@ -191,8 +191,6 @@ def returned_by(function: Callable[..., Any], hints: Mapping[str, Any]) -> Any:
 Arrange = Callable[[dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 """Arguments by name -> what to pass by position, and what by name."""
 
-_SHOWN = 60  # characters of a wrong value that are worth showing
-
 
 def bind_handler(
     function: Callable[..., Any],
@@ -304,11 +302,10 @@ def _converting(converts: Mapping[str, JsonForm], forms: Mapping[str, JsonForm],
 def _shown(value: Any) -> str:
     """Containers may hold a secret, and are long: what they are says enough."""
     if isinstance(value, dict):
-        return f"object with {', '.join(map(str, value)) or 'nothing'}"[:_SHOWN]
+        return f"object with {', '.join(map(str, value)) or 'nothing'}"[:MAX_SHOWN_VALUE]
     if isinstance(value, list):
         return f"array of {len(value)}"
-    text = msgspec.json.encode(value, enc_hook=repr).decode()
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return cut(msgspec.json.encode(value, enc_hook=repr).decode(), MAX_SHOWN_VALUE)
 
 
 # From a function to a ToolSpec

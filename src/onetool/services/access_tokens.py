@@ -33,7 +33,7 @@ from onetool.core.os_files import private, sync_folder
 from onetool.core.principal import Principal, Rate, Role
 from onetool.core.state_folders import make_home
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.documents import Documents, Unknown, Version
+from onetool.database.documents import MAX_WAIT_S, Documents, Unknown, Version
 from onetool.services.secrets import UNMISTAKABLE
 
 log = logging.getLogger("onetool.serve")
@@ -46,7 +46,6 @@ HASH = "sha256:"
 RANDOM_BYTES = 32
 FORMAT = 1
 MAX_BYTES = 4 * 1024**2  # more than ten thousand tokens
-MAX_WAIT_S = 10.0  # for other processes that change the document
 _OWN = re.compile(rf"(?=({PREFIX}[A-Za-z0-9_-]{{43}}))")  # as `new_token` makes them, whatever stands around them
 _NOT_IN_TOKENS = re.compile(r"[^A-Za-z0-9_.~+/-]+")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{16,}")  # Base64 or hexadecimal digits

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
+from onetool.core.flock import KEY_BYTES
 from onetool.core.state_folders import STATE_FILE
 from onetool.database import DatabaseError
 from onetool.database.documents import Documents
@@ -29,7 +30,6 @@ from onetool.database.sqlite_processes import SqliteLock
 log = logging.getLogger("onetool.serve")
 
 DOCUMENT = "links"
-KEY_BYTES = 32
 LIFETIME_S = 600
 MAX_WAIT_S = 5.0  # for another process that changes the document
 

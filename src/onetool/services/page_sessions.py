@@ -9,9 +9,10 @@ from hashlib import sha256
 
 import msgspec
 
+from onetool.core.flock import KEY_BYTES
+
 DOCUMENT = "sessions"
 MAX_ENDED = 10_000  # ids that are remembered
-KEY_BYTES = 32
 
 
 class LoginSession(msgspec.Struct, frozen=True):

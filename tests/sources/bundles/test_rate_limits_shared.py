@@ -164,7 +164,7 @@ def test_a_database_that_cannot_be_used_is_reported_once_and_each_process_counts
 
 
 def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):
-    monkeypatch.setattr(shared_rates, "LOCKED_S", 0.01)
+    monkeypatch.setattr(shared_rates, "CALL_WAIT_S", 0.01)
     call(app)
     with closing(sqlite3.connect(app.runtime.state.file)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -172,7 +172,7 @@ def test_a_process_that_stopped_with_the_lock_holds_up_nobody(app, monkeypatch):
 
 
 def test_the_event_loop_goes_on_while_a_call_waits_for_the_lock(app, monkeypatch):
-    monkeypatch.setattr(shared_rates, "LOCKED_S", 60)
+    monkeypatch.setattr(shared_rates, "CALL_WAIT_S", 60)
     monkeypatch.setattr(shared_rates, "ANSWER_S", 60)
     call(app)
 

@@ -1698,7 +1698,7 @@ export interface components {
             private?: boolean;
         };
         /** @description A host that tools may call. */
-        AllowedHost: {
+        GrantedHost: {
             /** @description As it stands in the config: IDN in ASCII. */
             host: string;
             private: boolean;
@@ -8576,7 +8576,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AllowedHost"];
+                    "application/json": components["schemas"]["GrantedHost"];
                 };
             };
             /** @description Something in the request can't be used; `in` and `pointer` say where. */

@@ -21,7 +21,7 @@ import msgspec
 
 from onetool.config.client_files import EditError, put_file
 from onetool.config.file_checks import is_inside
-from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
+from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, trust_store
 from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
@@ -58,6 +58,8 @@ class ConfigTarget:
         if self.found.untrusted is not None:  # what is written would be used together with what lies there
             raise ConfigUnchangedError(f"nothing was changed: {self.found.untrusted}.")
         self.file = self.found.config or new or Path.cwd() / FOLDER / NAME
+        if NOWHERE in self.file.parents:
+            raise ConfigUnchangedError("This user has no home folder for a config: set HOME, or use --config FILE.")
         if not (self.found.config or new) and not is_inside(self.file, Path.cwd()):
             raise ConfigUnchangedError(
                 f"{self.file} leads out of this folder through a symbolic link; remove the link."

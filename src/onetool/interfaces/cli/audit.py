@@ -20,6 +20,7 @@ from onetool.config.load import has_database, load_config
 from onetool.core.errors import OneToolError
 from onetool.database import DatabaseError
 from onetool.database.sqlite import SqliteDatabase
+from onetool.interfaces.cli.inputs import STDIN, read_text
 from onetool.interfaces.cli.options import complete_tool, data_options, find_here
 from onetool.interfaces.cli.output import counted, echo, print_text, printable, stdout, styled
 from onetool.services.audit import AuditTable
@@ -215,8 +216,6 @@ def _coloured(record: "AuditRecord", row: tuple[str, ...], widths: list[int]) ->
 def _hash_of(args: str, log: "AuditTable") -> str:
     """Return the hash that lines have for these arguments."""
     import json
-
-    from onetool.interfaces.cli.inputs import STDIN, read_text
 
     try:
         data = json.loads(read_text(STDIN) if args == STDIN else args)

@@ -18,6 +18,7 @@ from onetool.app.database import open_database, open_state_file, state_file
 from onetool.app.database_copy import Place, copy_state, count_stores, has_state, open_export, open_place
 from onetool.app.database_state import database_state, explain, file_state
 from onetool.app.documents import documents_in, seal_anew
+from onetool.cluster.report import alive_replicas
 from onetool.config import load_config
 from onetool.database import DatabaseError
 from onetool.database.migrations import migrate as run_migrations
@@ -181,8 +182,6 @@ def export_command(ctx: click.Context, folder: Path, inside_roots: bool, as_json
     or copy it with `onetool db import FOLDER`. It holds keys and sessions, so its file .onetool-state closes it to
     tools wherever it lies.
     """
-    from onetool.cluster.report import alive_replicas
-
     config = _config(ctx)
     target = Path(os.path.realpath(folder))
     below = next((root for root in config.fs.roots if target.is_relative_to(os.path.realpath(root))), None)
@@ -240,8 +239,6 @@ def _state(database: "Database", config: "Config") -> dict[str, Any]:
     if config.database is None:
         state = {**msgspec.to_builtins(file_state(database)), "lost_tokens": tokens.loss}
         return {**state, "stores": count_stores(database, config)}
-    from onetool.cluster.report import alive_replicas
-
     state = database_state(database)
     replicas = () if state.missing else alive_replicas(database, config)
     stores = None if state.missing else count_stores(database, config)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 STDIN = "-"
+MAX_TEXT_BYTES = 4 * 1024 * 1024  # of code, and of arguments
 
 Wrong = Callable[[str], click.ClickException]
 """Makes the error for a message."""
@@ -44,9 +45,9 @@ def read_text(name: str) -> str:
     return _decoded(read_bytes(name), name, click.ClickException)
 
 
-def read_input(name: str, most: int, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
-    """Return the text of any file, or of standard input: at most so many bytes, in UTF-8."""
-    return _decoded(_read(name, most, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
+def read_input(name: str, wrong: Wrong, unreadable: Wrong = click.UsageError) -> str:
+    """Return the text of any file, or of standard input: at most MAX_TEXT_BYTES, in UTF-8."""
+    return _decoded(_read(name, MAX_TEXT_BYTES, lambda name: open(name, "rb"), wrong, unreadable), name, wrong)
 
 
 def _read(name: str, most: int, opened: Callable[[str], BinaryIO], wrong: Wrong, unreadable: Wrong) -> bytes:

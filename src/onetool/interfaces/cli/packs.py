@@ -12,6 +12,7 @@ import msgspec
 from onetool.config.file_checks import is_inside
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import print_json, print_mistakes, wants_json
+from onetool.interfaces.cli.trust import renew_trust
 from onetool.sources.packs import BUILTIN
 from onetool.sources.packs.importing import check_packs
 
@@ -34,8 +35,6 @@ def packs() -> None:
 @config_option
 def new(name: str, folder: Path | None) -> None:
     """Write a pack with one tool, and its test."""
-    from onetool.interfaces.cli.trust import renew_trust
-
     if not name.isidentifier() or iskeyword(name) or name.startswith(("_", "test_")):
         raise click.BadParameter(f"{name!r} can't be a pack's name; take a word like weather.")
     if name in BUILTIN:

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from onetool.script.run_result import RunResult
 
 
-MAX_BYTES = 4 * 1024 * 1024
-
-
 @click.command()
 @click.argument("code", required=False)
 @click.option("--file", "-f", metavar="FILE", help="Run the code in this file.")
@@ -146,9 +143,9 @@ def _code(code: str | None, file: str | None) -> str:
     if code is not None and file is not None:
         raise click.UsageError("Give CODE or --file, not both.")
     if file is not None:
-        return read_input(file, MAX_BYTES, click.UsageError, partial(click.BadParameter, param_hint="--file"))
+        return read_input(file, click.UsageError, partial(click.BadParameter, param_hint="--file"))
     if code == STDIN or (code is None and not sys.stdin.isatty()):
-        return read_input(STDIN, MAX_BYTES, click.UsageError)
+        return read_input(STDIN, click.UsageError)
     if code is None:
         raise click.UsageError("Give the code: onetool run 'time.now()'. `-i` starts an interactive session.")
     return code

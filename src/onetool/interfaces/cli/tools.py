@@ -43,8 +43,6 @@ from onetool.sources.packs import BuiltinFunctions
 if TYPE_CHECKING:
     from onetool.app import App
 
-MAX_BYTES = 4 * 1024 * 1024  # of --args
-
 
 @click.group(no_args_is_help=True)
 def tools() -> None:
@@ -290,4 +288,4 @@ def _source(text: str) -> tuple[str, str]:
         return "it", text
     name = text if text == STDIN else str(Path(text[1:]))
     wrong = partial(click.BadParameter, param_hint="--args")
-    return shown_name(name), read_input(name, MAX_BYTES, wrong, wrong)
+    return shown_name(name), read_input(name, wrong, wrong)

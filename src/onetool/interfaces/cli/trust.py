@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onetool.config.file_checks import owner_and_mode, require_ownership
-from onetool.config.find import FOLDER, NAME, own_folder, project_here, trust_store, user_home
+from onetool.config.find import FOLDER, NAME, own_folder, project_here, trust_store, user_config, user_home
 from onetool.config.reach import LINE, reach_of, readable
 from onetool.config.reach_servers import WARN
 from onetool.config.trust import new_programs, programs_of, trust_folder, trust_renewed
@@ -68,7 +68,7 @@ def _shown(folder: Path, config: Path | None, store: "TrustStore", *, err: bool 
     """Print what a folder reaches, on standard error if `err`."""
     reach = reach_of(folder, config)
     lines = list(describe_reach(reach, store.folder(folder)))
-    if config is None and (own_folder() / NAME).is_file():
+    if config is None and user_config().is_file():
         lines.append("It has no config of its own: its packs run with yours, and can read all of your secrets.")
     for line in lines:
         click.echo(line, err=True) if err else echo(line)

@@ -30,7 +30,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from onetool.config.model import read_rate
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.principal import ROLES, Principal
-from onetool.core.text import utc_text
+from onetool.core.text import LAST_SECOND, utc_text
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
 from onetool.http.body import json_of
 from onetool.http.errors import RequestRefusedError, in_short
@@ -56,7 +56,6 @@ WAIT_S = 5.0  # of a request, for keys
 FETCH_S = 5.0
 MAX_JWKS = 256 * 1024  # bytes
 
-_LAST_SECOND = 253_402_300_799  # of the year 9999
 _UNSUPPORTED_HEADERS = ("crit", "b64", "enc", "zip", "cty")  # each changes how the rest is to be read
 _ID_TOKEN_CLAIMS = ("nonce", "at_hash", "c_hash", "s_hash")
 _OTHER_TOKENS = ("id", "refresh", "logout", "offline")  # Keycloak puts them into the claim `typ`
@@ -193,7 +192,7 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
     if "cnf" in claims:
         raise invalid("it is bound to a key of its client (cnf), which this server can't check")
     for name in {"exp", "nbf", "iat"} & claims.keys():  # PyJWT takes texts and numbers of any size
-        if type(claims[name]) not in (int, float) or not 0 <= claims[name] <= _LAST_SECOND:
+        if type(claims[name]) not in (int, float) or not 0 <= claims[name] <= LAST_SECOND:
             raise invalid(f"its {name} is no time: seconds since 1970, as a number")
     if not _is_name(claims.get("sub")):
         raise invalid(f"its subject (sub) is not printable text of at most {MAX_NAME} characters")

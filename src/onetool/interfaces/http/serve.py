@@ -44,6 +44,7 @@ from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PA
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
 from onetool.services.logs import make_log_non_blocking
+from onetool.services.request_rates import SharedRates
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -173,8 +174,6 @@ def shared_rates(app: "App") -> "PrincipalRates | None":
     """Return rates that all replicas share; None if this process counts for itself."""
     if (windows := app.runtime.databases.rates()) is None:
         return None
-    from onetool.services.request_rates import SharedRates
-
     return SharedRates(windows)
 
 
@@ -396,17 +395,14 @@ def serve_app(
     """
     if is_loopback(address.addresses):
         app.follow_settings()
-    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
-    request_log.enable_access_log(app.config.http.access_log)
-    for logger_name in ("onetool.serve", "onetool.watch"):
-        logging.getLogger(logger_name).setLevel(logging.INFO)
+    _start_logs(app)
     lists = allow_lists(app, allowed)
     shared, requests = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
     links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
     http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
     follow_config(app, address, http_app, allowed)
-    at_end: list[Callable[[], None]] = []
+    at_end: list[Callable[[], None]] = [] if shared is None else [shared.close]
 
     async def reload() -> None:
         with on_reload():
@@ -427,10 +423,15 @@ def serve_app(
     try:
         return serve(http_app, address, started=started, reload=reload, **further)
     finally:
-        if shared is not None:
-            shared.close()
         for close in at_end:
             close()
+
+
+def _start_logs(app: "App") -> None:
+    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
+    request_log.enable_access_log(app.config.http.access_log)
+    for logger_name in ("onetool.serve", "onetool.watch"):
+        logging.getLogger(logger_name).setLevel(logging.INFO)
 
 
 def _page_links(app: "App", address: BoundAddress, secret: bytes) -> "ServedLinks | None":

@@ -223,7 +223,7 @@ def _direct_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEnt
     ]
 
 
-def _names_in_apps(listed: "list[ListedTool]") -> dict[str, tuple[str, ...]]:
+def _names_in_apps(listed: "list[MenuTool]") -> dict[str, tuple[str, ...]]:
     """Return the names by which pages of servers (MCP Apps) call tools: the names that the servers gave them.
 
     MCP does not say whose page makes a call. So a name that several servers with pages use calls none of them, a server
@@ -240,10 +240,10 @@ def _names_in_apps(listed: "list[ListedTool]") -> dict[str, tuple[str, ...]]:
     return {tools[0]: (name,) for name, tools in found.items() if len(tools) == 1 and name not in taken}
 
 
-ListedTool = tuple[ToolSpec, dict[str, Any], str]  # with its listing and its own name
+MenuTool = tuple[ToolSpec, dict[str, Any], str]  # with its listing and its own name
 
 
-def _listed(app: "App", allowed: Collection[str] | None) -> list[ListedTool]:
+def _listed(app: "App", allowed: Collection[str] | None) -> list[MenuTool]:
     """Return every tool with its listing, and its own name if it is listed under an alias."""
     from onetool.formats import ProviderNames, provider_tools  # the menu `run` does without
 

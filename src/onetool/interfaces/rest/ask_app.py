@@ -33,7 +33,7 @@ from onetool.interfaces.rest.ask_body import (
     ask_problem_body,
     read_question,
 )
-from onetool.interfaces.rest.invoke import sse_event, wants_events
+from onetool.interfaces.rest.invoke import BEGIN_AFTER, sse_event, wants_events
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, sent_texts
 from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from onetool.cluster.cluster import Cluster
     from onetool.core.call import ToolResult
     from onetool.core.spec import ToolSpec
-
-
-BEGIN_AFTER = 0.25  # seconds; enough for everything that is refused
 
 
 class PacedResponseStream(ResponseStream):

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.app.database_state import is_reached
 from onetool.config.file_checks import require_ownership
 from onetool.config.find import FOLDER, NAME, own_folder, trust_store, user_home
+from onetool.config.reach import reach_of
+from onetool.config.trust import trust_folder as store_trust
 from onetool.core.errors import ConfigError, Mistake, Need
 from onetool.core.text import utc_text
 from onetool.database.connection import DatabaseError
+from onetool.database.migrations import missing
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
@@ -94,8 +98,6 @@ async def get_check(request: RestRequest) -> RestResponse:
 
 
 def _check(app: "App") -> CheckReport:
-    from onetool.app.database_state import is_reached
-
     wrong = app.findings()
     if app.config.cluster is not None and is_reached(app.config, wrong):
         from onetool.cluster.report import inspect_replicas
@@ -112,8 +114,6 @@ def _database(app: "App", wrong: Iterable[Mistake]) -> DatabaseReport | UnsetTyp
     """`wrong` has what a new connection has found."""
     if app.config.database is None or (database := app.database) is None:
         return UNSET
-    from onetool.database.migrations import missing
-
     why = next((one.message for one in wrong if one.key == "database" and one.severity == "error"), None)
     lacks: list[str] = []
     if why is None:
@@ -214,8 +214,6 @@ async def trust_folder(request: RestRequest) -> RestResponse:
 
 
 def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
-    from onetool.config.trust import trust_folder
-
     folder = _folder(asked.folder)
     try:
         reach = reach_at(folder)
@@ -228,7 +226,7 @@ def _trust(app: "App", asked: TrustRequest, dry_run: bool) -> RestResponse:
     warnings: list[dict[str, str]] = []
     if not dry_run:
         try:
-            trust_folder(folder, reach, trust_store())
+            store_trust(folder, reach, trust_store())
         except OSError as error:
             raise RestError(503, "unavailable", f"It could not be remembered: {error.strerror}.") from None
         log.info("Trusted over REST: %s", folder)
@@ -264,8 +262,6 @@ def _reaches(folder: Path) -> tuple[list[str], str | None]:
 
 
 def reach_at(folder: Path) -> "Reach":
-    from onetool.config.reach import reach_of
-
     config = folder / NAME if (folder / NAME).is_file() else None
     require_ownership([folder, *([config] if config else [])], user_home(os.environ), trust_store().owners)
     return reach_of(folder, config)

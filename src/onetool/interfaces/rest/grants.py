@@ -43,7 +43,7 @@ class HostGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     private: Annotated[bool, Meta(description="True in any case for names and addresses that are private.")] = False
 
 
-class AllowedHost(msgspec.Struct, frozen=True):
+class GrantedHost(msgspec.Struct, frozen=True):
     """A host that tools may call."""
 
     host: Annotated[str, Meta(description="As it stands in the config: IDN in ASCII.")]
@@ -51,7 +51,7 @@ class AllowedHost(msgspec.Struct, frozen=True):
 
 
 @RestRoute(
-    "PUT", "/hosts/{host}", "Server", role="admin", takes=HostGrant, example={}, gives=AllowedHost, errors=(400, 409)
+    "PUT", "/hosts/{host}", "Server", role="admin", takes=HostGrant, example={}, gives=GrantedHost, errors=(400, 409)
 )
 async def allow_host_for_tools(request: RestRequest) -> RestResponse:
     """Allow tools to call a host.
@@ -61,7 +61,7 @@ async def allow_host_for_tools(request: RestRequest) -> RestResponse:
     """
     asked = converted(await json_body(request, empty={}), HostGrant)
     found = await _granted(request, partial(allow_host, request.context.app, request.path[0], asked.private))
-    return RestResponse(200, encode(AllowedHost(*found)))
+    return RestResponse(200, encode(GrantedHost(*found)))
 
 
 class SecretGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

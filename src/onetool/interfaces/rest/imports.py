@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from onetool.app.bundles import live_bundle
+from onetool.app.findings import requirements_of
 from onetool.core.errors import ConfigError
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
@@ -170,7 +171,6 @@ async def export_bundle(request: RestRequest) -> RestResponse:
 
 def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> RestResponse:
     from onetool.app.bundle_import import name_taken, read_import, store_import
-    from onetool.app.findings import requirements_of
 
     app, dry_run = request.context.app, request.query["dryRun"]
     arrival = read_import(app, data, options)
@@ -201,7 +201,6 @@ def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
 
 def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
-    from onetool.app.findings import requirements_of
 
     known = app.config.secrets
     found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)

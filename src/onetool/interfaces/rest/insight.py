@@ -38,6 +38,8 @@ from onetool.interfaces.rest.request import NO_CONTENT, RestRequest, RestRespons
 from onetool.interfaces.rest.route import TOOL, RestRoute
 from onetool.services.audit import AuditRecord
 from onetool.services.audit.record import AuditFilter, AuditPosition
+from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
+from onetool.services.results.paging import BadQueryError
 from onetool.services.stats.usage import NOT_COUNTED, StatsFilter, StatsOverview, ToolUsage
 
 if TYPE_CHECKING:
@@ -307,9 +309,6 @@ def _iso(at: float) -> str:
 
 def _told(work: Callable[[], T]) -> T:
     """Turn errors of a result store into refusals."""
-    from onetool.services.results import HandleNotFoundError, ResultExpiredError, ResultTooLargeError
-    from onetool.services.results.paging import BadQueryError
-
     try:
         return work()
     except HandleNotFoundError as error:

@@ -19,6 +19,7 @@ import msgspec
 from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, encode
+from onetool.http.body import StreamedText
 from onetool.http.definition import below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
@@ -167,8 +168,6 @@ class ProgressEvents:
     """Turns progress of a running tool, from any thread, into events in order."""
 
     def __init__(self, response: ResponseStream) -> None:
-        from onetool.http.body import StreamedText
-
         self._response = response
         self._text_delta = StreamedText
         self._loop = asyncio.get_running_loop()

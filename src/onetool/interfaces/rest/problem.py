@@ -29,7 +29,7 @@ from onetool.sources.bundles.errors import (
 PROBLEM_TYPE = b"application/problem+json"
 RETRY_S = 1  # when a store that is busy may be asked again
 
-Part = Literal["body", "path", "query", "header"]
+RequestPart = Literal["body", "path", "query", "header"]
 
 STATUS_OF_ERROR: dict[type[BundleError], int] = {
     InvalidError: 400,
@@ -57,7 +57,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     detail: str
     code: Annotated[str, Meta(description="Why, for programs: one word that stays the same, whatever `detail` says.")]
-    part: Annotated[Part | None, Meta(description="The part that is wrong.")] = msgspec.field(default=None, name="in")
+    part: Annotated[RequestPart | None, Meta(description="The part that is wrong.")] = msgspec.field(
+        default=None, name="in"
+    )
     pointer: Annotated[str | None, Meta(description="JSON pointer (RFC 6901) into what `in` names.")] = None
     errors: Annotated[tuple[Fault, ...], Meta(description="Where several things are wrong: each of them.")] = ()
     reason: Annotated[str | msgspec.UnsetType | None, Meta(description="Why a tool failed.")] = msgspec.UNSET
@@ -74,7 +76,7 @@ class RestError(HttpError):
         code: str,
         message: str,
         *,
-        part: Part | None = None,
+        part: RequestPart | None = None,
         pointer: str | None = None,
         errors: Iterable[Fault] = (),
         headers: Headers = (),

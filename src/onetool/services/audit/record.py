@@ -17,7 +17,7 @@ from msgspec import Meta
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.json_data import sorted_json
 from onetool.core.principal import Principal
-from onetool.core.text import distinct_name, read_span, read_time, utc_text_ms, wanted_name
+from onetool.core.text import LAST_SECOND, distinct_name, read_span, read_time, utc_text_ms, wanted_name
 
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
@@ -216,8 +216,6 @@ _encode = msgspec.json.Encoder().encode
 
 _decode = msgspec.json.Decoder(AuditRecord).decode
 
-_LATEST = 253402300799.0  # the end of the year 9999
-
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter for lines. None matches all."""
@@ -296,7 +294,7 @@ def read_moment(text: str, now: float) -> float | None:
 
 def _text(seconds: float | None) -> str | None:
     """Return a time as in lines. Such texts are in the order of their times."""
-    return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), _LATEST))
+    return None if seconds is None else utc_text_ms(min(max(seconds, 0.0), LAST_SECOND))
 
 
 def _has_outcome(record: AuditRecord, wanted: str) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 
 from onetool.core.errors import ToolFailure
 from onetool.database import Database, DatabaseError, Transaction
-from onetool.database.connection import Params, Row
+from onetool.database.connection import CALL_WAIT_S, Params, Row
 from onetool.services.results import (
     HandleNotFoundError,
     KeptResult,
@@ -43,7 +43,6 @@ DAY = 86_400
 SWEEP_S = 60.0  # between two sweeps by a process that puts
 UNFINISHED_S = 600  # that a process may take to write a text
 MARGIN_S = 60  # before that time is up, so that no sweep deletes a text that is being finished
-MAX_WAIT_S = 1.0  # for another process that locks the database: a call waits for this
 WRITTEN_AT_ONCE = 16  # pieces, about 1 MB
 READ_AT_ONCE = 16  # pieces, by callers that read on
 LISTED_AT_ONCE = 200  # rows
@@ -136,7 +135,7 @@ class ResultStore:
             spare = self._database.spare_bytes()
             # Processes that do this at once agree on which results are the oldest.
             if over := self._database.read(lambda work: self._over(work, spare)):
-                self._database.write(lambda work: work.execute_many(end, over), max_wait=MAX_WAIT_S)
+                self._database.write(lambda work: work.execute_many(end, over), max_wait=CALL_WAIT_S)
             self._delete_ended()
         except DatabaseError as error:
             log.warning("Old results are not removed: %s", error)
@@ -206,7 +205,7 @@ class ResultStore:
         while not is_last:
             some = list(islice(rows, WRITTEN_AT_ONCE))
             is_last = len(some) < WRITTEN_AT_ONCE
-            self._database.write(write_some, max_wait=MAX_WAIT_S)
+            self._database.write(write_some, max_wait=CALL_WAIT_S)
             some, is_first = [], False
 
     def _make_room(self) -> None:
@@ -247,10 +246,10 @@ class ResultStore:
         )
         delete = "DELETE FROM result_pieces WHERE key = %s AND number = %s"
         while rows := database.read(lambda work: work.execute(texts)):
-            database.write(lambda work, rows=rows: work.execute_many(delete, rows), max_wait=MAX_WAIT_S)
+            database.write(lambda work, rows=rows: work.execute_many(delete, rows), max_wait=CALL_WAIT_S)
         forgotten = f"FROM results WHERE ended_at <= {clock} - {DAY}"
         if database.read(lambda work: work.execute(f"SELECT 1 {forgotten} LIMIT 1")):
-            database.write(lambda work: work.execute(f"DELETE {forgotten}"), max_wait=MAX_WAIT_S)
+            database.write(lambda work: work.execute(f"DELETE {forgotten}"), max_wait=CALL_WAIT_S)
         if database.spare_bytes() > min(MAX_SPARE, self._max // 16):
             database.shrink()
 

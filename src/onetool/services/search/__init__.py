@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING
 
 from onetool.core.registry import NO_PACKS, LazyPacks, as_spec
 from onetool.core.spec import ToolSpec
+from onetool.services.search.words import MAX_QUERY
 
 if TYPE_CHECKING:
     from onetool.services.search.blend import Ranking
     from onetool.services.search.postings import Words
 
 log = logging.getLogger("onetool")
-
-MAX_QUERY = 10_000  # characters: a pasted document must not cost more than a question
 
 
 class SearchIndex:

@@ -1,4 +1,4 @@
-"""`Part`: which terms stand in which fields of which tools, as arrays. It never changes.
+"""`IndexPart`: which terms stand in which fields of which tools, as arrays. It never changes.
 
 A *term* is a word, or a whole name as it is compared. Terms are in their order, so that those with one prefix are a
 range. Each has its *postings*: the slots of the tools that have it, how often it stands in each scored field, and a bit
@@ -30,7 +30,7 @@ NO_SLOTS = np.empty(0, np.int64)
 LAST = "\U0010ffff"  # after every prefix
 
 
-class Part:
+class IndexPart:
     """The postings of many tools. Slots are in the order of recency: newest first, then by key."""
 
     def __init__(self, keys: list[str], words: list[str], groups: list[str], arrays: Arrays) -> None:
@@ -45,7 +45,7 @@ class Part:
         return len(self.keys)
 
     @classmethod
-    def read(cls, saved: Arrays) -> "Part":
+    def read(cls, saved: Arrays) -> "IndexPart":
         """Return the part that `saved` gave."""
         keys, words, groups = (texts_in(saved[name]) for name in TEXT_NAMES)
         return cls(keys, words, groups, saved)
@@ -162,7 +162,7 @@ class _Numbers(dict[str, int]):
         return self[word]
 
 
-def index_documents(documents: Mapping[str, Document]) -> Part:
+def index_documents(documents: Mapping[str, Document]) -> IndexPart:
     """Return the part of these documents, which are given by their keys."""
     keys = sorted(documents, key=lambda key: (documents[key].age, key))
     ordered = [documents[key] for key in keys]
@@ -194,10 +194,10 @@ def index_documents(documents: Mapping[str, Document]) -> Part:
         "ages": np.array([document.age for document in ordered], np.int64),
         "title_lengths": np.array([document.title_length for document in ordered], np.int32),
     }
-    return Part(keys, words, [*groups], arrays)
+    return IndexPart(keys, words, [*groups], arrays)
 
 
-def merge_parts(parts: Sequence[Part], alive: np.ndarray) -> Part:
+def merge_parts(parts: Sequence[IndexPart], alive: np.ndarray) -> IndexPart:
     """Return one part of the tools that are alive. `alive` is about all slots, part by part."""
     kept = np.flatnonzero(alive)
     every, ages = [*chain.from_iterable(part.keys for part in parts)], np.concatenate([part.ages for part in parts])
@@ -228,4 +228,4 @@ def merge_parts(parts: Sequence[Part], alive: np.ndarray) -> Part:
         "group_of": group_of[order],
     }
     used = [word for word, is_there in zip(words, is_used.tolist(), strict=True) if is_there]
-    return Part([every[slot] for slot in order.tolist()], used, [*groups], arrays)
+    return IndexPart([every[slot] for slot in order.tolist()], used, [*groups], arrays)

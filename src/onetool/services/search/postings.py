@@ -17,7 +17,7 @@ from onetool.services.search.documents import OWN, SCORED, SCORED_FIELDS, Docume
 from onetool.services.search.part import (
     NO_SLOTS,
     SCORED_COUNT,
-    Part,
+    IndexPart,
     index_documents,
     length_totals,
     merge_parts,
@@ -43,8 +43,10 @@ class TermWeights(NamedTuple):
 class WordIndex:
     """Documents by their keys, which come and go. One thread changes it at a time."""
 
-    def __init__(self, part: Part | None = None) -> None:
-        self._parts: list[tuple[Part, set[int]]] = [] if part is None else [(part, set())]  # with slots that are gone
+    def __init__(self, part: IndexPart | None = None) -> None:
+        self._parts: list[tuple[IndexPart, set[int]]] = (
+            [] if part is None else [(part, set())]
+        )  # with slots that are gone
         self._recent: dict[str, Document] = {}
         self._words: Words | None = None
 
@@ -71,7 +73,7 @@ class WordIndex:
             self._words = Words([*(part for part, _ in self._parts), *recent], self._alive(self._recent))
         return self._words
 
-    def merged(self) -> Part:
+    def merged(self) -> IndexPart:
         """Return the only part, with all documents."""
         recent = [index_documents(self._recent)] if self._recent or not self._parts else []
         if recent or len(self._parts) > 1 or self._parts[0][1]:
@@ -92,7 +94,7 @@ class WordIndex:
 class Words:
     """All parts at one moment. Slots go through them, part by part."""
 
-    def __init__(self, parts: Sequence[Part] = (), alive: np.ndarray | None = None) -> None:
+    def __init__(self, parts: Sequence[IndexPart] = (), alive: np.ndarray | None = None) -> None:
         self.parts = [part for part in parts if len(part)]
         self.size = sum(map(len, self.parts))
         self.alive = np.ones(self.size, bool) if alive is None else alive
@@ -125,7 +127,7 @@ class Words:
         found = [getattr(part, name) for part in self.parts]
         return found[0] if len(found) == 1 else np.concatenate(found) if found else np.empty(0)
 
-    def placed(self) -> Iterator[tuple[Part, slice]]:
+    def placed(self) -> Iterator[tuple[IndexPart, slice]]:
         """Return the parts, and the slots of each."""
         return zip(self.parts, (slice(*bounds) for bounds in pairwise(self._offsets)), strict=True)
 
@@ -168,7 +170,7 @@ class Words:
         """Return the slots of the tools that have a word with this text inside in their own names."""
         return self._slots(lambda part: [range(at, at + 1) for at in part.names_containing(text)], OWN)
 
-    def _slots(self, find: Callable[[Part], list[range]], fields: int) -> np.ndarray:
+    def _slots(self, find: Callable[[IndexPart], list[range]], fields: int) -> np.ndarray:
         every = ((part, place.start, words) for part, place in self.placed() for words in find(part) if words)
         return np.concatenate([NO_SLOTS, *(part.postings(words, fields) + start for part, start, words in every)])
 
@@ -205,7 +207,7 @@ class Words:
                     found[known] = int(distance)
         return dict(sorted(found.items(), key=lambda one: (one[1], len(one[0]), one[0])))
 
-    def _is_alive(self, part: Part, place: slice, number: int, fields: int) -> bool:
+    def _is_alive(self, part: IndexPart, place: slice, number: int, fields: int) -> bool:
         if not part.word_bits[number] & fields:
             return False
         return bool(self.alive[place][part.postings(range(number, number + 1), fields)].any())

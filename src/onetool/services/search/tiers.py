@@ -18,14 +18,12 @@ import numpy as np
 from onetool.services.search.documents import LABELS, NAMED, TEXTS, TITLES
 from onetool.services.search.lexical import mask
 from onetool.services.search.postings import Words, smallest
-from onetool.services.search.words import name_key, word_groups
+from onetool.services.search.words import MAX_QUERY, MAX_WORDS, name_key, word_groups
 
 PREFIX, WHOLE_WORD, FUZZY, RECENCY = (tier * 1_000_000 for tier in range(4))  # and the score is added
 NOT_FOUND = 4_000_000
 FAR = 1000  # more than what any name is long, or any sum of what is near
-MAX_WORDS = 64  # different ones of a query; what is behind them is not looked at
 MAX_FUZZY = 10  # a longer query is pasted, not typed
-MAX_QUERY = 10_000  # characters
 MIN_INSIDE = 3  # letters: see `_near`
 NOWHERE = 100  # more than any step of `_near`
 

@@ -145,7 +145,9 @@ EVERYDAY = frozenset((GRAMMAR + ASKING).split())
 # Words of a query
 
 
-MAX_WORDS = 64  # nobody describes a task in more; a pasted document must not cost more than a question
+# A pasted document must not cost more than a question.
+MAX_QUERY = 10_000  # characters
+MAX_WORDS = 64  # nobody describes a task in more
 
 
 class QueryWords(NamedTuple):

@@ -16,6 +16,7 @@ import msgspec
 
 from onetool.core.context import CallEvent, RunEvent
 from onetool.core.text import distinct_name, wanted_name
+from onetool.database.connection import CALL_WAIT_S
 from onetool.services.event_queue import Recorder
 from onetool.services.stats.store import (
     CALLS,
@@ -28,7 +29,7 @@ from onetool.services.stats.store import (
     UnreadableError,
     read_nothing,
 )
-from onetool.services.stats.writer import BUSY_SECONDS, Writer
+from onetool.services.stats.writer import Writer
 
 if TYPE_CHECKING:  # what sums up is loaded when somebody asks: most processes only count
     from onetool.database import Database
@@ -121,7 +122,7 @@ class UsageStats:
         if 0 <= seconds <= MAX_WAIT:
             self._add(GAPS, _name(client), seconds * 1000, distinct_name(owner))
 
-    def flush(self, timeout: float = BUSY_SECONDS) -> None:
+    def flush(self, timeout: float = CALL_WAIT_S) -> None:
         """Write what waits."""
         if self._recorder is not None:
             self._recorder.flush()

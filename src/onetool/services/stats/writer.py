@@ -8,12 +8,11 @@ from time import monotonic
 from typing import Any
 
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
-from onetool.database.connection import DamagedDatabaseError, NewerDatabaseError, StorageError
+from onetool.database.connection import CALL_WAIT_S, DamagedDatabaseError, NewerDatabaseError, StorageError
 from onetool.services.stats.store import COLUMNS, Batch, Row, StatsStore
 
 log = logging.getLogger("onetool.stats")
 
-BUSY_SECONDS = 1.0
 GATHER_SECONDS = 2.0  # that a row waits at most, where it can be written
 LAST_WAIT = 3.0  # seconds, for who is writing when everything ends
 MAX_GATHERED = 2_000  # rows of a table that are not kept waiting for others
@@ -73,7 +72,7 @@ class Writer:
         held = 0 if self._unknown is None else sum(map(len, self._unknown[1].values()))
         return held + sum(map(len, self.rows.values()))
 
-    def flush(self, timeout: float = BUSY_SECONDS) -> None:
+    def flush(self, timeout: float = CALL_WAIT_S) -> None:
         """Write what waits. What can't be written now is tried again later, for a bounded number of rows."""
         with self._writing:
             self._writer = get_ident()
@@ -86,7 +85,7 @@ class Writer:
         """Write what waits, or drop it. The garbage collector may call this while this thread is writing."""
         if self._writer != get_ident() and self._writing.acquire(timeout=LAST_WAIT):
             try:
-                self._flush(BUSY_SECONDS)
+                self._flush(CALL_WAIT_S)
                 if waiting := self.waiting:
                     self._drop(waiting)
                     self._forget()

@@ -153,7 +153,8 @@ def tool_id(kind: str, name: str) -> str:
 def slug_of(name: str) -> str:
     """`_` becomes `-`. With both of them, with other signs that a slug has not, or too long, it also gets a hash."""
     dashed = name.replace("_", "-")
-    if not ("_" in name and "-" in name) and 0 < len(dashed) <= MAX_SLUG and _is_plain(dashed):
+    is_reversible = not ("_" in name and "-" in name) and unicodedata.is_normalized("NFC", dashed)
+    if is_reversible and 0 < len(dashed) <= MAX_SLUG and all(sign == "-" or fits(sign) for sign in dashed):
         return dashed
     return hashed_slug(name)
 
@@ -163,10 +164,6 @@ def hashed_slug(name: str) -> str:
     head = "".join(sign if fits(sign) else "-" for sign in signs)[: MAX_SLUG - DIGITS - 1].strip("-")
     digest = sha256(name.encode(errors="backslashreplace")).hexdigest()[:DIGITS]
     return f"{head}-{digest}" if head else digest
-
-
-def _is_plain(text: str) -> bool:
-    return unicodedata.is_normalized("NFC", text) and all(sign == "-" or fits(sign) for sign in text)
 
 
 def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tuple[Bundle, list[Tool]]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.core.text import did_you_mean
-from onetool.database.documents import Documents
+from onetool.database.documents import MAX_WAIT_S, Documents
 from onetool.http.definition import below
 from onetool.sources.bundles.errors import InvalidError, UnavailableError
 from onetool.sources.bundles.model import ToolExample
@@ -138,7 +138,6 @@ def _wanted(data: Any, known: tuple[str, ...]) -> dict[str, Any]:
 
 MAX_OWNER_BYTES = 1024 * 1024  # bytes of JSON, of all tools
 MAX_OWNERS = 10_000
-MAX_WAIT_S = 10.0  # for others who write
 
 OwnLists = dict[str, tuple[ToolExample, ...]]  # by the id of the tool
 

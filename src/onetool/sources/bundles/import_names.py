@@ -11,10 +11,9 @@ from typing import Any
 
 from onetool.http.tool import HttpTool, tool_to_inspect
 from onetool.sources.bundles.model import http_of, limits_of
-from onetool.sources.bundles.names import CAMEL, fits
+from onetool.sources.bundles.names import CAMEL, MAX_SLUG, fits
 from onetool.sources.bundles.validation import read_tool
 
-MAX_SLUG = 64
 MAX_TITLE = 120
 MAX_DESCRIPTION = 600
 MAX_WORDS = 6  # of a summary, in a slug

@@ -5,16 +5,13 @@ A window is named after the place of the tool, so that a tool that was deleted a
 
 import math
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
 
 from onetool.core.call import ToolResult
 from onetool.core.context import current_call, note_call
 from onetool.core.errors import ToolFailure
+from onetool.database.shared_rates import SharedWindows, WindowCount
 from onetool.sources.bundles.errors import RateLimitError
-
-if TYPE_CHECKING:
-    from onetool.database.shared_rates import SharedWindows, WindowCount
 
 WINDOW_S = 60
 NOTE = "rate_limit"  # in the meta of a result
@@ -24,8 +21,8 @@ LIMITED = "rate_limited"  # the reason of a call that was one too many
 class RateLimiter:
     """Limits calls per minute, per tool. Without `windows`, each process counts for itself."""
 
-    def __init__(self, windows: "Callable[[], SharedWindows] | None" = None) -> None:
-        self._windows = windows or cache(_own_windows)
+    def __init__(self, windows: Callable[[], SharedWindows] | None = None) -> None:
+        self._windows = windows or cache(partial(SharedWindows, None))
 
     def take(self, tool: str, per_minute: int) -> None:
         """Count a call, and note in its meta how many are left. Raises ToolFailure (rate_limited) if none are.
@@ -51,13 +48,7 @@ def refuse_limited(result: ToolResult) -> None:
         raise RateLimitError(result.error.message, left)
 
 
-def _own_windows() -> "SharedWindows":
-    from onetool.database.shared_rates import SharedWindows
-
-    return SharedWindows(None)
-
-
-def _admit(found: "WindowCount", per_minute: int) -> None:
+def _admit(found: WindowCount, per_minute: int) -> None:
     # Windows move by whole seconds, so that there may be room a second later than we say.
     reset_s = min(max(1, math.ceil(found.reset_s if found.wait is None else found.wait)), WINDOW_S)
     note_call(NOTE, {"limit": per_minute, "remaining": max(0, per_minute - found.used), "reset_s": reset_s})

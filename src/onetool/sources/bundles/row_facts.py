@@ -4,15 +4,13 @@ The facts are its name in code, its bundle's slug, where it is from, and how it 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from onetool.sources.bundles.model import Bundle, Tool
 from onetool.sources.bundles.names import code_name
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.store import ListQuery, Visibility
-
-Health = Literal["ok", "off", "down", "changed"]
-"""off: it, or its bundle, is switched off. Of an MCP server: down: can't be reached; changed: waits for approval."""
+from onetool.sources.bundles.tool_factory import BundleRuntime, Health
 
 KEPT_HERE, BUILT_IN = "bundle", "built-in"
 SIGNATURE = "signature"
@@ -20,32 +18,20 @@ SIGNATURE = "signature"
 T = TypeVar("T")
 
 
-class CatalogueView(Protocol):
-    """What bundles ask the app about all tools."""
-
-    def signature(self, name: str) -> str | None:
-        """Return the signature of the tool of that name, as code writes it."""
-        ...
-
-    def server_health(self) -> Mapping[str, Health]:
-        """Return the health of each MCP server, by its name."""
-        ...
-
-
 class RowFacts:
     """The facts of tools."""
 
     def __init__(
-        self, store: BundleStore, name_in_code: Callable[[Bundle, Tool], str | None], catalogue: CatalogueView
+        self, store: BundleStore, name_in_code: Callable[[Bundle, Tool], str | None], runtime: BundleRuntime
     ) -> None:
         self._store = store
         self._name_in_code = name_in_code
-        self._catalogue = catalogue
+        self._runtime = runtime
 
     def of(self, tools: list[tuple[Tool, bool]]) -> Iterable[dict[str, Any]]:
         """Yield the facts of each tool, in their order, and whether it could be called if it were enabled."""
         bundles = {id: self._store.bundle(id) for id in {tool.bundle_id for tool, _ in tools}}
-        servers = self._catalogue.server_health()
+        servers = self._runtime.server_health()
         for tool, is_there in tools:
             bundle = bundles[tool.bundle_id]
             if bundle is None:  # it was deleted this very moment
@@ -60,7 +46,7 @@ class RowFacts:
                 }
 
     def signature(self, name: str | None) -> dict[str, str]:
-        found = None if name is None else self._catalogue.signature(name)
+        found = None if name is None else self._runtime.signature(name)
         return {} if found is None else {SIGNATURE: found}
 
 

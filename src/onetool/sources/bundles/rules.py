@@ -222,7 +222,8 @@ class BundleStore(ABC):
         if found is None:
             refuse_stale(None, match)
             bundle = Bundle(**fields_of(content), id=id, created_at=now, modified_at=now)
-            work.add_bundle(bundle, (), (), (bundle, True))
+            work.result = bundle, True
+            work.add_bundle(bundle)
             return
         old, place = found
         refuse_stale(old, match)
@@ -264,9 +265,9 @@ class BundleStore(ABC):
         self.change(job)
 
     def _keep_bundle(self, work: StoreTransaction, old: Bundle, bundle: Bundle, place: str, result: object) -> None:
-        if bundle != old:
-            work.replace_bundle(bundle, place, result)
         work.result = result
+        if bundle != old:
+            work.change_bundle(place, bundle)
 
     def put_all(self, bundle: Bundle, tools: Iterable[Tool]) -> None:
         """Store a whole new bundle, as it comes out of an archive; all of it or nothing."""
@@ -283,20 +284,19 @@ class BundleStore(ABC):
                 raise ConflictError(f"there is a bundle {bundle.id} already", "exists")
             work.refuse_ids(tools)
             self.refuse_more(work, len(tools))
-            work.add_bundle(bundle, tools, texts, None)
+            work.add_bundle(bundle, tools, texts)
 
         self.change(job, makes=True)
 
     def reap(self) -> list[str]:
         """Remove bundles that were soft-deleted two days ago and are still empty, and return their ids."""
-        over = [id for id, kept in self.contents().bundles.items() if self._is_over(kept.bundle)]
-        return [id for id in over if self.change(partial(self._reap, id))]
 
-    def _reap(self, id: str, work: StoreTransaction) -> None:
-        """Remove the bundle, unless it was restored or filled meanwhile."""
-        found = work.bundle(id)
-        if found is not None and self._is_over(found[0]) and work.is_empty(found[1]):
-            work.remove_bundle(found[1], True)
+        def job(id: str, work: StoreTransaction) -> None:
+            found = work.bundle(id)  # which may be restored or filled meanwhile
+            work.result = found is not None and self._is_over(found[0]) and work.remove_empty_bundle(found[1])
+
+        over = [id for id, kept in self.contents().bundles.items() if self._is_over(kept.bundle)]
+        return [id for id in over if self.change(partial(job, id))]
 
     def _is_over(self, bundle: Bundle) -> bool:
         deleted = bundle.soft_deleted_at
@@ -313,7 +313,8 @@ class BundleStore(ABC):
             bundle, place = work.open_bundle(bundle_id)
             work.refuse_tool(bundle, slug, version)
             self.refuse_more(work, 1)
-            work.add_tools([tool], [text], place, tool)
+            work.result = tool
+            work.change_bundle(place, None, [tool], [text])
 
         return self.change(job)
 
@@ -341,7 +342,8 @@ class BundleStore(ABC):
             for tool in made:
                 work.refuse_tool(bundle, tool.slug, tool.version)
             self.refuse_more(work, len(made))
-            work.add_tools(made, texts, place, made, None if bundle == old else bundle)
+            work.result = made
+            work.change_bundle(place, None if bundle == old else bundle, made, texts)
 
         return self.change(job)
 
@@ -403,7 +405,8 @@ class BundleStore(ABC):
             if (new_slug, new_version) != (slug, version):
                 work.refuse_tool(bundle, new_slug, new_version)
                 modified = max(time_text(self._now()), old.modified_at)
-                work.rename_tool(msgspec.structs.replace(old, **names, modified_at=modified), at)
+                work.result = msgspec.structs.replace(old, **names, modified_at=modified)
+                work.replace_tool(work.result, at, is_renamed=True)
 
         return self.change(job)
 
@@ -461,7 +464,7 @@ class BundleStore(ABC):
         refuse_stale(old, match)
         work.result = msgspec.structs.replace(old, is_enabled=is_enabled)
         if old.is_enabled != is_enabled:
-            work.replace_overlay(overlay, work.result)
+            work.replace_overlay(overlay)
 
     def _put_examples(
         self,
@@ -478,7 +481,7 @@ class BundleStore(ABC):
         overlay = before.with_examples(bundle, old, examples)
         work.result = msgspec.structs.replace(old, examples=examples)
         if overlay != before:
-            work.replace_overlay(overlay, work.result)
+            work.replace_overlay(overlay)
 
     # Usage
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onetool.core.spec import ToolSpec
 from onetool.services.search.documents import Document, tool_document, with_titles
 from onetool.services.search.files import read_arrays, write_arrays
-from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, Part
+from onetool.services.search.part import ARRAY_NAMES, TEXT_NAMES, IndexPart
 from onetool.services.search.postings import WordIndex, Words
 from onetool.services.search.tiers import TierSearch
 from onetool.services.search.words import split_words
@@ -45,14 +45,7 @@ class _SavedState(NamedTuple):
     bundles: dict[str, _SearchedBundle]
 
 
-class _Followed(Protocol):
-    """What is followed: a tool, or what makes one."""
-
-    @property
-    def bundle_id(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Followed)
+T = TypeVar("T", Tool, KeptTool)
 
 
 class BundleSearch(Generic[T]):
@@ -103,7 +96,7 @@ class BundleSearch(Generic[T]):
 
     # In a file
 
-    def restore(self, part: Part, bundles: dict[str, _SearchedBundle], tools: Mapping[str, T | None]) -> None:
+    def restore(self, part: IndexPart, bundles: dict[str, _SearchedBundle], tools: Mapping[str, T | None]) -> None:
         """Go on with words that were saved. `tools` are those that they are of; None for one that has changed since."""
         self._index, self._bundles, self._tools, self._current = WordIndex(part), bundles, tools, None
 
@@ -189,7 +182,7 @@ class StoreSearch:
         for id, row in same.items():
             if row is not None and crc32(row.body) != state.digests[id]:
                 same[id] = None
-        self._kept.restore(Part.read(found), state.bundles, same)
+        self._kept.restore(IndexPart.read(found), state.bundles, same)
         return state.functions
 
     def _save(self, contents: Contents) -> None:

@@ -4,7 +4,7 @@ It takes data as it came and gives data to show; what is refused raises a Bundle
 and `ready`, which are for event loops.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
@@ -22,7 +22,7 @@ from onetool.sources.bundles.model import Bundle, BundleContent, Tool, ToolConte
 from onetool.sources.bundles.named import VERSION_SIGN, BundleTools
 from onetool.sources.bundles.names import check_id, check_slug, check_version
 from onetool.sources.bundles.rate_limits import LIMITED, refuse_limited
-from onetool.sources.bundles.row_facts import AllowedOnly, CatalogueView, RowFacts, age_of, page_of, takeover
+from onetool.sources.bundles.row_facts import AllowedOnly, RowFacts, age_of, page_of, takeover
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.store import (
     EVERYTHING,
@@ -34,7 +34,7 @@ from onetool.sources.bundles.store import (
     Visibility,
     tag_of,
 )
-from onetool.sources.bundles.tool_factory import NO_SECRETS, SecretHosts, ToolFactory
+from onetool.sources.bundles.tool_factory import NO_SECRETS, BundleRuntime, SecretHosts, ToolFactory
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 
 if TYPE_CHECKING:
@@ -47,34 +47,27 @@ OFF, SHOWN = "-off", "-shown-"  # of ETags
 
 
 class BundleService:
-    """`function` gives a registered function by its name; `built_in` are the built-in tools; `derived` the others.
-
-    `call` is `App.call`. `refresh` reloads the registry if tools have changed. `catalogue` knows all tools, also those
-    of no bundle.
-    """
+    """`built_in` are the names of built-in tools, `derived` the others that no store keeps. `call` is `App.call`."""
 
     def __init__(
         self,
         store: BundleStore,
         factory: ToolFactory,
         call: CallTool,
-        function: Callable[[str], ToolSpec | None],
         built_in: Iterable[str],
         derived: DerivedBundles,
-        refresh: Callable[[], Awaitable[None]],
-        catalogue: CatalogueView,
+        runtime: BundleRuntime,
     ) -> None:
         self.store = store
-        store.function = function
+        store.function = runtime.function
         self._factory = factory
         self.require_bound = factory.require_bound
         self._call = call
-        self._function = function
+        self._runtime = runtime
         self._derived = derived
-        self._refresh = refresh
         self._built_in = {name: built_in_id(name) for name in built_in}
         self.loading = BundleTools(store, factory)
-        self._facts = RowFacts(store, self.loading.name_in_code, catalogue)
+        self._facts = RowFacts(store, self.loading.name_in_code, runtime)
         self._ready: tuple[int, dict[ToolVersion, SingleTool]] = (0, {})  # of which load
 
     @property
@@ -90,7 +83,6 @@ class BundleService:
     ) -> tuple[Shown, ETag, bool]:
         """Create or replace a bundle. One that was deleted comes back."""
         content = read_bundle(data)
-        check_slug(content.slug)
         bundle, is_new = self.store.put_bundle(check_id(id, None), content, match, create_only)
         return self._shown_bundle(bundle), tag_of(bundle), is_new
 
@@ -274,11 +266,11 @@ class BundleService:
 
     async def keep_in_step(self) -> None:
         """Have what was switched on or off just now count for what is put next."""
-        await self._refresh()
+        await self._runtime.refresh()
 
     async def visibility(self, allowed: Collection[str]) -> Visibility:
         """Return what is visible under this allow-list."""
-        await self._refresh()  # what a tool is called depends on the others
+        await self._runtime.refresh()  # what a tool is called depends on the others
         return AllowedOnly(self.store, self.loading.name_of, allowed)
 
     # Calls
@@ -368,7 +360,7 @@ class BundleService:
             if spec is None:  # it has gone this very moment
                 raise NotFoundError(f"there is no tool {name} any more")
         elif tool.is_built_in:
-            spec = self._function(name)
+            spec = self._runtime.function(name)
         return spec or self._factory.spec(tool, name, None)
 
     def record(self, event: CallEvent) -> None:

@@ -28,7 +28,7 @@ class SearchHit(NamedTuple):
     tool: Tool
 
 
-class ListedTool(Protocol):
+class ListableTool(Protocol):
     """What a list needs of a tool."""
 
     @property
@@ -41,7 +41,7 @@ class ListedTool(Protocol):
     def is_enabled(self) -> bool: ...
 
 
-T = TypeVar("T", bound=ListedTool)
+T = TypeVar("T", bound=ListableTool)
 
 
 class ListQuery(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ to see that it can be.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -46,8 +46,24 @@ SecretHosts = Mapping[str, tuple[str, ...]]
 NO_SECRETS: SecretHosts = {}
 
 
+Health = Literal["ok", "off", "down", "changed"]
+"""off: it, or its bundle, is switched off. Of an MCP server: down: can't be reached; changed: waits for approval."""
+
+
 class BundleRuntime(Protocol):
-    """What tools of bundles need of the app."""
+    """What bundles and their tools need of the app, which is above this package."""
+
+    async def refresh(self) -> None:
+        """Reload the registry if tools have changed."""
+        ...
+
+    def signature(self, name: str) -> str | None:
+        """Return the signature of the tool of that name, as code writes it: also of one of no bundle."""
+        ...
+
+    def server_health(self) -> Mapping[str, Health]:
+        """Return the health of each MCP server, by its name."""
+        ...
 
     def function(self, name: str) -> ToolSpec | None:
         """Return the registered function of that name, if it is there and switched on."""

@@ -29,7 +29,9 @@ def refuse_closed(bundle: Bundle) -> None:
 
 
 class StoreTransaction(ABC):
-    """A change of a store. Its `result` is what the caller of `BundleStore.change` gets."""
+    """A change of a store. Its `result` is what the caller of `BundleStore.change` gets: set before the first write,
+    since what is written counts, whatever comes then.
+    """
 
     def __init__(self) -> None:
         self.result: Any = None
@@ -69,10 +71,6 @@ class StoreTransaction(ABC):
         """Raise ConflictError for a bundle that has tools."""
 
     @abstractmethod
-    def is_empty(self, place: str, /) -> bool:
-        """Return whether the bundle is empty."""
-
-    @abstractmethod
     def count(self) -> int:
         """Return how many tools there are."""
 
@@ -83,30 +81,25 @@ class StoreTransaction(ABC):
     # What becomes of it
 
     @abstractmethod
-    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         """Add a bundle. `texts` are the tools as their files have them."""
 
     @abstractmethod
-    def replace_bundle(self, bundle: Bundle, place: str, result: Any, /) -> None: ...
-
-    @abstractmethod
-    def remove_bundle(self, place: str, result: Any, /) -> None: ...
-
-    @abstractmethod
-    def add_tools(
-        self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
+    def change_bundle(
+        self, place: str, bundle: Bundle | None, tools: Sequence[Tool] = (), texts: Sequence[bytes] = (), /
     ) -> None:
-        """Add all of them or none, and replace the stored bundle with `bundle` if it is given."""
+        """Replace the stored bundle with `bundle` if it is given, and add these tools; all of it or nothing."""
 
     @abstractmethod
-    def replace_tool(self, tool: Tool, place: str, /) -> None: ...
+    def remove_empty_bundle(self, place: str, /) -> bool:
+        """Remove the bundle, unless it holds anything. Returns whether it is gone."""
 
     @abstractmethod
-    def rename_tool(self, tool: Tool, place: str, /) -> None:
-        """Rename a tool that has another slug or version now."""
+    def replace_tool(self, tool: Tool, place: str, /, *, is_renamed: bool = False) -> None:
+        """Replace a tool. `is_renamed`: it has another slug or version now."""
 
     @abstractmethod
     def remove_tool(self, place: str, /) -> None: ...
 
     @abstractmethod
-    def replace_overlay(self, overlay: Overlay, result: Any) -> None: ...
+    def replace_overlay(self, overlay: Overlay) -> None: ...

@@ -19,10 +19,6 @@ from onetool.sources.bundles.usage import Counts
 T = TypeVar("T")
 
 
-def _quiet(done: int, total: int) -> None:
-    """Tells nobody."""
-
-
 class BundlesExport(NamedTuple):
     bundles: list[tuple[Bundle, list[Tool]]]
     overlay: Overlay  # switches and examples of what is built in or derived
@@ -43,7 +39,7 @@ def export_bundles(store: BundleStore) -> BundlesExport:
 
 
 def import_bundles(
-    store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = _quiet
+    store: BundleStore, export: BundlesExport, force: bool = False, progress: Progress = lambda done, total: None
 ) -> Moved:
     """Counts bundles, and what is set of built-in ones. What is there already is left alone, so it can be repeated.
 
@@ -90,15 +86,17 @@ def _restore(store: BundleStore, bundle: Bundle, tools: Sequence[Tool], replaced
             new = [tool for tool in tools if not _is_there(work, found, tool)]
         work.refuse_ids(new)
         store.refuse_more(work, len(new))
+        added = new, [texts[tool.id] for tool in new]
         if found is None:
-            work.add_bundle(bundle, new, [texts[tool.id] for tool in new], True)
+            work.result = True
+            work.add_bundle(bundle, *added)
             return
-        if found[0] != bundle:
-            if replaced is None:
-                raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
-            work.replace_bundle(bundle, found[1], True)
-        if new:
-            work.add_tools(new, [texts[tool.id] for tool in new], found[1], True)
+        old, place = found
+        if old != bundle and replaced is None:
+            raise ConflictError(f"there is another bundle {bundle.slug} with the id {bundle.id} already", "exists")
+        if old != bundle or new:
+            work.result = True
+            work.change_bundle(place, None if old == bundle else bundle, *added)
 
     return store.change(job, makes=True)
 
@@ -137,9 +135,9 @@ def _restore_overlay(store: BundleStore, overlay: Overlay, force: bool) -> Moved
         tools, of_tools = _joined(before.tools, overlay.tools, force)
         examples, of_examples = _joined(before.examples, overlay.examples, force)
         both = Overlay(bundles=bundles, tools=tools, examples=examples)
-        if both != before:
-            work.replace_overlay(both, None)
         work.result = of_bundles, of_tools, of_examples
+        if both != before:
+            work.replace_overlay(both)
 
     if overlay == Overlay():
         return Moved()

@@ -9,13 +9,13 @@ from threading import Lock
 from time import monotonic
 
 from onetool.database import ChangeUnknownError, Database, DatabaseError
+from onetool.database.connection import CALL_WAIT_S
 from onetool.services.event_queue import Recorder
 from onetool.sources.bundles.files.form import time_text
 
 log = logging.getLogger("onetool.bundles")
 
 GATHER_SECONDS = 1.0
-BUSY_SECONDS = 1.0  # to wait for other processes that write
 MAX_PENDING = 100_000  # tools that are counted in memory while nothing can be written
 MAX_IDS = 500  # of one query
 _ADD = (
@@ -112,7 +112,7 @@ class UsageCounter:
         # In the order of the ids: so two replicas that add at once wait for each other, and never both.
         rows = [(id, calls, last) for id, (calls, last) in sorted(counts.items())]
         try:
-            self._database.write(lambda work: work.execute_many(_ADD, rows), max_wait=BUSY_SECONDS)
+            self._database.write(lambda work: work.execute_many(_ADD, rows), max_wait=CALL_WAIT_S)
         except ChangeUnknownError:
             return True  # rather too few than twice
         except DatabaseError as error:

@@ -8,15 +8,13 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from onetool.core.errors import SchemaError, cut
+from onetool.core.errors import MAX_SHOWN_VALUE, SchemaError, cut
 from onetool.core.redaction import SecretPlaces
 from onetool.core.schema import CompiledSchema, depth_of
 from onetool.core.text import MAX_NAME, did_you_mean
 from onetool.http.definition import ToolLimits
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import IMPLS, BundleContent, ToolContent, ToolExample
-
-MAX_SHOWN_VALUE = 60  # of a wrong value in a message
 
 
 def unknown_key(shape: type, data: Any, path: Sequence[str], key: str) -> str:
@@ -62,16 +60,13 @@ def _kinds(kind: inspect.Type, data: Any) -> list[inspect.Type]:
     if not isinstance(kind, inspect.UnionType):
         return [kind]
     found = [one for each in kind.types for one in _kinds(each, data)]
-    said: list[inspect.Type] = [one for one in _structs(found) if _says(data, one)]
+    tagged = _structs(found) if isinstance(data, Mapping) else []
+    said: list[inspect.Type] = [one for one in tagged if one.tag is not None and data.get(one.tag_field) == one.tag]
     return said or found
 
 
 def _structs(kinds: list[inspect.Type]) -> list[inspect.StructType]:
     return [kind for kind in kinds if isinstance(kind, inspect.StructType)]
-
-
-def _says(data: Any, kind: inspect.StructType) -> bool:
-    return isinstance(data, Mapping) and kind.tag is not None and data.get(kind.tag_field) == kind.tag
 
 
 def _inner(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:

@@ -67,7 +67,7 @@ def _inside(folder: Path) -> list[Path]:
     )
 
 
-class Part(msgspec.Struct, frozen=True):
+class PackPart(msgspec.Struct, frozen=True):
     """A file or a folder that packs may be made of."""
 
     path: Path
@@ -75,7 +75,7 @@ class Part(msgspec.Struct, frozen=True):
     is_folder: bool
 
 
-def parts_of(path: Path) -> Iterator[Part]:
+def parts_of(path: Path) -> Iterator[PackPart]:
     """Yield all that packs at this path are made of, and what lies beside them. Raises OSError where it can't be
     listed.
 
@@ -85,7 +85,7 @@ def parts_of(path: Path) -> Iterator[Part]:
     place = os.path.realpath(path)
     holds_packs = path.is_dir() and not (path / "__init__.py").exists()
     if holds_packs:
-        yield Part(path, "", True)
+        yield PackPart(path, "", True)
     packs = set(_inside(path)) if holds_packs else {path}
     waiting = [(one, place if one in packs else "") for one in (sorted(path.iterdir()) if holds_packs else [path])]
     waiting.reverse()
@@ -100,7 +100,7 @@ def parts_of(path: Path) -> Iterator[Part]:
                     waiting += [(part / name, found.place) for name in sorted(os.listdir(part), reverse=True)]
 
 
-def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
+def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None:
     """None for what is not there, was there already, or is no pack's."""
     if os.path.islink(path):
         if not place:
@@ -114,11 +114,11 @@ def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> Part | None:
     if not S_ISDIR(status.st_mode):
         # `__pycache__/name.cpython-311.pyc`. A plain `name.pyc` is a module of its own.
         is_bytecode = path.parent.name == "__pycache__" and path.suffix == ".pyc" and "." in path.stem
-        return Part(path, place, False) if S_ISREG(status.st_mode) and not is_bytecode else None
+        return PackPart(path, place, False) if S_ISREG(status.st_mode) and not is_bytecode else None
     if (status.st_dev, status.st_ino) in seen:
         return None
     seen.add((status.st_dev, status.st_ino))
-    return Part(path, place, True)
+    return PackPart(path, place, True)
 
 
 def installed() -> Iterator[PackCandidate]:

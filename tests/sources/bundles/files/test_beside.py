@@ -209,7 +209,7 @@ def test_usage_can_be_counted_in_the_state_of_the_app(opened, folder, tmp_path):
 
 
 def test_a_locked_database_delays_no_count_and_loses_none(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr(usage, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(usage, "CALL_WAIT_S", 0.05)
     with closing(SqliteDatabase(tmp_path / "state.db")) as database:
         database.write(lambda work: None)
         store = opened(database=database)

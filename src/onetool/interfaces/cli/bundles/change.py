@@ -28,6 +28,7 @@ from onetool.interfaces.cli.bundles.references import (
 from onetool.interfaces.cli.inputs import read_data
 from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import confirm, counted, echo, printable
+from onetool.sources.bundles.editing import copied, rename_tool, switch_versions
 from onetool.sources.bundles.errors import ConflictError
 from onetool.sources.bundles.model import shown
 from onetool.sources.bundles.names import new_id
@@ -129,8 +130,6 @@ def _set_enabled(ctx: click.Context, place: ToolReference, on: bool, as_json: bo
     if place.tool is None:
         changed, _ = bundles.patch_bundle(bundle["id"], change)
     elif place.version is None:
-        from onetool.sources.bundles.editing import switch_versions
-
         tool = find_tool(bundles, bundle, place)
         versions = [one["version"] for one in switch_versions(bundles, bundle["id"], tool["slug"], change)]
         changed = bundles.get_tool(bundle["id"], tool["slug"], versions[0])[0] | {"versions": versions}
@@ -262,8 +261,6 @@ def copy(
 @click.pass_context
 def rename(ctx: click.Context, place: ToolReference, new: str, as_json: bool) -> None:
     """Give a tool another slug or version in its bundle. It stays the same tool, with its usage and its switch."""
-    from onetool.sources.bundles.editing import rename_tool
-
     app = open_app(ctx)
     bundle = find_bundle(app.bundles, place.bundle)
     tool = find_only_tool(app.bundles, bundle, place)
@@ -286,8 +283,6 @@ def _place(tool: "Shown") -> "Place":
 
 
 def _content(app: "App", place: "Place", changes: dict[str, Any]) -> dict[str, Any]:
-    from onetool.sources.bundles.editing import copied
-
     return copied(app.bundles, place, {"changes": changes})[1]
 
 

@@ -346,14 +346,11 @@ class _Options:
             elif word == "--":
                 only_urls = True
             elif word.startswith("--"):
-                self._long(word)
+                name, equals, value = word.partition("=")
+                if not self._option(name, value if equals else None):
+                    raise _unknown(name)
             else:
                 self._short(word)
-
-    def _long(self, word: str) -> None:
-        name, equals, value = word.partition("=")
-        if not self._option(name, value if equals else None):
-            raise _unknown(name)
 
     def _short(self, word: str) -> None:
         """`-sSL`, `-XPOST`, `-H "a: b"`: the first letter that takes a value takes the rest."""

@@ -18,6 +18,7 @@ from threading import RLock
 from typing import Any
 
 from onetool.core.errors import Mistake
+from onetool.core.flock import KEY_BYTES
 from onetool.core.state_folders import make_state_folder
 from onetool.database import (
     ChangeUnknownError,
@@ -47,7 +48,6 @@ from onetool.sources.bundles.usage import UsageCounter
 log = logging.getLogger("onetool.bundles")
 
 CONTENTS = "bundles.cache"
-KEY_BYTES = 32
 AWAY, UNKNOWN_CHANGE, REFUSED = "database_away", "change_unknown", "database_refused"
 REPEAT = (
     "the connection to the database was lost while the change was being written: nobody knows whether it happened. "

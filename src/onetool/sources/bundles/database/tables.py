@@ -5,7 +5,7 @@ have followed. A row that this version can't read is left out, and told.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -146,9 +146,6 @@ class TableTransaction(StoreTransaction):
         if found := self._work.execute(asked, (bundle.id,)):
             raise ConflictError(not_empty(bundle, [f"{slug}@{version}" for slug, version in found]), "not_empty")
 
-    def is_empty(self, place: str, /) -> bool:
-        return not self._work.execute("SELECT id FROM bundle_tools WHERE bundle = %s LIMIT 1", (place,))
-
     def count(self) -> int:
         return self._work.execute("SELECT count(*) FROM bundle_tools")[0][0]
 
@@ -161,48 +158,40 @@ class TableTransaction(StoreTransaction):
 
     # What becomes of it
 
-    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         row = self._bundle_row(bundle)
         sql = "INSERT INTO bundles (id, slug, body, revision) VALUES (%s, %s, %s, %s)"
         self._work.execute(sql, (bundle.id, bundle.slug, row.body, row.revision))
         self._insert(tools)
-        self.result = result
 
-    def replace_bundle(self, bundle: Bundle, place: str, result: Any, /) -> None:
-        row = self._bundle_row(bundle)
-        sql = "UPDATE bundles SET slug = %s, body = %s, revision = %s WHERE id = %s"
-        self._work.execute(sql, (bundle.slug, row.body, row.revision, place))
-        self.result = result
-
-    def remove_bundle(self, place: str, result: Any, /) -> None:
-        self._work.execute("DELETE FROM bundles WHERE id = %s", (place,))
-        self._note_gone(place, is_bundle=True)
-        self.result = result
-
-    def add_tools(
-        self, tools: Sequence[Tool], texts: Sequence[bytes], place: str, result: Any, bundle: Bundle | None = None, /
+    def change_bundle(
+        self, place: str, bundle: Bundle | None, tools: Sequence[Tool] = (), texts: Sequence[bytes] = (), /
     ) -> None:
         if bundle is not None:
-            self.replace_bundle(bundle, place, result)
+            row = self._bundle_row(bundle)
+            sql = "UPDATE bundles SET slug = %s, body = %s, revision = %s WHERE id = %s"
+            self._work.execute(sql, (bundle.slug, row.body, row.revision, place))
         self._insert(tools)
-        self.result = result
 
-    def replace_tool(self, tool: Tool, place: str, /) -> None:
+    def remove_empty_bundle(self, place: str, /) -> bool:
+        if self._work.execute("SELECT id FROM bundle_tools WHERE bundle = %s LIMIT 1", (place,)):
+            return False
+        self._work.execute("DELETE FROM bundles WHERE id = %s", (place,))
+        self._note_gone(place, is_bundle=True)
+        return True
+
+    def replace_tool(self, tool: Tool, place: str, /, *, is_renamed: bool = False) -> None:
         tool_text(tool)  # it refuses what a file could not have
         row = TableRow(tool.id, encode_tool(tool), self._revision)
         sql = "UPDATE bundle_tools SET slug = %s, version = %s, body = %s, revision = %s WHERE id = %s"
         self._work.execute(sql, (tool.slug, tool.version, row.body, row.revision, place))
         self.changes.tools.append(row)
-        self.result = tool
-
-    def rename_tool(self, tool: Tool, place: str, /) -> None:
-        self.replace_tool(tool, place)
 
     def remove_tool(self, place: str, /) -> None:
         self._work.execute("DELETE FROM bundle_tools WHERE id = %s", (place,))
         self._note_gone(place, is_bundle=False)
 
-    def replace_overlay(self, overlay: Overlay, result: Any) -> None:
+    def replace_overlay(self, overlay: Overlay) -> None:
         body = overlay_text(overlay)
         sql = (
             "INSERT INTO bundle_switches (is_only, body, revision) VALUES (true, %s, %s) "
@@ -210,7 +199,6 @@ class TableTransaction(StoreTransaction):
         )
         self._work.execute(sql, (body, self._revision))
         self.changes = self.changes._replace(has_switches=True, switches=body)
-        self.result = result
 
     # How it is done
 

@@ -16,6 +16,7 @@ import msgspec
 
 from onetool.core.json_data import StrictJsonError, no_constant, unique
 from onetool.core.schema import depth_of
+from onetool.core.text import LAST_SECOND
 from onetool.sources.bundles.errors import ConflictError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files.disk import MAX_FILE_BYTES
 from onetool.sources.bundles.model import SCHEMA_VERSION, UNSAID, Bundle, Tool, shown
@@ -23,11 +24,9 @@ from onetool.sources.bundles.names import check_id, check_slug, check_version, d
 from onetool.sources.bundles.store import ETag, tag_of
 from onetool.sources.bundles.validation import check_schemas, read_bundle, read_tool
 
-LATEST = 253_402_300_799.0  # the end of the year 9999
-
 
 def time_text(seconds: float) -> str:
-    second, microsecond = divmod(round(min(max(seconds, 0.0), LATEST) * 1_000_000), 1_000_000)
+    second, microsecond = divmod(round(min(max(seconds, 0.0), LAST_SECOND) * 1_000_000), 1_000_000)
     return f"{_second_text(second)}.{microsecond // 1000:03d}Z"
 
 

@@ -12,12 +12,11 @@ from secrets import token_bytes
 
 import msgspec
 
+from onetool.core.flock import KEY_BYTES
 from onetool.core.os_files import NO_WAIT, OpenFolder, open_no_link, read_at, replace_file
 from onetool.core.state_folders import is_marked, make_home, mark_folder
 from onetool.sources.bundles.files.disk import BUNDLE, CHANGES, KEY, MAX_FILE_BYTES, OVERLAY, READ, STATE, TOOLS
 from onetool.sources.bundles.files.writing import create, ensure_folder, exists, replace
-
-KEY_BYTES = 32
 
 
 def make_state(folder: Path) -> Path | None:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from onetool.core.errors import Mistake
+from onetool.core.flock import KEY_BYTES
 from onetool.core.os_files import OpenFolder
 from onetool.database import Database
 from onetool.database.sqlite import SqliteDatabase
@@ -49,7 +50,7 @@ from onetool.sources.bundles.files.disk import (
 )
 from onetool.sources.bundles.files.form import bundle_text, not_empty, read_bundle_file, read_tool_file, tool_text
 from onetool.sources.bundles.files.overlay import BuiltIn, Overlay, overlay_text, read_overlay
-from onetool.sources.bundles.files.state_folder import KEY_BYTES, ChangeLog, key_of, make_state, read_key
+from onetool.sources.bundles.files.state_folder import ChangeLog, key_of, make_state, read_key
 from onetool.sources.bundles.files.sync import NO_BUNDLE, FolderChanges, find_changes, take_in
 from onetool.sources.bundles.files.writing import FolderLock, ensure_folders
 from onetool.sources.bundles.model import Bundle, Tool
@@ -127,40 +128,32 @@ class FileTransaction(StoreTransaction):
         if names:
             raise ConflictError(not_empty(bundle, names, f"bundles/{folder}/tools"), "not_empty")
 
-    def is_empty(self, folder: str) -> bool:
-        """Return whether the folder has no files."""
-        names = set(writing.names_in(self._root, folder))
-        return names <= {BUNDLE, TOOLS} and not writing.names_in(self._root, tools_of(folder))
-
     # What becomes of it
 
-    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool], texts: Sequence[bytes], result: Any) -> None:
+    def add_bundle(self, bundle: Bundle, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()) -> None:
         files = [(BUNDLE, bundle_text(bundle))]
         files += [(f"{TOOLS}/{tool_name(one.slug, one.version)}", text) for one, text in zip(tools, texts, strict=True)]
         folder, stamps = self._add_folder(bundle, files)
-        self._done(result)
+        self.is_done = True
         self._put_bundle(bundle, bundle_file(folder), stamps[0])
         for tool, stamp in zip(tools, stamps[1:], strict=True):
             self._put_tool(tool, tool_file(folder, tool.slug, tool.version), stamp)
 
-    def replace_bundle(self, bundle: Bundle, folder: str, result: Any) -> None:
-        path = bundle_file(folder)
-        stamp = writing.replace(self._root, path, bundle_text(bundle))
-        self._done(result)
-        self._put_bundle(bundle, path, stamp)
-
-    def remove_bundle(self, folder: str, result: Any) -> None:
+    def remove_empty_bundle(self, folder: str) -> bool:
+        names = set(writing.names_in(self._root, folder))
+        if not names <= {BUNDLE, TOOLS} or writing.names_in(self._root, tools_of(folder)):
+            return False
         writing.remove(self._root, folder)
-        self._done(result)
+        self.is_done = True
         self._drop(bundle_file(folder))
+        return True
 
-    def add_tools(
-        self, tools: Sequence[Tool], texts: Sequence[bytes], folder: str, result: Any, bundle: Bundle | None = None
+    def change_bundle(
+        self, folder: str, bundle: Bundle | None, tools: Sequence[Tool] = (), texts: Sequence[bytes] = ()
     ) -> None:
-        """Add all of them or none, and replace the folder's bundle with `bundle` if it is given."""
         paths = [tool_file(folder, tool.slug, tool.version) for tool in tools]
         made, head = list[str](), None
-        if writing.ensure_folder(self._root, tools_of(folder)):
+        if tools and writing.ensure_folder(self._root, tools_of(folder)):
             made.append(tools_of(folder))
         try:
             stamps = writing.create_all(self._root, list(zip(paths, texts, strict=True)))
@@ -173,27 +166,22 @@ class FileTransaction(StoreTransaction):
             if isinstance(error, FileExistsError) and error.filename in paths:
                 self._refuse_file(tools[paths.index(error.filename)], error.filename)
             raise
-        self._done(result)
+        self.is_done = True
         if bundle is not None and head is not None:
             self._put_bundle(bundle, bundle_file(folder), head)
         for tool, path, stamp in zip(tools, paths, stamps, strict=True):
             self._put_tool(tool, path, stamp)
 
-    def replace_tool(self, tool: Tool, path: str) -> None:
-        stamp = writing.replace(self._root, path, tool_text(tool))
-        self._done(tool)
-        self._put_tool(tool, path, stamp)
-
-    def rename_tool(self, tool: Tool, path: str) -> None:
-        """Write a tool with another slug or version in the place of its file, and name the file after it.
+    def replace_tool(self, tool: Tool, path: str, *, is_renamed: bool = False) -> None:
+        """Write the tool into its file, and then give the file the name of a tool that `is_renamed`.
 
         The first step is the change. A file whose name is that of before is a tool like any other.
         """
-        new = tool_file(folder_of(path), tool.slug, tool.version)
+        new = tool_file(folder_of(path), tool.slug, tool.version) if is_renamed else path
         if new != path and writing.exists(self._root, new):
             self._refuse_file(tool, new)
         stamp = writing.replace(self._root, path, tool_text(tool))
-        self._done(tool)
+        self.is_done = True
         if new != path:
             with suppress(OSError):
                 writing.rename(self._root, path, new)
@@ -206,7 +194,7 @@ class FileTransaction(StoreTransaction):
             writing.remove(self._root, path)
         except FileNotFoundError:
             raise OutOfDate from None
-        self._done(None)
+        self.is_done = True
         self._drop(path)
 
     # What is built in
@@ -216,18 +204,15 @@ class FileTransaction(StoreTransaction):
             return Overlay()
         return self._read(OVERLAY, lambda data, stamp: read_overlay(data))
 
-    def replace_overlay(self, overlay: Overlay, result: Any) -> None:
+    def replace_overlay(self, overlay: Overlay) -> None:
         write = writing.replace if writing.exists(self._root, OVERLAY) else writing.create
         stamp = write(self._root, OVERLAY, overlay_text(overlay))
-        self._done(result)
+        self.is_done = True
         self.paths.append(OVERLAY)
         self._changes.keep_overlay(OVERLAY, stamp)
         self._changes.put_overlay(overlay)
 
     # How it is done
-
-    def _done(self, result: Any) -> None:
-        self.is_done, self.result = True, result
 
     def _put_bundle(self, bundle: Bundle, path: str, stamp: Stamp) -> None:
         self.paths.append(path)
@@ -365,7 +350,8 @@ class FileStore(BundleStore):
             if not was_open and self._contents is not None and not is_wanted:
                 return  # another thread has opened it
             told = self._log.stamp()  # what others tell from now on comes after the look
-            known = self._contents or self._snapshot.read(self._saved_file(), self.reserved)
+            saved = None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
+            known = self._contents or self._snapshot.read(saved, self.reserved)
             found = find_changes(self._folder, known, self._foreign, is_settled=known is self._settled)
             with ExitStack() as stack:
                 if found != FolderChanges([], [], []):
@@ -413,9 +399,6 @@ class FileStore(BundleStore):
         self._snapshot.count(change.files_changed)
         self._contents = contents = change.done()
         return contents
-
-    def _saved_file(self) -> Path | None:
-        return None if os.path.islink(self._folder / STATE) else self._folder / CONTENTS
 
     def _save(self, is_last: bool = False) -> None:
         contents = self._contents

@@ -83,6 +83,8 @@ def create(root: OpenFolder, path: str, data: bytes) -> Stamp:
 
 def create_all(root: OpenFolder, files: Sequence[tuple[str, bytes]]) -> list[Stamp]:
     """Create files of one folder, all or none. Raises FileExistsError with the path of one that is there already."""
+    if not files:
+        return []
     drafts = [(beside(path), data) for path, data in files]
     made: list[str] = []
     try:

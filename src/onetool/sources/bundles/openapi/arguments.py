@@ -14,7 +14,7 @@ import msgspec
 
 from onetool.sources.bundles.import_names import argument_name, is_header_name, literal, placeholder, printable
 from onetool.sources.bundles.openapi.document import OpenApiDocument, UnresolvedError
-from onetool.sources.bundles.openapi.schemas import Definition, Schemas, kind_of, samples_of
+from onetool.sources.bundles.openapi.schemas import MAX_DESCRIPTION, Definition, Schemas, kind_of, samples_of
 
 Place = Literal["path", "query", "header", "cookie", "body"]
 MAX_ARGUMENTS = 500  # of one name
@@ -67,7 +67,6 @@ def _without_default(schema: Any) -> Any:
 
 
 MAX_PARAMETERS = 200
-MAX_DESCRIPTION = 500
 
 _IN_PATH = re.compile(r"\{([^{}/]{1,100})\}")
 _UNFIT_IN_PATH = re.compile(r"[\x00-\x20\x7f-\x9f\\{}]")
@@ -172,17 +171,15 @@ class ParameterConverter:
             return
         if parameter.place == "header" and not is_header_name(parameter.name):
             raise UnresolvedError("no header can have this name")
-        if parameter.place == "cookie" and not self._can_be_cookie(parameter):
+        if parameter.place == "cookie" and (
+            not _COOKIE_NAME.fullmatch(parameter.name) or (self._cookies and not parameter.required)
+        ):  # cookies share one header, which is left out when one value is absent
             raise UnresolvedError("several cookies can only be sent where all of them are required")
         value = arguments.add(parameter.name, parameter.place, self._scalar(parameter), parameter.required)
         if parameter.place == "header":
             self.headers[parameter.name] = value
         else:
             self._cookies.append(f"{parameter.name}={value}")
-
-    def _can_be_cookie(self, parameter: Parameter) -> bool:
-        """Return whether it can be sent: cookies share one header, which is left out when one value is absent."""
-        return bool(_COOKIE_NAME.fullmatch(parameter.name)) and (parameter.required or not self._cookies)
 
     def _put_query(self, parameter: Parameter, arguments: ToolArguments) -> None:
         name, kind = literal(parameter.name), kind_of(parameter.schema)

@@ -8,7 +8,7 @@ that the schema only says less. Patterns that the validator does not take are le
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -55,14 +55,6 @@ INLINE = 3  # definitions put into each other's places
 _SAID_BESIDE = frozenset(("$ref", "description", "default"))
 
 
-class RefusalReason(Protocol):
-    """Returns why a schema can't be used, or None."""
-
-    __name__: str
-
-    def __call__(self, schema: dict[str, Any], /) -> str | None: ...
-
-
 class Assembled(NamedTuple):
     schema: dict[str, Any]
     outline: str | None = None  # why it is an outline only; None: it is all of it
@@ -75,17 +67,17 @@ class SchemaAssembler:
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self._definitions = definitions
         self._sizes: dict[str, int] = {}
-        self._done: dict[bytes, str | None] = {}
+        self._done: dict[tuple[bool, bytes], str | None] = {}
 
     def input(self, root: Definition) -> Assembled | None:
         """Assemble a schema for arguments; None where not even its outline is accepted."""
-        return self._best(root, MAX_INPUT_BYTES, _why_no_input)
+        return self._best(root, MAX_INPUT_BYTES, is_input=True)
 
     def output(self, root: Definition) -> Assembled | None:
         """Assemble a schema for a value. It has to be cheap: a costly one would refuse large values."""
-        return self._best(root, MAX_OUTPUT_BYTES, _why_no_output)
+        return self._best(root, MAX_OUTPUT_BYTES, is_input=False)
 
-    def _best(self, root: Definition, most: int, why_not: RefusalReason) -> Assembled | None:
+    def _best(self, root: Definition, most: int, is_input: bool) -> Assembled | None:
         own = _size(root.schema)
         before: frozenset[str] | None = None
         why: str | None = None  # the first reason counts: what comes after it is less than the whole
@@ -98,34 +90,37 @@ class SchemaAssembler:
                 if size > most:
                     why = why or f"it is too large ({size // 1024:,} KiB; {most // 1024} KiB are taken)"
                 else:
-                    schema, refused, dropped = self._taken(self._whole(root, near), why_not)
+                    schema, refused, dropped = self._taken(self._whole(root, near), is_input)
                     if refused is None:
                         return Assembled(schema, why, dropped)
                     why = why or refused
             before = near
         for levels in LEVELS:
             schema = _shallow(root.schema, levels)
-            if _size(schema) <= most and self._refused(schema, why_not) is None:
+            if _size(schema) <= most and self._refused(schema, is_input) is None:
                 return Assembled(schema, why)
         return None
 
-    def _taken(
-        self, schema: dict[str, Any], why_not: RefusalReason
-    ) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
+    def _taken(self, schema: dict[str, Any], is_input: bool) -> tuple[dict[str, Any], str | None, tuple[str, ...]]:
         """Return the schema, or else the schema without unusable patterns; and why neither can be used, if so."""
-        refused = self._refused(schema, why_not)
+        refused = self._refused(schema, is_input)
         if refused is None:
             return schema, None, ()
         dropped: dict[str, None] = {}
         plain = without_bad(schema, dropped)
         if dropped:
-            refused = self._refused(plain, why_not)
+            refused = self._refused(plain, is_input)
         return plain, refused, tuple(dropped)
 
-    def _refused(self, schema: dict[str, Any], why_not: RefusalReason) -> str | None:
-        key = why_not.__name__.encode() + msgspec.json.encode(schema)
+    def _refused(self, schema: dict[str, Any], is_input: bool) -> str | None:
+        """Return why a schema can't be used, or None."""
+        key = is_input, msgspec.json.encode(schema)
         if key not in self._done:
-            self._done[key] = why_not(schema)
+            try:
+                is_cheap = schema_cost(schema, closed=is_input) <= CHEAP
+                self._done[key] = None if is_input or is_cheap else "it is too costly to check"
+            except SchemaError as error:
+                self._done[key] = str(error)
         return self._done[key]
 
     def _near(self, root: Definition, reach: int) -> tuple[frozenset[str], bool]:
@@ -204,21 +199,6 @@ def _shallow(schema: Any, levels: int) -> Any:
         return _outline(schema)
     small = {key: value for key, value in schema.items() if key not in ("enum", "pattern", "examples", "default")}
     return map_subschemas(small, lambda one: _shallow(one, levels - 1))
-
-
-def _why_no_input(schema: dict[str, Any]) -> str | None:
-    try:
-        schema_cost(schema, closed=True)
-    except SchemaError as error:
-        return str(error)
-    return None
-
-
-def _why_no_output(schema: dict[str, Any]) -> str | None:
-    try:
-        return None if schema_cost(schema, closed=False) <= CHEAP else "it is too costly to check"
-    except SchemaError as error:
-        return str(error)
 
 
 def _size(schema: Any) -> int:

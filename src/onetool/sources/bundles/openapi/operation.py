@@ -288,7 +288,8 @@ def response_of(given: Any, document: OpenApiDocument, schemas: Schemas) -> Oper
                 found.setdefault(encoding_of(media_type), []).append((media_type, media))
     encoding = next((one for one in _ORDER if one in found), None)
     if encoding is None:
-        return OperationResponse(None, _ANYTHING, redirects=not responses and _redirects(given))
+        redirects = not responses and isinstance(given, dict) and any(str(code)[:1] == "3" for code in given)
+        return OperationResponse(None, _ANYTHING, redirects=redirects)
     types = [known_media(one) for one, _ in found[encoding]]
     accept = "application/json" if "application/json" in types else types[0]
     if encoding != "json":
@@ -311,10 +312,6 @@ def _successful(given: Any, document: OpenApiDocument) -> list[dict[str, Any]]:
         except UnresolvedError:
             continue
     return found
-
-
-def _redirects(given: Any) -> bool:
-    return isinstance(given, dict) and any(str(code)[:1] == "3" for code in given)
 
 
 def _response_schema(media: list[dict[str, Any]], schemas: Schemas, empty: bool) -> Definition:
@@ -412,6 +409,7 @@ class OperationConverter:
             converter = BodyConverter(given["requestBody"], self._document, self._schemas, arguments, self._note)
             body = converter.convert()
         answer = response_of(given.get("responses"), self._document, self._schemas)
+        output = self._assembly.output(answer.schema)
         request = _request_data(operation.method, base + path, parameters, body, answer, needed)
         tool = {
             "type": "http",
@@ -419,7 +417,7 @@ class OperationConverter:
             "description": described(given.get("summary"), given.get("description")),
             "tags": tags_of(given.get("tags"), *(["deprecated"] if given.get("deprecated") is True else [])),
             "argSchema": self._arguments(arguments),
-            "outputSchema": self._output(answer),
+            "outputSchema": output.schema if output else {},
             "httpImpl": {"request": request, "response": {"encoding": answer.encoding} if answer.encoding else {}},
         }
         if body.has_files:
@@ -449,10 +447,6 @@ class OperationConverter:
                 f"a pattern is left out that is too large for the validator, or wrong: {printable(pattern, 100)}"
             )
         return found.schema
-
-    def _output(self, answer: OperationResponse) -> dict[str, Any]:
-        found = self._assembly.output(answer.schema)
-        return found.schema if found else {}
 
 
 def _request_data(

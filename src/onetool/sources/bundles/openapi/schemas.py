@@ -135,10 +135,6 @@ def _count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_short_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT
-
-
 def _names_by_name(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values()
@@ -152,7 +148,9 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count),
     **dict.fromkeys(("minContains", "maxContains"), _count),
     **dict.fromkeys(("uniqueItems", "deprecated", "writeOnly"), lambda value: value is True),
-    **dict.fromkeys(("pattern", "format", "contentEncoding"), _is_short_text),
+    **dict.fromkeys(
+        ("pattern", "format", "contentEncoding"), lambda value: isinstance(value, str) and len(value) <= MAX_TEXT
+    ),
     "dependentRequired": _names_by_name,
 }
 
