@@ -2,9 +2,10 @@
 
 import ast
 
-from onetool.core.signature import MAX_TOKENS, NAME_TOKENS, FoundTool, found_lines, signature
+from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens
+from onetool.core.tool_lines import MAX_TOKENS, NAME_TOKENS, FoundTool, found_lines
 
 
 def found(count: int, description: str = "Does something. " * 20) -> list[FoundTool]:

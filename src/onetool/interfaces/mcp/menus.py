@@ -16,9 +16,10 @@ import msgspec
 from onetool.app.describe import call_description, run_tool, search_description
 from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
-from onetool.core.signature import FoundTool, found_lines, signature
+from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
+from onetool.core.tool_lines import FoundTool, found_lines
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (

@@ -11,10 +11,10 @@ from msgspec import Meta
 
 from onetool.core.call import Page
 from onetool.core.errors import ToolFailure, cut, message_of
-from onetool.core.signature import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
+from onetool.core.tool_lines import FoundTool, found_lines
 from onetool.packs.ot import listings
 from onetool.packs.ot.listings import Info, ListedTool, Listing, View, current_catalogue, packs_of
 from onetool.packs.ot.listings import listed_packs as packs_listed

@@ -13,16 +13,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from onetool.core.registry import Snapshot
-from onetool.core.signature import (
-    as_identifier,
-    resolve_definition,
-    returned_type,
-    signature,
-    type_name,
-    type_with_fields,
-)
+from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
+from onetool.core.type_names import resolve_definition, returned_type, type_name, type_with_fields
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
 PREFIX, WORDS = 3.0, 2.0

@@ -9,8 +9,9 @@ from onetool.core.call import Page
 from onetool.core.context import current_call
 from onetool.core.errors import cut
 from onetool.core.registry import Snapshot
-from onetool.core.signature import as_identifier, resolve_definition, returned_type, signature, type_with_fields
+from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
+from onetool.core.type_names import resolve_definition, returned_type, type_with_fields
 
 if TYPE_CHECKING:
     from onetool.services.stats.summary import Summary
