@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
-from onetool.core.errors import Mistake, ToolFailure, message_of
+from onetool.core.errors import BadArguments, Mistake, ToolFailure, cut, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
@@ -33,6 +33,7 @@ from onetool.core.registry import (
     is_shown,
     shown_packs,
 )
+from onetool.core.signature import as_identifier
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
 from onetool.services.event_queue import Recorder
@@ -146,11 +147,15 @@ class ToolCatalog:
         return [*map(_said, self.tools(allowed).held)]
 
     def search(
-        self, query: str, limit: int = 5, allowed: Collection[str] | None = None
+        self, query: str, limit: int = 5, allowed: Collection[str] | None = None, pack: str | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        """Return the tools that fit a query best, of all or of one pack. Our own, which are about tools, come last
+        unless they are named. Raises BadArguments if there is no such pack.
+        """
         self._recorder.flush()  # the last calls count, too
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
+        if pack is not None:
+            allowed = _names_in_pack(pack, snapshot, allowed)
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [
             (spec, score + counted.get(spec.name, 0.0))
@@ -445,6 +450,17 @@ class ToolCatalog:
         if not current_principal.get().may("edit"):
             return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
         return ToolFailure(f"not loaded yet: {self._redact('; '.join(map(str, pending)))}")
+
+
+def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | None) -> set[str]:
+    """Return the allowed tools of a pack, which may be named as code writes it. Raises BadArguments if it has none."""
+    words = {as_identifier(own): own for own in snapshot.packs()} | {own: own for own in snapshot.packs()}
+    tools = snapshot.packs()[words[pack]].held.values() if pack in words else ()
+    names = {tool.name for tool in tools if allowed is None or tool.name in allowed}
+    if not names:
+        known = {tool.pack for tool in snapshot.each() if allowed is None or tool.name in allowed}
+        raise BadArguments(f"There is no pack {cut(pack, 100)!r}{or_rather(pack, known)}", reason="not_found")
+    return names
 
 
 def _said(tool: ToolSpec | LazyTool) -> object:

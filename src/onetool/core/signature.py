@@ -14,7 +14,7 @@ from unicodedata import normalize
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME
-from onetool.core.type_names import resolve_definition, type_name
+from onetool.core.type_names import resolve_definition, return_shape, type_name
 
 
 def call_text(name: str, args: Mapping[str, Any]) -> str:
@@ -100,7 +100,14 @@ MAX_DEFAULT = 1_000  # characters; of a longer default the beginning is shown
 
 
 def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
-    """Write a signature. Optional parameters come last, with their defaults, or '...' where none is known.
+    """Write a signature, with what is known of its return value."""
+    shape = return_shape(spec)
+    return f"{call_signature(spec, name, exact=exact)}{f' -> {shape}' if shape else ''}"
+
+
+def call_signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
+    """Write a signature without the return value. Optional parameters come last, with their defaults, or '...' where
+    none is known.
 
     `name` is what code calls the tool, where that is not its own name. With `exact`, parameters have their own names,
     for those who write JSON, and not those that code gives them.
@@ -115,8 +122,7 @@ def signature(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
         parts.append(f"{text}{default}")
     if schema.get("additionalProperties"):
         parts.append("**more")
-    returns = f" -> {type_name(spec.output_schema, spec.output_schema)}" if spec.output_schema else ""
-    return f"{name or spec.name}({', '.join(parts)}){returns}"
+    return f"{name or spec.name}({', '.join(parts)})"
 
 
 def _default(schema: Any) -> str:

@@ -1,10 +1,12 @@
 """Names the types of JSON Schemas as Python hints, for people and models, and what tools return."""
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, cast
 
 from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
+from onetool.core.text import lazy_pattern
 
 MAX_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
 MAX_TYPE_PARTS = 500  # of a schema that are looked at
@@ -12,6 +14,9 @@ MAX_FIELD_LEVELS = 3  # objects inside of each other whose fields are told
 MAX_FIELDS = 400  # characters that fields may take
 MAX_VALUES, MAX_VALUES_TEXT = 8, 200  # of an enumeration
 
+MAX_FIELD_NAME = 64  # characters, where fields are named in short
+
+_PLAIN = lazy_pattern(rf"[\w$@.-]{{1,{MAX_FIELD_NAME}}}")
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
 _REFERENCES = 4  # from one to the next
@@ -68,10 +73,15 @@ def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS
 
 
 class _Namer:
-    """Names the types of one schema, and counts how much of it was looked at."""
+    """Names the types of one schema, and counts how much of it was looked at.
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    With `max_fields` it names them in short: a field that is a text stands alone, and of an object only so many fields
+    are named.
+    """
+
+    def __init__(self, root: Mapping[str, Any], max_fields: int | None = None) -> None:
         self._root = root
+        self._max_fields = max_fields
         self._left = MAX_TYPE_PARTS
         self.has_fields = False
 
@@ -82,9 +92,9 @@ class _Namer:
             return "Any"
         parts = cast(Mapping[str, Any], schema)
         if "const" in parts:
-            return _literal([parts["const"]])
+            return self._literal([parts["const"]])
         if isinstance(values := parts.get("enum"), list):
-            return _literal(cast(list[Any], values))
+            return self._literal(cast(list[Any], values))
         for word in ("anyOf", "oneOf"):
             if isinstance(arms := parts.get(word), list):
                 return self._arms(cast(list[Any], arms), levels, objects)
@@ -101,11 +111,13 @@ class _Namer:
                 constants.append(cast(Mapping[str, Any], arm)["const"])
             else:
                 names.append(self.name(arm, levels - 1, objects))
-        return _union([_literal(constants), *names] if constants else names)
+        return _union([self._literal(constants), *names] if constants else names)
 
     def _kind(self, kind: Any, schema: Mapping[str, Any], levels: int, objects: int) -> str:
         if kind == "array":
-            return f"list[{self.name(schema['items'], levels - 1, objects)}]" if schema.get("items") else "list"
+            items = self.name(schema["items"], levels - 1, objects) if schema.get("items") else ""
+            is_short = self._max_fields is not None and items.startswith(("{", "["))
+            return f"[{items}]" if is_short else f"list[{items}]" if items else "list"
         # What is worth a definition of its own is an object, near enough.
         if kind == "object" or (kind is None and ("properties" in schema or "$ref" in schema)):
             return self._object(schema, levels, objects)
@@ -120,21 +132,25 @@ class _Namer:
         if not isinstance(properties, Mapping) or not properties:
             name = self.name(values, levels - 1, objects)
             self.has_fields = self.has_fields or name != "Any"
-            return "dict" if name == "Any" else f"dict[str, {name}]"
+            if name == "Any":
+                return "dict"
+            return f"dict[str, {name}]" if self._max_fields is None else f"{{str: {name}}}"
         self.has_fields = True
         required = cast(Any, schema.get("required") or ())
-        parts = (
-            f"{name}{'' if name in required else '?'}: {self.name(part, levels - 1, objects - 1)}"
-            for name, part in cast(Mapping[str, Any], properties).items()
-        )
-        return f"{{{', '.join(parts)}}}"
+        names = cast(Mapping[str, Any], properties)
+        parts: list[str] = []
+        for name in islice(names, self._max_fields):
+            kind = self.name(names[name], levels - 1, objects - 1)
+            shown = name if self._max_fields is None or _PLAIN.fullmatch(name) else repr(cut(name, MAX_FIELD_NAME))
+            mark = "" if name in required else "?"
+            parts.append(f"{shown}{mark}" if self._max_fields and kind == "str" else f"{shown}{mark}: {kind}")
+        return f"{{{', '.join(parts)}{', …' if len(parts) < len(names) else ''}}}"
 
-
-def _literal(values: list[Any]) -> str:
-    text = ", ".join(map(repr, values[:MAX_VALUES]))
-    if len(values) <= MAX_VALUES and len(text) <= MAX_VALUES_TEXT:
-        return f"Literal[{text}]"
-    return _union(_VALUES.get(type(value), "Any") for value in values)
+    def _literal(self, values: list[Any]) -> str:
+        text = ", ".join(map(repr, values[:MAX_VALUES]))
+        if self._max_fields is None and len(values) <= MAX_VALUES and len(text) <= MAX_VALUES_TEXT:
+            return f"Literal[{text}]"
+        return _union(_VALUES.get(type(value), "Any") for value in values)
 
 
 def _union(names: Iterable[str]) -> str:
@@ -142,15 +158,63 @@ def _union(names: Iterable[str]) -> str:
     return "Any" if "Any" in unique else " | ".join(unique) or "Any"
 
 
-# Return types
+# What a tool returns
+
+MAX_SHAPE = 160  # characters
+# How many objects inside of each other are shown, and how many fields of each, until the text is short enough.
+_SHAPES = ((3, 20), (3, 12), (2, 12), (2, 6), (1, 12), (1, 6), (1, 3), (0, 0))
+
+
+def return_shape(spec: ToolSpec) -> str:
+    """Return what a tool returns in short: `{items: [{id, name}], total: int}`. Empty if nothing is known.
+
+    A field without a type is a text, one with `?` may be missing. A long shape is cut between fields.
+    """
+    schema = return_schema(spec)
+    text = "Any"
+    for objects, fields in _SHAPES if schema else ():
+        text = _Namer(schema or {}, fields).name(schema, MAX_TYPE_LEVELS, objects)
+        if len(text) <= MAX_SHAPE:
+            break
+    return "" if text == "Any" else text
+
+
+def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
+    """Return what is known of a tool's values: declared, or else learned from results. One that names fields wins."""
+    seen = None if spec.seen is None else spec.seen.schema()
+    known = [schema for schema in (spec.output_schema, seen) if schema]
+    return next((schema for schema in known if not is_vague(schema, schema)), known[0] if known else None)
+
+
+def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> bool:
+    """Return whether a schema says nothing of the fields of its objects, or nothing at all: `dict`, `list[dict]`."""
+    part = resolve_definition(schema, root)
+    if levels == 0 or not isinstance(part, Mapping):
+        return True
+    known = cast(Mapping[str, Any], part)
+    if "const" in known or "enum" in known:
+        return False
+    for word in ("anyOf", "oneOf", "allOf"):
+        if isinstance(arms := known.get(word), list):
+            return all(is_vague(arm, root, levels - 1) for arm in cast(list[Any], arms))
+    kinds = kinds_of(known, root) - {"null"}
+    if "object" in kinds or (not kinds and "properties" in known):
+        values = known.get("additionalProperties")
+        return not known.get("properties") and (not isinstance(values, Mapping) or is_vague(values, root, levels - 1))
+    if "array" in kinds:
+        return is_vague(known.get("items"), root, levels - 1)
+    return not kinds
 
 
 def returned_type(spec: ToolSpec) -> str | None:
-    """Return the type of a tool's values; None if nothing is known."""
-    if spec.output_schema is None:
-        return inferred_type(spec)
+    """Return what is said of a tool's values, and their type; None if nothing is known."""
     schema = spec.output_schema
-    return schema.get("description") or type_with_fields(schema, schema) or type_name(schema, schema)
+    if schema is None:
+        return inferred_type(spec)
+    words = schema.get("description")
+    if is_vague(schema, schema) and (inferred := inferred_type(spec)):
+        return f"{words} {inferred}" if words else inferred
+    return words or type_with_fields(schema, schema) or type_name(schema, schema)
 
 
 def inferred_type(spec: ToolSpec) -> str | None:

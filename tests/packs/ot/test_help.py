@@ -115,7 +115,11 @@ def test_what_is_called_exactly_so_is_all_that_is_told(ask):
 
 def test_a_pack_says_how_it_is_best_used(ask):
     page = ask("web")
-    assert page.startswith("# web\n\nFetch first.\n\nTools:\n- web.fetch: Fetch a page and give its text.\n")
+    head = "# web\nDocumentation: https://onetool.beycom.online/reference/tools/web-fetch/\n\nFetch first.\n\nTools:\n"
+    assert page.startswith(
+        f"{head}- web.fetch(url: str, mode: Literal['fast', 'slow'], tags: list[str], depth: int = 2)"
+    )
+    assert "depth: int = 2): Fetch a page and give its text.\n- web.fetch_many(" in page
 
 
 def test_an_alias_of_nothing_says_so(ask):
@@ -140,7 +144,7 @@ def test_nothing_is_found_kindly(ask, query):
     assert "ot.tools()" in text
     assert "ot.packs()" in text
     assert len(text) < 300
-    assert ask(query, info="list") == []
+    assert ask(query, info="list") == text
 
 
 def test_only_what_may_be_used_is_told(app):

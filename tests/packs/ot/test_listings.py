@@ -151,7 +151,7 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
     learnt.note({"id": "8", "by": None})
     [tool] = ask.tools(catalogue, pattern="learnt", info="full")
     assert tool["returns"] == "{id: str, title?: str, by: {login: str} | None} (inferred from 2 results)"
-    assert tool["signature"] == "a.learnt()"  # which says what is declared, and no more
+    assert tool["signature"] == "a.learnt() -> {id, title?, by: {login} | None}"
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ class View(Protocol):
         """Every tool's own name, and what code writes for it."""
         ...
 
-    def search(self, query: str, limit: int, allowed: Collection[str] | None) -> list[tuple[ToolSpec, float]]: ...
+    def search(
+        self, query: str, limit: int, allowed: Collection[str] | None, pack: str | None = None
+    ) -> list[tuple[ToolSpec, float]]: ...
 
     def snippet(self, name: str) -> str:
         """Return a snippet's definition and an example, as text."""
