@@ -165,6 +165,54 @@ def test_what_has_no_fields_is_told_by_its_type(value, told):
     assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"
 
 
+# ot.search, ot.help of packs
+
+
+def found(app, **args):
+    result = asyncio.run(app.call(ToolCall("1", "ot.search", args, "test")))
+    return result.data if result.ok else result.error
+
+
+def test_a_search_in_a_pack_finds_its_tools_alone(app):
+    for name in ("stock.quote", "kospi_stock.quote", "my-stock.quote"):
+        app.catalog.registry.register(spec(name, description="The quote of a stock."))
+    [line, _] = found(app, query="stock quote", pack="stock")
+    assert line == "stock.quote(): The quote of a stock."
+    assert found(app, query="stock quote", pack="my_stock")[0].startswith("my_stock.quote()")
+    assert found(app, query="stock quote", pack="my-stock")[0].startswith("my_stock.quote()")
+    error = found(app, query="stock", pack="stok")
+    assert error.code == "invalid_args"
+    assert "There is no pack 'stok'; did you mean stock?" in error.message
+    hidden = asyncio.run(
+        app.call(ToolCall("1", "ot.search", {"query": "x", "pack": "stok"}), ["ot.search", "fs.list_dir"])
+    )
+    assert "stock?" not in hidden.error.message
+
+
+def test_a_limit_that_is_given_replaces_the_budget_of_tokens(app):
+    for number in range(60):
+        app.catalog.registry.register(spec(f"shop.order{number}", description=f"Order a thing. {'x ' * 40}"))
+    assert len(found(app, query="order a thing")) == 5 + 1
+    assert len(found(app, query="order a thing", limit=30)) == 30 + 1
+    *lines, also, more = found(app, query="order a thing", limit=60)
+    assert (len(lines), also[:5], more[-18:]) == (50, "Also:", "More: other words.")
+
+
+def test_help_of_seven_packs_with_23_real_tools_takes_6_kb(app, live_tools):
+    packs = {}
+    for one in live_tools:
+        packs.setdefault(one["name"].partition(".")[0], []).append(one["name"])
+        app.catalog.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))
+    by_size = sorted((pack for pack in packs if len(packs[pack]) > 2), key=lambda pack: (len(packs[pack]), pack))
+    chosen = by_size[:7]
+    names = ScriptNames(app.catalog.registry.snapshot())
+    words = [names.spelling(app.catalog.registry.get(packs[pack][0])).partition(".")[0] for pack in chosen]
+    text = asyncio.run(app.call(ToolCall("1", "ot.help", {"query": words}, "test"))).data
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
+    assert len(lines) == sum(len(packs[pack]) for pack in chosen)
+    assert len(text.encode()) * 23 / len(lines) <= 6 * 1024
+
+
 def test_ten_thousand_tools_are_listed_with_little_work():
     names = [f"pack-{number % 200}.tool-{number}" for number in range(10_000)]
     ask, catalogue = listing(*(spec(name, description="What it does, in some words. " * 5) for name in names))
