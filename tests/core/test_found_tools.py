@@ -2,6 +2,8 @@
 
 import ast
 
+import pytest
+
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens
@@ -32,6 +34,21 @@ def test_a_line_is_a_signature_and_the_first_sentence_of_the_description():
         "a.b()",
         "About. More: a larger limit, or other words.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("marks", "shown"),
+    [
+        ({}, ""),
+        ({"read_only": True, "idempotent": True}, " [reads]"),
+        ({"pure": True}, " [reads]"),
+        ({"read_only": False}, " [changes]"),
+        ({"read_only": False, "idempotent": True}, " [changes, repeatable]"),
+        ({"idempotent": True}, " [repeatable]"),
+    ],
+)
+def test_a_line_says_whether_the_tool_changes_something_where_that_is_known(marks, shown):
+    assert tool_line(ToolSpec(name="a.b", description="Does it.", **marks)) == f"a.b(){shown}: Does it."
 
 
 def test_a_sentence_ends_where_the_next_begins():

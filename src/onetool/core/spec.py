@@ -68,7 +68,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     retries: int | None = None  # further tries after a failure; None: the executor's default, if it is idempotent
     pure: bool = False  # same arguments, same value, no effect: may be cached
     idempotent: bool = False  # may be tried again
-    read_only: bool = False  # changes nothing outside
+    read_only: bool | None = None  # changes nothing outside; None: nobody has said
     parallel: bool = False  # may run beside other calls of the same step
     hidden: bool = False  # callable, but in no list
     task: Literal["optional", "required"] | None = None  # may outlast the patience of whoever called
@@ -246,6 +246,7 @@ def _check_spec(spec: ToolSpec) -> None:
     """Check a ToolSpec that was made by hand: it may hold anything."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
+        "read_only": False if spec.read_only is None else spec.read_only,
         "parameters": spec.input_schema,
         **({} if spec.output_schema is None else {"output_schema": spec.output_schema}),
         **({} if spec.timeout is None else {"timeout": spec.timeout}),

@@ -44,10 +44,11 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
 
 
 def effect(spec: ToolSpec) -> str:
-    """Return `reads`, `changes`, or nothing where that isn't known; and `repeatable` where repeating is safe."""
+    """Return `reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
     if spec.read_only or spec.pure:
         return "reads"
-    return "repeatable" if spec.idempotent else ""
+    marks = ["changes"] if spec.read_only is False else []
+    return ", ".join([*marks, "repeatable"] if spec.idempotent else marks)
 
 
 def first_sentence(description: str) -> str:

@@ -20,6 +20,7 @@ from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, signature, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, did_you_mean, or_rather
+from onetool.core.tool_lines import effect
 from onetool.interfaces.cli.options import (
     OneOf,
     allow_option,
@@ -65,8 +66,15 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
-    rows = [(spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}") for spec in specs]
+    rows = [
+        (spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}{_mark(spec)}")
+        for spec in specs
+    ]
     print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
+
+
+def _mark(spec: ToolSpec) -> str:
+    return f" [{mark}]" if (mark := effect(spec)) else ""
 
 
 @tools.command()

@@ -306,7 +306,7 @@ class StateTools:
             except ToolFailure as failure:
                 return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MAX_WORDS)}"
 
-    @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
+    @tool(read_only=False, examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(self, topic: str, message: str) -> str:
         """Publish a message to a topic: append it to the file that the config names for that topic.
 
@@ -320,7 +320,7 @@ class StateTools:
         with _span("ot.notify", topic=topic):
             return self._view.publish(topic, message)
 
-    @tool(timeout=RELOAD_SECONDS)
+    @tool(read_only=False, timeout=RELOAD_SECONDS)
     def reload(self) -> str:
         """Read the config, the packs, the prompts and all tools again. If there is a mistake, nothing changes and the
         error names it.

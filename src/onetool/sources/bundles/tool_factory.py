@@ -4,7 +4,7 @@ What costs time (templates, selectors, schemas) is made at the first call; when 
 to see that it can be.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 # The factory: a stored tool becomes a ToolSpec with a handler
 
 
-SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
+SAFE = {"GET", "HEAD", "OPTIONS"}  # methods that change nothing …
+CHANGING = {"PUT", "PATCH", "DELETE"}  # … and those that do; a POST may be a question
 SCRIPT = "script"
 
 SecretHosts = Mapping[str, tuple[str, ...]]
@@ -215,7 +216,7 @@ class ToolFactory:
             "timeout": total_seconds(impl, limits),
             "retries": 0,  # it repeats its requests itself, those that may be repeated
             "idempotent": all(map(is_idempotent, requests)),
-            "read_only": all(request.method in SAFE for request in requests),
+            "read_only": _reads([request.method for request in requests]),
         }
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
@@ -300,6 +301,11 @@ class ToolFactory:
                 raise InvalidError(message, "/argSchema/properties")
         if wrong := self._runtime.check_script(code_of(tool), _properties(tool)):
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
+
+
+def _reads(methods: Collection[str]) -> bool | None:
+    """Return whether requests of these methods change nothing; None if that isn't known."""
+    return True if SAFE.issuperset(methods) else None if CHANGING.isdisjoint(methods) else False
 
 
 def _place(tool: Tool) -> str:

@@ -216,10 +216,11 @@ def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
     if approved is None or approved.get("behaviour") == digests(definition)["behaviour"]:
         return definition
     before, now = _hints(cached.former.get(name)), _hints(definition)
-    strict = {
-        hint: not loose for hint, loose in LOOSENING.items() if before.get(hint) is not loose and now.get(hint) is loose
-    }
-    return {**definition, "annotations": {**now, **strict}}
+    looser = {hint for hint, loose in LOOSENING.items() if before.get(hint) is not loose and now.get(hint) is loose}
+    strict = {hint: before.get(hint, not LOOSENING[hint]) for hint in looser}
+    if "readOnlyHint" not in before:  # nobody has said that it changes something
+        strict.pop("readOnlyHint", None)
+    return {**definition, "annotations": {hint: value for hint, value in now.items() if hint not in looser} | strict}
 
 
 def _hints(definition: Definition | None) -> Mapping[str, Any]:
