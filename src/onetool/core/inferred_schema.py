@@ -199,7 +199,7 @@ class SeenValues:
                 self._levels = levels
                 break
         self._known, self._steady = cut_to_depth(shape, self._levels), 0
-        before, self._schema = self._schema, freeze(_schema(self._known)) or None
+        before, self._schema = self._schema, freeze(schema_of(self._known)) or None
         return before != self._schema
 
     def schema(self) -> Mapping[str, Any] | None:
@@ -223,7 +223,8 @@ class SeenValues:
         return seen
 
 
-def _schema(shape: ValueShape) -> dict[str, Any]:
+def schema_of(shape: ValueShape) -> dict[str, Any]:
+    """Return a JSON Schema (draft 2020-12) of the shape; empty if there is nothing to say."""
     kinds = [kind for kind in _KINDS if kind in shape.kinds]
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -232,7 +233,7 @@ def _schema(shape: ValueShape) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     if "object" in kinds:
         schema |= _members(shape)
-    if shape.items is not None and (items := _schema(shape.items)):
+    if shape.items is not None and (items := schema_of(shape.items)):
         schema["items"] = items
     return schema
 
@@ -240,11 +241,11 @@ def _schema(shape: ValueShape) -> dict[str, Any]:
 def _members(shape: ValueShape) -> dict[str, Any]:
     others = join_all_shapes(shape.fields.values()) if _is_map(shape) else shape.others
     if others is not None:
-        values = _schema(others)
+        values = schema_of(others)
         return {"additionalProperties": values} if values else {}
     members: dict[str, Any] = {}
     if shape.fields:
-        members["properties"] = {name: _schema(one) for name, one in shape.fields.items()}
+        members["properties"] = {name: schema_of(one) for name, one in shape.fields.items()}
     if shape.required:
         members["required"] = [name for name in shape.fields if name in shape.required]
     return members

@@ -143,7 +143,7 @@ class _Namer:
             kind = self.name(names[name], levels - 1, objects - 1)
             shown = name if self._max_fields is None or _PLAIN.fullmatch(name) else repr(cut(name, MAX_FIELD_NAME))
             mark = "" if name in required else "?"
-            parts.append(f"{shown}{mark}" if self._max_fields and kind == "str" else f"{shown}{mark}: {kind}")
+            parts.append(f"{shown}{mark}" if self._max_fields and kind in ("str", "Any") else f"{shown}{mark}: {kind}")
         return f"{{{', '.join(parts)}{', …' if len(parts) < len(names) else ''}}}"
 
     def _literal(self, values: list[Any]) -> str:
@@ -168,7 +168,8 @@ _SHAPES = ((3, 20), (3, 12), (2, 12), (2, 6), (1, 12), (1, 6), (1, 3), (0, 0))
 def return_shape(spec: ToolSpec) -> str:
     """Return what a tool returns in short: `{items: [{id, name}], total: int}`. Empty if nothing is known.
 
-    A field without a type is a text, one with `?` may be missing. A long shape is cut between fields.
+    A field without a type is a text, or its type isn't known; one with `?` may be missing. A long shape is cut between
+    fields.
     """
     schema = return_schema(spec)
     text = "Any"
@@ -180,10 +181,17 @@ def return_shape(spec: ToolSpec) -> str:
 
 
 def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
-    """Return what is known of a tool's values: declared, or else learned from results. One that names fields wins."""
+    """Return what is known of a tool's values, from the first of these that names fields: its declaration or hint, its
+    docstring or source, its results.
+    """
+    first = spec.output_schema
+    if first and not is_vague(first, first):
+        return first
+    described = None if spec.described is None else spec.described()
+    if described and not is_vague(described, described):
+        return described
     seen = None if spec.seen is None else spec.seen.schema()
-    known = [schema for schema in (spec.output_schema, seen) if schema]
-    return next((schema for schema in known if not is_vague(schema, schema)), known[0] if known else None)
+    return seen if seen and (not first or not is_vague(seen, seen)) else first or described
 
 
 def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> bool:
