@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
+from onetool.app.learned_shapes import LearnedShapes, has_state
 from onetool.core.errors import BadArguments, Mistake, ToolFailure, cut, message_of
 from onetool.core.json_data import StoreBlob, freeze
 from onetool.core.principal import current_principal, owner
@@ -104,6 +105,8 @@ class ToolCatalog:
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
         self._evidence = CallEvidence()
+        self.shapes = LearnedShapes(lambda: self._documents("shapes"), lambda: has_state(self._config))
+        recorder.writers.append(self.shapes.write)
         self._serves = False
         self._closed = Event()
         self._indexing = RLock()
@@ -165,6 +168,7 @@ class ToolCatalog:
 
     def count_call(self, event: "CallEvent") -> None:
         """Note a call that succeeded: in its caller's searches the tool counts a little more."""
+        self.shapes.note(event)
         if event.error is None and event.spec is not None and not event.spec.name.startswith(f"{OWN}."):
             self._evidence.record(event.principal.owner, event.spec.name)
 
@@ -356,6 +360,8 @@ class ToolCatalog:
             waiting = self.server_packs()  # their tools may not be known yet
             offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
+            for spec in tools:
+                self.shapes.follow(spec)
             self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
             self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)

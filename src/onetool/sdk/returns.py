@@ -12,10 +12,20 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from textwrap import dedent
 from typing import Any
 
-from onetool.core.inferred_schema import FIELDS, NOTHING, ValueShape, is_name, join_all_shapes, schema_of, shape_of
+from onetool.core.inferred_schema import (
+    FIELDS,
+    NOTHING,
+    ValueShape,
+    is_name,
+    join_items,
+    join_shapes,
+    schema_of,
+    shape_of,
+)
 from onetool.core.text import lazy_pattern
 
 MAX_LEVELS = 6  # of literals inside of each other
@@ -108,7 +118,7 @@ def _in_source(function: Callable[..., Any]) -> ValueShape | None:
         if not isinstance(value, ast.Dict | ast.List | ast.ListComp | ast.Constant):
             return None
         shapes.append(_shape(value, MAX_LEVELS))
-    found = join_all_shapes(shape for shape in shapes if "null" not in shape.kinds)
+    found = reduce(join_shapes, (shape for shape in shapes if "null" not in shape.kinds), NOTHING)
     return found if found.kinds & {"object", "array"} else None
 
 
@@ -133,7 +143,7 @@ def _shape(node: ast.expr, levels: int) -> ValueShape:
         case ast.Call(func=ast.Attribute(attr="join" | "strip" | "lower" | "upper" | "isoformat" | "format")):
             return _TEXT
         case ast.List(elts=items) if levels:
-            inner = join_all_shapes(_shape(item, levels - 1) for item in items)
+            inner = join_items(_shape(item, levels - 1) for item in items)
             return ValueShape(frozenset({"array"}), items=inner if inner.kinds else None)
         case ast.ListComp(elt=item) if levels:
             inner = _shape(item, levels - 1)
@@ -144,5 +154,7 @@ def _shape(node: ast.expr, levels: int) -> ValueShape:
             fields = {name: _shape(item, levels - 1) for name, item in pairs if isinstance(name, str)}
             known = _fields(fields) if len(fields) == len(keys) else None
             return known or ValueShape(frozenset({"object"}))
+        case ast.DictComp():
+            return ValueShape(frozenset({"object"}))
         case _:
             return NOTHING

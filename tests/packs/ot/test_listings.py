@@ -148,10 +148,10 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
         "a.nothing": None,
         "a.declared": "{iso?: str}",
     }
-    learnt.note({"id": "8", "by": None})
+    learnt.note({"id": "8", "title": None, "by": None})
     [tool] = ask.tools(catalogue, pattern="learnt", info="full")
-    assert tool["returns"] == "{id: str, title?: str, by: {login: str} | None} (inferred from 2 results)"
-    assert tool["signature"] == "a.learnt() -> {id, title?, by: {login} | None}"
+    assert tool["returns"] == "{id: str, title: str | None, by: {login: str} | None} (inferred from 2 results)"
+    assert tool["signature"] == "a.learnt() -> {id, title: str | None, by: {login} | None}"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ class BundleRuntime(Protocol):
         """Return the names of all functions, for hints on mistyped ones."""
         ...
 
+    def learn_returns(self, spec: ToolSpec, tool: Tool) -> None:
+        """Let the tool learn from its results what it returns, where it doesn't say."""
+        ...
+
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
         """Run the code and return its value. Raises ToolFailure."""
         ...
@@ -126,11 +130,14 @@ class ToolFactory:
             prepare = _Preparation(tool.pre_processors, self._runtime)
             shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
-            return ToolSpec(**shared, **self._http(tool))
-        if tool.type == SCRIPT:
-            handler = _ScriptHandler(tool, self._runtime)
-            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._runtime.script_seconds)
-        return ToolSpec(**shared | self._function(tool))
+            spec = ToolSpec(**shared, **self._http(tool))
+        elif tool.type == SCRIPT:
+            handler = self._limited(_ScriptHandler(tool, self._runtime), tool, True)
+            spec = ToolSpec(**shared, handler=handler, timeout=self._runtime.script_seconds)
+        else:
+            spec = ToolSpec(**shared | self._function(tool))
+        self._runtime.learn_returns(spec, tool)
+        return spec
 
     def inherited(self, tool: Tool) -> dict[str, Any]:
         """Return what the tool leaves to its function, if that is there. See `model.inherited`."""
@@ -248,6 +255,7 @@ class ToolFactory:
             "timeout": target.timeout,
             "retries": target.retries,
             "requires": target.requires,
+            "described": target.described,
             "parallel": tool.parallel or target.parallel,
             "pure": target.pure and not tool.pre_processors,
             **{flag: getattr(target, flag) for flag in ("idempotent", "read_only")},

@@ -64,7 +64,6 @@ class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
     approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
     failed: float = 0.0  # when it could not be connected, and had never told its tools
     former: dict[str, Definition] = {}  # tools that have changed, as they were before
-    seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
     offers: Offers = Offers()
 
 
