@@ -70,6 +70,7 @@ CancelWork = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], CancelWork]
 """Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
 
+MAX_RETURNED = 8
 STOPPED, SLOT = -1, -2  # no call has these numbers
 
 
@@ -187,6 +188,7 @@ class WorkerLoop:
         self._watched: TracedCode | None = None  # what was fed, if it notes where its errors come from
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
+        self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that name their keys
         self.calls = 0
         self.warnings: list[str] = []  # of its calls, for whoever reads the result
         self.origin: int | None = None  # the line that failed, where the code itself has noted it
@@ -437,6 +439,10 @@ class WorkerLoop:
             watch.ended(call, result)
         self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MAX_WARNINGS]
         if result.error is None:
+            if isinstance(result.data, dict | list):
+                if call.name not in self.returned and len(self.returned) >= MAX_RETURNED:
+                    del self.returned[next(iter(self.returned))]
+                self.returned[call.name] = result.data
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
