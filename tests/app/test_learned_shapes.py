@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import sys
+from pathlib import Path
+from time import time
 
 import pytest
 
 from onetool import App, ToolCall
 from onetool.core.inferred_schema import MAX_RESULTS
 from onetool.core.signature import signature
+from onetool.sources.bundles.names import new_id
 
+SERVER = Path(__file__).parents[1] / "sources" / "mcp_servers" / "nasty" / "ok.py"
 SHOP = '''
 ROWS = {"a": {"id": 1, "name": "tea", "by": {"login": "ann"}}, "b": {"other": 1}, "c": {"ann@example.com": 2}}
 
@@ -108,6 +113,35 @@ def test_other_processes_see_it_and_a_changed_source_forgets_it(opened, tmp_path
         assert shape(app, "shop.item") == "dict"
         call(app, "shop.item", which="b")
         assert shape(app, "shop.item") == "{other: int}"
+
+
+def test_tools_of_servers_learn_as_well(opened, tmp_path):
+    config = json.loads((tmp_path / "onetool.yaml").read_text())
+    config["servers"] = {"good": {"command": sys.executable, "args": [str(SERVER)]}}
+    (tmp_path / "onetool.yaml").write_text(json.dumps(config))
+    with opened() as app:
+        asyncio.run(app.servers.wait_connected())
+        assert shape(app, "good.json_text") == ""
+        assert call(app, "good.json_text").ok
+        assert shape(app, "good.json_text") == "{a: list[int], b: None}"
+        assert "good.echo(text: str) [reads]" in app.run_sync("ot.help('good')").data
+
+
+def test_tools_of_bundles_learn_until_their_code_changes(opened):
+    def put(version, code):
+        tool = {"type": "script", "argSchema": {"type": "object"}, "scriptImpl": {"code": code}}
+        app.bundles.put_tool(id, "row", version, tool)
+
+    id = new_id(time())
+    with opened() as app:
+        app.bundles.put_bundle(id, {"slug": "mine"})
+        put("1", "{'id': 1}")
+        assert call(app, "mine.row").ok
+        assert shape(app, "mine.row") == "{id: int}"
+        put("2", "{'name': 'x'}")
+        assert shape(app, "mine.row") == ""
+        assert call(app, "mine.row").ok
+        assert shape(app, "mine.row") == "{name}"
 
 
 def test_looking_creates_no_database(opened, tmp_path):

@@ -6,6 +6,7 @@ for each pack, and all processes share them. An entry counts as long as the tool
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +53,11 @@ class LearnedShapes:
         values = None if event.spec is None else event.spec.seen
         if event.value is None or not isinstance(values, LearnedValues):
             return
-        values.read()
-        before = values.results
-        values.note(event.value)
-        if values.results != before:
-            self._changed[values.name] = values
+        if not values.results:
+            values.read()
+        with suppress(RuntimeError):  # a pack may change its value meanwhile
+            if values.note(event.value) or values.is_full:  # else there is nothing to tell others
+                self._changed[values.name] = values
 
     def write(self, is_last: bool = False) -> float | None:
         """Store what is new. Return the seconds until the next attempt, if this one failed."""
@@ -80,7 +81,8 @@ class LearnedShapes:
                 if known.get("digest") == values.digest:
                     values.add(known)
                 entries[values.name] = {**values.dump(), "digest": values.digest}
-            held.write(msgspec.json.encode(dict([*entries.items()][-MAX_TOOLS:])))
+            entries = dict([*entries.items()][-MAX_TOOLS:])
+            self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
 
     def entry(self, pack: str, name: str, version: "Version") -> "tuple[Version, dict[str, Any] | None]":
         """Return what is stored of a tool, and the version of that; None if it is still this version."""
