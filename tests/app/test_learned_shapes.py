@@ -53,7 +53,7 @@ def call(app, name, **args):
 
 
 def shape(app, name):
-    return signature(app.catalog.registry.get(name)).partition(" -> ")[2]
+    return signature(app.catalog.current_snapshot().get(name)).partition(" -> ")[2]
 
 
 def test_the_first_results_tell_what_a_tool_returns(opened):
