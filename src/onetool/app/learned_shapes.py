@@ -93,6 +93,8 @@ class LearnedShapes:
             now = documents.version(pack)
             known = self._packs.get(pack)
             if known is None or known[0] != now:
+                if documents.is_shared and _is_on_loop():
+                    return version, None  # a signature in an error must not wait for another machine
                 stored = documents.load(pack)
                 known = self._packs[pack] = stored.version, _entries(stored.body)
         except (DatabaseError, ConfigError):
@@ -145,6 +147,16 @@ class LearnedValues(SeenValues):
 def has_state(config: "Config") -> bool:
     """Return whether a database of the state exists: reading must not create one."""
     return config.database is not None or os.path.lexists(config.home / STATE_FILE)
+
+
+def _is_on_loop() -> bool:
+    from asyncio import get_running_loop  # only servers need it
+
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _entries(body: bytes | None) -> Entries:

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from bench.tokens import seven_packs
 from helpers import BUILT_IN_PACKS, calls
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import SeenValues
 from onetool.core.registry import Snapshot
+from onetool.core.signature import as_identifier
 from onetool.packs.ot.listings import SHORT, Listing
 from onetool.script.names import ScriptNames
 
@@ -199,18 +201,12 @@ def test_a_limit_that_is_given_replaces_the_budget_of_tokens(app):
 
 
 def test_help_of_seven_packs_with_23_real_tools_takes_6_kb(app, live_tools):
-    packs = {}
     for one in live_tools:
-        packs.setdefault(one["name"].partition(".")[0], []).append(one["name"])
         app.catalog.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))
-    by_size = sorted((pack for pack in packs if len(packs[pack]) > 2), key=lambda pack: (len(packs[pack]), pack))
-    chosen = by_size[:7]
-    names = ScriptNames(app.catalog.registry.snapshot())
-    words = [names.spelling(app.catalog.registry.get(packs[pack][0])).partition(".")[0] for pack in chosen]
-    text = asyncio.run(app.call(ToolCall("1", "ot.help", {"query": words}, "test"))).data
-    lines = [line for line in text.splitlines() if line.startswith("- ")]
-    assert len(lines) == sum(len(packs[pack]) for pack in chosen)
-    assert len(text.encode()) * 23 / len(lines) <= 6 * 1024
+    packs = [as_identifier(pack) for pack in seven_packs()]
+    text = asyncio.run(app.call(ToolCall("1", "ot.help", {"query": packs}, "test"))).data
+    assert len([line for line in text.splitlines() if line.startswith("- ")]) == 23
+    assert len(text.encode()) <= 6 * 1024
 
 
 def test_ten_thousand_tools_are_listed_with_little_work():
