@@ -18,7 +18,6 @@ from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
 from onetool.core.registry import is_shown, shown_packs
 from onetool.core.signature import as_identifier, signature
-from onetool.core.tool_lines import effect
 from onetool.script.names import ScriptNames
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def tool_info(
         "outputSchema": spec.output_schema,
         **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
         "signature": tool_signature(snapshot, spec.name),
-        **({"effect": effect(spec)} if effect(spec) else {}),
+        **({"effect": spec.effect} if spec.effect else {}),
         "source": spec.source,
         "definedIn": spec.defined_in or bundles.file_of(spec),
         **({"requires": [need.to_dict() for need in spec.requires]} if spec.requires else {}),

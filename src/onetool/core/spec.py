@@ -145,6 +145,14 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         return tuple(sorted(properties, key=lambda name: name not in required))
 
     @property
+    def effect(self) -> str:
+        """`reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
+        if self.read_only or self.pure:
+            return "reads"
+        marks = ["changes"] if self.read_only is False else []
+        return ", ".join([*marks, "repeatable"] if self.idempotent else marks)
+
+    @property
     def pack(self) -> str:
         """The part before the first dot; tools without one are listed under `config`."""
         pack, dot, _ = self.name.partition(".")

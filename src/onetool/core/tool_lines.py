@@ -37,18 +37,10 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
     line = cut_to_tokens(on_a_line(call_signature(spec, name, exact=exact)), SIGNATURE_TOKENS)
     if shape := return_shape(spec):
         line += f" -> {shape}"
-    if mark := effect(spec):
+    if mark := spec.effect:
         line += f" [{mark}]"
     said = first_sentence(spec.description)
     return f"{line}: {said}" if said else line
-
-
-def effect(spec: ToolSpec) -> str:
-    """Return `reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
-    if spec.read_only or spec.pure:
-        return "reads"
-    marks = ["changes"] if spec.read_only is False else []
-    return ", ".join([*marks, "repeatable"] if spec.idempotent else marks)
 
 
 def first_sentence(description: str) -> str:

@@ -20,7 +20,6 @@ from onetool.core.redaction import mask_arguments
 from onetool.core.signature import is_text, signature, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, did_you_mean, or_rather
-from onetool.core.tool_lines import effect
 from onetool.interfaces.cli.options import (
     OneOf,
     allow_option,
@@ -74,7 +73,7 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
 
 
 def _mark(spec: ToolSpec) -> str:
-    return f" [{mark}]" if (mark := effect(spec)) else ""
+    return f" [{spec.effect}]" if spec.effect else ""
 
 
 @tools.command()

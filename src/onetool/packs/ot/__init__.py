@@ -14,7 +14,6 @@ from onetool.core.errors import ToolFailure, cut, message_of
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
-from onetool.core.tool_lines import SEARCH_LIMIT, FoundTool, found_lines, tool_line
 from onetool.packs.ot import listings
 from onetool.packs.ot.listings import Info, ListedTool, Listing, View, current_catalogue, packs_of
 from onetool.packs.ot.listings import listed_packs as packs_listed
@@ -145,6 +144,8 @@ class DiscoveryTools:
         Returns:
             A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
         """
+        from onetool.core.tool_lines import SEARCH_LIMIT, FoundTool, found_lines, tool_line  # listing does not need it
+
         with _span("ot.search", query=query, limit=limit, **({} if pack is None else {"pack": pack})):
             catalogue, allowed = current_catalogue()
             found = [

@@ -16,7 +16,7 @@ from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
-from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, effect, on_a_line, tool_line
+from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, on_a_line, tool_line
 from onetool.core.type_names import resolve_definition, returned_type, type_name, type_with_fields
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
@@ -318,7 +318,7 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
         f"Returns: {on_a_line(returned_type(spec) or 'not told')}",
-        f"Effect: {effect(spec)}" if effect(spec) else "",
+        f"Effect: {spec.effect}" if spec.effect else "",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *requires]) if requires else "",
         f"Source: {spec.source}",

@@ -11,7 +11,6 @@ from onetool.core.errors import cut
 from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
-from onetool.core.tool_lines import effect
 from onetool.core.type_names import resolve_definition, returned_type, type_with_fields
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
     known = {
         "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returned_type(spec),
-        "effect": effect(spec),
+        "effect": spec.effect,
         "example": example(one),
         "requires": [need.to_dict() for need in spec.requires],
     }
