@@ -25,6 +25,7 @@ DATA = ROOT / "tests" / "data"
 TOOLS, TASKS = DATA / "livemcp.json", DATA / "two_call_tasks.json"
 AIM = 1_500
 THINKING_S = 2  # before its first question: a model reads the task and the menu
+PACK_SIZES = (2, 2, 3, 3, 4, 4, 5)  # 23 tools
 MENUS, SIZES = ("run", "search", "direct"), (10, 527, 10_000)
 
 
@@ -44,6 +45,7 @@ class Spent(NamedTuple):
 def run() -> Iterator[Row]:
     yield from _menus()
     yield from two_call_tasks()
+    yield from lookups()
 
 
 # The menu
@@ -167,6 +169,45 @@ def declared() -> list[dict[str, Any]]:
         }
         for one in json.loads(TOOLS.read_text())["tools"]
     ]
+
+
+# Looking up whole packs
+
+
+def lookups() -> Iterator[Row]:
+    """What it costs to read how the tools of seven packs are called, without the menu."""
+    packs = seven_packs()
+    names = [name for of_pack in packs.values() for name in of_pack]
+    found: dict[str, tuple[int, int]] = {}
+    with TemporaryDirectory() as folder:
+        for way in _ways():
+            if way.lookup is None:
+                continue
+            with _started(way, Path(folder)) as server:
+                sleep(THINKING_S)
+                answers = [(request, _text(server, request)) for request in way.lookup(packs)]
+            said = "\n".join(text for _, text in answers)
+            spent = sum(_written(request) + tokens(text) for request, text in answers)
+            found[way.title] = spent, sum(way.spelled(name) in said for name in names)
+    what = f"{len(names)} tools in {len(packs)} packs among 550"
+    rows = [[title, f"{spent:,}", f"{told} of {len(names)}"] for title, (spent, told) in found.items()]
+    show(f"Looking up {what}", ["tokens (o200k)", "spent", "found"], rows)
+    peers = {title: [spent] for title, (spent, _) in found.items() if "OneTool" not in title}
+    for title in (title for title in found if title not in peers):
+        menu = title.removeprefix("OneTool, ")
+        yield row(f"tokens: looking up {what}, {menu}", "tokens", {OURS: [found[title][0]], **peers})
+
+
+def seven_packs() -> dict[str, list[str]]:
+    """Return seven packs of real servers that have 23 tools together."""
+    packs: dict[str, list[str]] = {}
+    for one in json.loads(TOOLS.read_text())["tools"]:
+        packs.setdefault(one["name"].partition(".")[0], []).append(one["name"])
+    chosen: dict[str, list[str]] = {}
+    for size in PACK_SIZES:
+        pack = next(pack for pack, names in packs.items() if len(names) == size and pack not in chosen)
+        chosen[pack] = packs[pack]
+    return chosen
 
 
 # Counting

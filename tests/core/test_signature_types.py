@@ -3,7 +3,7 @@
 import pytest
 from helpers import calls
 
-from onetool.core.signature import MAX_FIELDS, type_name, type_with_fields
+from onetool.core.type_names import MAX_FIELDS, type_name, type_with_fields
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "name": {"type": "string"}}, "required": ["x"]}
 

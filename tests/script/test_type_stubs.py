@@ -27,10 +27,10 @@ def declared(*specs):
 
 def test_what_was_inferred_is_a_comment_and_no_type():
     seen = SeenValues()
-    seen.note({"id": 1})
+    seen.note({"id": 1, "title": None})
     seen.note({"id": 2, "title": None})
     text = declared(spec("shop.item", seen=seen), spec("plain", seen=seen), spec("shop.none", seen=SeenValues()))
-    comment = "# returns {id: int, title?: None} (inferred from 2 results)"
+    comment = "# returns {id: int, title: None} (inferred from 2 results)"
     assert f"    def item({SELF}, {MORE}) -> Any: ...  {comment}\n" in text
     assert f"def plain({MORE}) -> Any: ...  {comment}\n" in text
     assert f"    def none({SELF}, {MORE}) -> Any: ...\n" in text

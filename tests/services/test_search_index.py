@@ -102,7 +102,7 @@ def test_changed_step_by_step_it_answers_like_one_made_anew(
 class Lazy:
     """A tool that is made when somebody needs it. Its id is its number."""
 
-    digest = b""
+    digest, pack = b"", "p"
 
     def __init__(self, number: int, of: ToolSpec, enabled: bool = True) -> None:
         self.name, self.kept_as, self.enabled, self.made = f"p.{of.name}", f"{number:03}", enabled, 0
@@ -300,9 +300,15 @@ class Tiers(RuleBasedStateMachine):
         self.index = WordIndex()
         self.documents: dict[str, Document] = {}
 
-    @rule(number=st.integers(0, 5), spec=tools, title=st.sampled_from(["", "Read File", "地图 😀"]), on=st.booleans())
-    def put(self, number: int, spec: ToolSpec, title: str, on: bool) -> None:
-        one = with_titles(document(spec), spec.name, title)._replace(group="g", age=number % 3, enabled=on)
+    @rule(
+        number=st.integers(0, 5),
+        spec=tools,
+        title=st.sampled_from(["", "Read File", "地图 😀"]),
+        group=st.sampled_from("abc"),
+        on=st.booleans(),
+    )
+    def put(self, number: int, spec: ToolSpec, title: str, group: str, on: bool) -> None:
+        one = with_titles(document(spec), spec.name, title)._replace(group=group, age=number % 3, enabled=on)
         self.documents[f"id{number}"] = one
         self.index.put(f"id{number}", one)
 
@@ -325,16 +331,35 @@ class Tiers(RuleBasedStateMachine):
         for key, one in self.documents.items():
             anew.put(key, one)
         search, expected = (
-            TierSearch(words, words.gathered("enabled").astype(bool))
+            TierSearch(words, words.gathered("enabled").astype(bool), {"a"})
             for words in (self.index.current(), anew.current())
         )
         for query in (*QUERIES, ""):
             for off in (True, False):
                 found = search.search(query, off, None, 100)
                 assert found == expected.search(query, off, None, 100) == sorted(found)
+                assert {place for _, _, place, _, _ in found} <= ({""} if not query else {"1a", "0b", "0c"})
                 if found:
                     middle = found[len(found) // 2]
                     assert search.search(query, off, middle, 2) == found[len(found) // 2 + 1 :][:2]
+
+
+EQUAL = [("z.copy", "proxy:z"), ("b.copy", "local"), ("a.copy", "local"), ("y.copy", "proxy:y")]
+
+
+def test_of_equals_local_tools_come_first() -> None:
+    equal = [ToolSpec(name=name, description="x", source=source) for name, source in EQUAL]
+    found = SearchIndex(equal, {"p": {"copy": Lazy(1, ToolSpec(name="copy", description="x"))}}).search("copy", 10)
+    assert [spec.name for spec, _ in found] == ["b.copy", "a.copy", "p.copy", "z.copy", "y.copy"]
+
+
+def test_of_equals_those_of_a_pack_stand_together() -> None:
+    equal = [ToolSpec(name=name, description="Copy", source="local") for name in ("b.c1", "a.c1", "b.c2", "a.c2")]
+    index = SearchIndex(equal)
+    ranking = index._current()
+    assert ranking is not None
+    ranking.meanings.similarities = lambda *_: None  # their names mean different things
+    assert [spec.name for spec, _ in index.search("copy", 10)] == ["b.c1", "b.c2", "a.c1", "a.c2"]
 
 
 TestTiers = Tiers.TestCase

@@ -234,7 +234,7 @@ def test_a_tool_of_a_server(tmp_path):
 
 def test_no_matches_at_the_level_list(agent):
     told = agent.value('ot.help(query="xyznonexistent", info="list")')
-    assert told == [] or "ot.tools()" in told
+    assert told == agent.value('ot.help(query="xyznonexistent")')
 
 
 def test_an_unknown_level_is_refused_with_those_that_there_are(agent):
@@ -253,7 +253,7 @@ def test_any_query_has_an_answer(agent, query):
     except UnicodeEncodeError:  # half a character can't be written in code
         return
     assert agent.value(f"ot.help(query={query!r})")
-    assert isinstance(agent.value(f"ot.help(query={query!r}, info='list')"), list if query.strip() else str)
+    assert agent.value(f"ot.help(query={query!r}, info='list')")
     assert tokens(agent.reads(f"ot.help(query={query!r})")) < 600
 
 

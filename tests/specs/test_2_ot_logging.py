@@ -53,12 +53,18 @@ def test_span_naming_of_every_function(agent):
 
 
 def test_span_naming_of_call(agent, spans):
-    """In code it is only another way to write the call of the tool which it names; at other doors it is a tool."""
+    """In code it is another way to write the call of the tool which it names, and is counted as well."""
     call = ToolCall("1", "ot.call", {"name": "ot.version", "args": {}}, "test")
     assert asyncio.run(agent.app.call(call)).ok
     assert {span["span"] for span in spans()} == {"ot.call", "ot.version"}
     assert agent.value('ot.call("ot.version", {})')
     assert [span["span"] for span in spans()].count("ot.version") == 2
+    assert [span["outcome"] for span in spans() if span["span"] == "ot.call"] == ["ok", "ok"]
+    counted = {row["tool"]: row["calls"] for row in agent.value("ot.stats()")["tools"]}
+    assert (counted["ot.call"], counted["ot.version"]) == (2, 2)
+    code = "import asyncio\nname = 'no.such'\nawait asyncio.gather(ot.call('ot.help', {}), ot.call(name))"
+    assert agent.error(code)
+    assert sorted(span["outcome"] for span in spans() if span["span"] == "ot.call") == ["error", "ok", "ok", "ok"]
 
 
 # Requirement: Result Query Logging

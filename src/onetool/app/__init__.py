@@ -3,6 +3,7 @@
 app             App itself: what every interface calls
 catalog         the tools that there are now, a search over them, and why one is missing
 call_evidence   which tools a caller has called before, for that search
+learned_shapes  what tools return, learned from their results
 reload          reads the config and its packs again
 runtime         the services that belong to one config (executor, engine, results, stats)
 ask             `App.ask`: one question to a model

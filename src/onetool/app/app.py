@@ -139,10 +139,10 @@ class App:
         return tool_info(name, allowed, self.catalog, self.runtime, self._bundles)
 
     def search(
-        self, query: str, limit: int = 5, allowed: Collection[str] | None = None
+        self, query: str, limit: int = 5, allowed: Collection[str] | None = None, pack: str | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that fit a query best. Our own, which are about tools, come last unless they are named."""
-        return self.catalog.search(query, limit, allowed)
+        """Return the tools that fit a query best, of all or of one pack. Raises BadArguments for an unknown pack."""
+        return self.catalog.search(query, limit, allowed, pack)
 
     def health(self, allowed: Collection[str] | None = None, *, with_findings: bool = True) -> dict[str, Any]:
         """Return whether everything that should be there is there. Under an allow-list nothing else is named."""

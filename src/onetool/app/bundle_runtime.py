@@ -11,6 +11,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from onetool.app.database import cache_folder
 from onetool.app.describe import tool_signature
 from onetool.config.file_checks import ownership_mistake
@@ -28,6 +30,7 @@ from onetool.sources.bundles.model import built_in_bundles, http_of, limits_of
 from onetool.sources.bundles.rate_limits import RateLimiter
 from onetool.sources.bundles.rules import BundleStore
 from onetool.sources.bundles.service import BundleService
+from onetool.sources.bundles.store import tag_of
 from onetool.sources.bundles.tool_factory import ToolFactory
 from onetool.sources.catalogues import Offered
 from onetool.sources.packs import BUILTIN, builtin_tools
@@ -117,6 +120,9 @@ class AppBundleRuntime:
 
     def signature(self, name: str) -> str | None:
         return tool_signature(self._catalog.current_snapshot(), name)
+
+    def learn_returns(self, spec: ToolSpec, tool: "Tool") -> None:
+        self._catalog.shapes.follow(spec, lambda: tag_of(replace(tool, is_enabled=True, examples=())).encode())
 
     def server_health(self) -> "Mapping[str, Health]":
         return self._catalog.server_health()

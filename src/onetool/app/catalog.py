@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from onetool.app.bundles import AppBundles
 from onetool.app.call_evidence import CallEvidence
 from onetool.app.config_lint import lint_config
-from onetool.core.errors import Mistake, ToolFailure, message_of
+from onetool.app.learned_shapes import LearnedShapes, has_state
+from onetool.core.errors import BadArguments, Mistake, ToolFailure, cut, message_of
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, owner
 from onetool.core.registry import (
@@ -33,6 +34,7 @@ from onetool.core.registry import (
     is_shown,
     shown_packs,
 )
+from onetool.core.signature import as_identifier
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern, or_rather
 from onetool.sources.catalogues import Offered, add_first, united
@@ -92,6 +94,8 @@ class ToolCatalog:
         self._logged: set[str] = set()
         self._index: tuple[Snapshot | None, SearchIndex] | None = None
         self._evidence = CallEvidence()
+        self.shapes = LearnedShapes(lambda: current.runtime.documents("shapes"), lambda: has_state(self._config))
+        current.runtime.recorder.writers.append(self.shapes.write)
         self._serves = False
         self._closed = Event()
         self._indexing = RLock()
@@ -135,11 +139,15 @@ class ToolCatalog:
         return [*map(_said, self.tools(allowed).held)]
 
     def search(
-        self, query: str, limit: int = 5, allowed: Collection[str] | None = None
+        self, query: str, limit: int = 5, allowed: Collection[str] | None = None, pack: str | None = None
     ) -> list[tuple[ToolSpec, float]]:
-        """Return the tools that fit a query best. Our own, which are about tools, come last unless they are named."""
+        """Return the tools that fit a query best, of all or of one pack. Our own, which are about tools, come last
+        unless they are named. Raises BadArguments if there is no such pack.
+        """
         self._current.runtime.recorder.flush()  # the last calls count, too
         snapshot, counted = self.current_snapshot(), self._evidence.of(owner())
+        if pack is not None:
+            allowed = _names_in_pack(pack, snapshot, allowed)
         most = limit + len(self._own.tools) + (FURTHER if counted else 0)
         found = [
             (spec, score + counted.get(spec.name, 0.0))
@@ -149,6 +157,7 @@ class ToolCatalog:
 
     def count_call(self, event: "CallEvent") -> None:
         """Note a call that succeeded: in its caller's searches the tool counts a little more."""
+        self.shapes.note(event)
         if event.error is None and event.spec is not None and not event.spec.name.startswith(f"{OWN}."):
             self._evidence.record(event.principal.owner, event.spec.name)
 
@@ -346,6 +355,8 @@ class ToolCatalog:
             waiting = self.server_packs()  # their tools may not be known yet
             offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
+            for spec in tools:
+                self.shapes.follow(spec)
             self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
             self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)
@@ -440,6 +451,17 @@ class ToolCatalog:
         if not current_principal.get().may("edit"):
             return ToolFailure("files of this server have changed and are not loaded yet: tell its owner")
         return ToolFailure(f"not loaded yet: {self._current.redact('; '.join(map(str, pending)))}")
+
+
+def _names_in_pack(pack: str, snapshot: Snapshot, allowed: Collection[str] | None) -> set[str]:
+    """Return the allowed tools of a pack, which may be named as code writes it. Raises BadArguments if it has none."""
+    words = {as_identifier(own): own for own in snapshot.packs()} | {own: own for own in snapshot.packs()}
+    tools = snapshot.packs()[words[pack]].held.values() if pack in words else ()
+    names = {tool.name for tool in tools if allowed is None or tool.name in allowed}
+    if not names:
+        known = {tool.pack for tool in snapshot.each() if allowed is None or tool.name in allowed}
+        raise BadArguments(f"There is no pack {cut(pack, 100)!r}{or_rather(pack, known)}", reason="not_found")
+    return names
 
 
 def _said(tool: ToolSpec | LazyTool) -> object:

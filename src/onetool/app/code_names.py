@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta
 
-from onetool.core.signature import as_identifier, signature, type_name
+from onetool.core.signature import as_identifier, signature
+from onetool.core.type_names import type_name
 from onetool.packs.ot.listings import gist
 from onetool.script.failures import MISSING_BUILTINS
 from onetool.script.names import BUILTINS, CALL, ScriptNames

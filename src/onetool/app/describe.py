@@ -39,21 +39,22 @@ RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type
 RUN = """\
 Run Python that calls tools. Returns what is printed and the value of the last expression (not of an assignment).
 
-Call tools as `pack.tool(key=value)`; they return plain data. Never guess names or arguments, look them up: \
-`ot.help('words')` finds and explains, `ot.tools(pattern='word', info='full')` lists by name.
+Call tools as `pack.tool(key=value)`; they return plain data. Never guess names or arguments: \
+`ot.help('words')` finds, explains and lists packs.
 
-Do the whole job in one run: loop, filter, combine, call in parallel, and return only what matters:
+Do the whole job in one run: loop, filter, call in parallel, return only what matters:
 ```
 import asyncio
 paths = [f['path'] for f in fs.list_dir(path='.') if f['path'].endswith('.md')]
 texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
 {p: t.count('TODO') for p, t in zip(paths, texts)}
 ```
-- A call that fails raises; use try/except to go on.
+- A call that fails raises; use try/except.
 - A large result comes back as a handle: `ot.result(handle=…, offset=…, search='regex')` reads its lines.
 - Every run starts empty. No files, network or third-party modules: use tools.
 - Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls inside map, filter or sorted \
-(use a comprehension)."""
+(use a comprehension).
+Marks: [reads] changes nothing, [changes] does, [repeatable] may repeat."""
 
 SEARCH = """\
 Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \
@@ -207,6 +208,7 @@ def tool_info(
         "outputSchema": spec.output_schema,
         **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
         "signature": tool_signature(snapshot, spec.name),
+        **({"effect": spec.effect} if spec.effect else {}),
         "source": spec.source,
         "definedIn": spec.defined_in or bundles.file_of(spec),
         **({"requires": [need.to_dict() for need in spec.requires]} if spec.requires else {}),

@@ -5,6 +5,7 @@
     own_examples    examples of tools that callers keep for themselves
     tokens          the tokens of `onetool tokens add`, by their hashes, and those that were revoked; encrypted
     page_sessions   the key of the sessions of the page, and those that were ended; encrypted
+    shapes          what results of tools look like: names and types of fields, pack by pack; never copied
     page_links      links that open the page as its owner, and the servers that run; encrypted, and never copied
 
 Only PostgreSQL is encrypted: `state.db` is private to its owner. In the folder of a project, which may have come with a
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 KEY_FILE = "database.key"  # in the person's own folder
 
-DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links"]
+DocumentKind = Literal["servers", "logins", "own_examples", "tokens", "page_sessions", "page_links", "shapes"]
 
 
 class Keeping(NamedTuple):
@@ -50,6 +51,7 @@ KINDS: dict[DocumentKind, Keeping] = {
     "tokens": Keeping(is_sealed=True),
     "page_sessions": Keeping(is_sealed=True),
     "page_links": Keeping(is_sealed=True, follow="never", is_copied=False),
+    "shapes": Keeping(is_copied=False),
 }
 COPIED: tuple[DocumentKind, ...] = tuple(kind for kind, keeping in KINDS.items() if keeping.is_copied)
 

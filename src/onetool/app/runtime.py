@@ -390,7 +390,8 @@ class Runtime:
     # What happened: the path of a call only puts it into a queue
 
     def record_call(self, event: "CallEvent") -> None:
-        self.recorder.put((self._write_call, (event,)), event.principal.owner, len(event.args))
+        size = len(event.args) + (0 if event.value is None else event.bytes_out)
+        self.recorder.put((self._write_call, (event,)), event.principal.owner, size)
         if (log := self._audit.log) is not None:
             log.record_call(event)
 

@@ -63,8 +63,10 @@ class AppView:
             self._spellings = (catalogue, ScriptNames(catalogue).spellings())
         return self._spellings[1]
 
-    def search(self, query: str, limit: int, allowed: Collection[str] | None) -> "list[tuple[ToolSpec, float]]":
-        return self._catalog.search(query, limit, allowed)
+    def search(
+        self, query: str, limit: int, allowed: Collection[str] | None, pack: str | None = None
+    ) -> "list[tuple[ToolSpec, float]]":
+        return self._catalog.search(query, limit, allowed, pack)
 
     def snippet(self, name: str) -> str:
         from onetool.script.snippets import snippet_definition

@@ -30,7 +30,7 @@ ToolVersion = tuple[str, str, str]
 class ToolCall(msgspec.Struct, frozen=True):
     """A request to run a tool. `source` is the interface that the call came through.
 
-    As JSON it has `id`, `name`, `args` and `source`: `timeout` and `version` are left out unless they are set.
+    As JSON it has `id`, `name`, `args` and `source`: the others are left out unless they are set.
     """
 
     id: str
@@ -39,6 +39,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     source: str = "python"
     timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
     version: ToolVersion | msgspec.UnsetType = msgspec.UNSET  # of a bundle's tool: `App.call` finds its name
+    through: str | msgspec.UnsetType = msgspec.UNSET  # the tool that code named this one to: `ot.call`
 
 
 def is_seconds(value: Any) -> bool:

@@ -129,6 +129,7 @@ class CallEvent(msgspec.Struct, frozen=True):
     run: str | None  # the run whose code called; none for what tools call in their turn
     principal: Principal  # who called …
     address: str  # … and from where, over HTTP
+    value: Any = None  # of a tool whose return type is learned: only the names and types in it are looked at
 
     @classmethod
     def of(
@@ -149,7 +150,9 @@ class CallEvent(msgspec.Struct, frozen=True):
         # Clients may have sent a credential in place of a name.
         name = call.name if spec is not None else mask_credentials(call.name)
         who = (client, run, principal, address)
-        return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *who)
+        learns = error is None and spec is not None and spec.seen is not None and not spec.seen.is_full
+        rest = (*who, value if learns else None)
+        return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest)
 
     @property
     def ok(self) -> bool:

@@ -11,6 +11,7 @@ from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - t
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from itertools import product
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -352,9 +353,13 @@ class Executor:
                 principal=current_principal.get(),
                 address=current_address.get(),
             )
-            for record in self._recorders:
+            events = [event]
+            if call.through is not UNSET:  # it is counted, too; the run has made one call
+                nothing: dict[str, Any] = {"spec": None, "args": b"{}", "bytes_in": 0, "bytes_out": 0, "value": None}
+                events.append(replace(event, tool=call.through, run=None, **nothing))
+            for record, one in product(self._recorders, events):
                 try:
-                    record(event)
+                    record(one)
                 except Exception:
                     log.exception("a recorder failed; the call is not affected")
         if error is not None:

@@ -1,13 +1,13 @@
 """Infers the output schema of a tool that declares none from the values that it has returned.
 
 The inferred schema is shown in help texts and never checked. It holds types and field names, no values: a key that
-could be data (an id, an e-mail address) makes a map of its object, of which only the type of the values is kept. All of
-it is bounded: how deep, how wide and how far a value is read.
+could be data (an id, an e-mail address), or that another result doesn't have, makes a map of its object, of which only
+the type of the values is kept. The items of an array may lack some fields. All of it is bounded: how deep, how wide and
+how far a value is read.
 """
 
-import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import chain, islice
 from threading import Lock
 from typing import Annotated, Any, Literal, Self, cast
@@ -15,19 +15,20 @@ from typing import Annotated, Any, Literal, Self, cast
 import msgspec
 
 from onetool.core.json_data import freeze
+from onetool.core.text import lazy_pattern
 
 LEVELS = 6  # of objects and arrays inside of each other
-FIELDS = 64  # of one object; with more keys than that it is a map
+FIELDS = 20  # of one object; with more keys than that it is a map
 ITEMS = 20  # of one array, from its beginning
 MAX_VALUE_PARTS = 1_000  # of one value
-MAX_FIELD_NAME = 40
+MAX_FIELD_NAME = 64  # characters
 
 Kind = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
 
-_NAME = re.compile(r"[@$]?[^\W\d][\w-]*")
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+_NAME = lazy_pattern(r"[@$]?[^\W\d][\w-]*")
+_WORD = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 # Ids and tokens: many digits, a run of hex digits, digits among letters, more letters or consonants than words have.
-_DATA = re.compile(
+_DATA = lazy_pattern(
     r"(?:\d\D*){4}|[0-9a-fA-F]{8}|\d[a-zA-Z].*\d[a-zA-Z]|[a-z]{21}|[A-Z]{21}"
     r"|(?=[a-z]*\d)[a-z\d]{16}|(?=[A-Z]*\d)[A-Z\d]{16}"
     r"|[bcdfghjklmnpqrstvwxz]{6}|[BCDFGHJKLMNPQRSTVWXZ]{8}"
@@ -69,7 +70,7 @@ def shape_of(value: Any, levels: int = LEVELS, left: list[int] | None = None) ->
         if levels == 0 or not values:
             return ValueShape(_ARRAY)
         left[0] -= len(values)
-        return ValueShape(_ARRAY, items=join_all_shapes(shape_of(one, levels - 1, left) for one in values))
+        return ValueShape(_ARRAY, items=join_items(shape_of(one, levels - 1, left) for one in values))
     if not isinstance(value, dict):
         return NOTHING
     members = cast(dict[str, Any], value)
@@ -79,34 +80,40 @@ def shape_of(value: Any, levels: int = LEVELS, left: list[int] | None = None) ->
     fields = {key: shape_of(one, levels - 1, left) for key, one in islice(members.items(), FIELDS)}
     if len(members) <= FIELDS and _all_names(*fields):
         return ValueShape(_OBJECT, fields=fields, required=frozenset(fields))
-    return ValueShape(_OBJECT, others=join_all_shapes(fields.values()))
+    return ValueShape(_OBJECT, others=join_items(fields.values()))
 
 
-def join_shapes(one: ValueShape, other: ValueShape) -> ValueShape:
-    """Return the smallest shape that covers both."""
+def join_shapes(one: ValueShape, other: ValueShape, is_item: bool = False) -> ValueShape:
+    """Return the smallest shape that covers both. Objects with different keys are maps, unless they are items of one
+    array that have some keys in common.
+    """
     if one is other or other is NOTHING or one == other:
         return one
     if one is NOTHING:
         return other
     kinds = one.kinds | other.kinds
-    items = _either(one.items, other.items)
+    items = _either(one.items, other.items)  # which are items in any case
     if "object" not in kinds:
         return ValueShape(kinds, items)
     others, fields = _either(one.others, other.others), dict(one.fields)
     for key, shape in other.fields.items():
-        fields[key] = join_shapes(fields[key], shape) if key in fields else shape
-    if others is not None or len(fields) > FIELDS:
-        return ValueShape(kinds, items, others=join_all_shapes(chain((others or NOTHING,), fields.values())))
+        fields[key] = join_shapes(fields[key], shape, is_item) if key in fields else shape
     both = "object" in one.kinds and "object" in other.kinds
-    return ValueShape(kinds, items, fields, one.required & other.required if both else one.required | other.required)
+    required = one.required & other.required if both else one.required | other.required
+    differ = both and one.fields.keys() != other.fields.keys() and not (is_item and required)
+    if others is not None or differ or len(fields) > FIELDS:
+        every = (*one.fields.values(), *other.fields.values())
+        return ValueShape(kinds, items, others=join_items(chain((others or NOTHING,), every)))
+    return ValueShape(kinds, items, fields, required)
 
 
 def _either(one: ValueShape | None, other: ValueShape | None) -> ValueShape | None:
-    return join_shapes(one, other) if one is not None and other is not None else one or other
+    return join_shapes(one, other, is_item=True) if one is not None and other is not None else one or other
 
 
-def join_all_shapes(shapes: Iterable[ValueShape]) -> ValueShape:
-    return reduce(join_shapes, shapes, NOTHING)
+def join_items(shapes: Iterable[ValueShape]) -> ValueShape:
+    """Return the smallest shape that covers the items of an array, or the values of a map."""
+    return reduce(partial(join_shapes, is_item=True), shapes, NOTHING)
 
 
 @lru_cache(maxsize=1024)
@@ -146,8 +153,7 @@ def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
 
 # Learning from values; the result is shown as inferred, and never enforced
 
-STEADY = 20  # results in a row that brought nothing new: from then on
-EVERY = 16  # only so many-th result is looked at
+MAX_RESULTS = 20  # that are looked at
 MAX_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
 ARMS = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
 ALIKE = 8  # fields of one shape that make a map
@@ -166,28 +172,24 @@ class _StoredShape(msgspec.Struct, frozen=True):
 class SeenValues:
     """What was learnt of one tool's values. Any thread may tell it of a result."""
 
-    __slots__ = ("_known", "_levels", "_lock", "_schema", "_skipped", "_steady", "results")
-
     def __init__(self) -> None:
         self.results = 0  # that were looked at
         self._known, self._levels = NOTHING, LEVELS
         self._schema: Mapping[str, Any] | None = None
-        self._steady = self._skipped = 0
         self._lock = Lock()
 
+    @property
+    def is_full(self) -> bool:
+        return self.results >= MAX_RESULTS
+
     def note(self, value: Any) -> bool:
-        """Learn from one result. Return whether the schema has changed."""
-        if self._steady >= STEADY and self._skipped < EVERY - 1:
-            self._skipped += 1
-            return False
-        self._skipped = 0
-        self.results += 1
-        brought = shape_of(value, self._levels)
-        if join_shapes(self._known, brought) == self._known:
-            self._steady += 1
-            return False
+        """Learn from one of the first results. Return whether the schema has changed."""
         with self._lock:
-            return self._learn(join_shapes(self._known, brought))
+            if self.is_full:
+                return False
+            self.results += 1
+            joined = join_shapes(self._known, shape_of(value, self._levels))
+            return joined != self._known and self._learn(joined)
 
     def _learn(self, shape: ValueShape) -> bool:
         # Levels go for good: else what is known would come and go.
@@ -198,8 +200,8 @@ class SeenValues:
             if total > MAX_SHAPE_PARTS:
                 self._levels = levels
                 break
-        self._known, self._steady = cut_to_depth(shape, self._levels), 0
-        before, self._schema = self._schema, freeze(_schema(self._known)) or None
+        self._known = cut_to_depth(shape, self._levels)
+        before, self._schema = self._schema, freeze(schema_of(self._known)) or None
         return before != self._schema
 
     def schema(self) -> Mapping[str, Any] | None:
@@ -213,17 +215,24 @@ class SeenValues:
     def load(cls, data: Any) -> Self:
         """Return what was dumped; empty if the data is anything else."""
         seen = cls()
+        seen.add(data)
+        return seen
+
+    def add(self, data: Any) -> None:
+        """Learn what was dumped of other results of the same tool. Anything else is ignored."""
         try:
             kept = msgspec.convert(data, _StoredShape)
         except (msgspec.ValidationError, RecursionError):
-            return seen
+            return
         if is_within_bounds(kept.shape, kept.levels):
-            seen.results, seen._levels = kept.results, kept.levels
-            seen._learn(kept.shape)
-        return seen
+            with self._lock:
+                self.results = max(self.results, kept.results)
+                self._levels = min(self._levels, kept.levels)
+                self._learn(join_shapes(self._known, kept.shape))
 
 
-def _schema(shape: ValueShape) -> dict[str, Any]:
+def schema_of(shape: ValueShape) -> dict[str, Any]:
+    """Return a JSON Schema (draft 2020-12) of the shape; empty if there is nothing to say."""
     kinds = [kind for kind in _KINDS if kind in shape.kinds]
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
@@ -232,19 +241,19 @@ def _schema(shape: ValueShape) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     if "object" in kinds:
         schema |= _members(shape)
-    if shape.items is not None and (items := _schema(shape.items)):
+    if shape.items is not None and (items := schema_of(shape.items)):
         schema["items"] = items
     return schema
 
 
 def _members(shape: ValueShape) -> dict[str, Any]:
-    others = join_all_shapes(shape.fields.values()) if _is_map(shape) else shape.others
+    others = join_items(shape.fields.values()) if _is_map(shape) else shape.others
     if others is not None:
-        values = _schema(others)
+        values = schema_of(others)
         return {"additionalProperties": values} if values else {}
     members: dict[str, Any] = {}
     if shape.fields:
-        members["properties"] = {name: _schema(one) for name, one in shape.fields.items()}
+        members["properties"] = {name: schema_of(one) for name, one in shape.fields.items()}
     if shape.required:
         members["required"] = [name for name in shape.fields if name in shape.required]
     return members

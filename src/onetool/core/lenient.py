@@ -20,9 +20,9 @@ from onetool.core.errors import SchemaError, cut
 from onetool.core.json_data import data_in
 from onetool.core.redaction import MASK
 from onetool.core.schema import UNKNOWN, larger_than, properties_of
-from onetool.core.signature import kinds_of, resolve_definition
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
+from onetool.core.type_names import kinds_of, resolve_definition
 
 LEVELS = 8  # of a schema that are followed
 MAX_NUMBER = 300  # characters

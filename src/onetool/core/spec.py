@@ -68,7 +68,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     retries: int | None = None  # further tries after a failure; None: the executor's default, if it is idempotent
     pure: bool = False  # same arguments, same value, no effect: may be cached
     idempotent: bool = False  # may be tried again
-    read_only: bool = False  # changes nothing outside
+    read_only: bool | None = None  # changes nothing outside; None: nobody has said
     parallel: bool = False  # may run beside other calls of the same step
     hidden: bool = False  # callable, but in no list
     task: Literal["optional", "required"] | None = None  # may outlast the patience of whoever called
@@ -82,6 +82,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     prepare: "ToolSpec | None" = None  # gets the arguments as `args`; its value is what is validated in their place
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     strict: bool = True  # whether code that contradicts its schema is refused before it runs
+    described: Callable[[], Mapping[str, Any] | None] | None = None  # a schema that its docstring or source gives
     seen: "SeenValues | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:
@@ -142,6 +143,14 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
         properties: Mapping[str, Any] = self.input_schema.get("properties") or {}
         required: list[str] = self.input_schema.get("required") or []
         return tuple(sorted(properties, key=lambda name: name not in required))
+
+    @property
+    def effect(self) -> str:
+        """`reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
+        if self.read_only or self.pure:
+            return "reads"
+        marks = ["changes"] if self.read_only is False else []
+        return ", ".join([*marks, "repeatable"] if self.idempotent else marks)
 
     @property
     def pack(self) -> str:
@@ -246,6 +255,7 @@ def _check_spec(spec: ToolSpec) -> None:
     """Check a ToolSpec that was made by hand: it may hold anything."""
     fields = {
         **{key: getattr(spec, key) for key in ("name", "description", *_FLAGS, "tags", "examples")},
+        "read_only": False if spec.read_only is None else spec.read_only,
         "parameters": spec.input_schema,
         **({} if spec.output_schema is None else {"output_schema": spec.output_schema}),
         **({} if spec.timeout is None else {"timeout": spec.timeout}),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.schema_keywords import stands_alone
-from onetool.core.signature import MAX_TYPE_LEVELS, kinds_of, resolve_definition
+from onetool.core.type_names import MAX_TYPE_LEVELS, kinds_of, resolve_definition
 
 RESULT = "result"
 HANDLE = "handle"  # stands in a wrapper of ours in place of a value that is too large

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from onetool.sandbox import (
     WorkerError,
     WorkerStartError,
 )
+from onetool.script.missing_keys import missing_key_hint
 from onetool.script.names import ScriptNames, rename_advice
 from onetool.script.rewrite import MODULES
 from onetool.script.run_result import LimitError, RunLimits, too_much_memory, too_slow
@@ -43,6 +44,7 @@ class RunScene(NamedTuple):
     failures: Mapping[str, ToolError]  # of tools, by what they said
     origin: int | None = None  # the line that failed, where the code itself has noted it
     allowed: Collection[str] | None = None  # the tools that hints may name
+    returned: Mapping[str, Any] = {}  # the last values of tools, by their names
 
 
 def failure(error: BaseException, scene: RunScene) -> ToolError:
@@ -109,7 +111,9 @@ def _raised(error: CodeError, scene: RunScene) -> ToolError:
     syntax = kind == "NotImplementedError" and "syntax parser" in text
     shown = _short(text.replace("The monty syntax parser does not yet support ", "not supported here: "))
     message = f"{kind}: {shown}" if text else kind
-    hint = _way_around(kind, text, scene.names, scene.allowed)
+    hint = _way_around(kind, text, scene.names, scene.allowed) or missing_key_hint(
+        kind, text, scene.code, failed_line(error, scene), scene.names, scene.returned
+    )
     return ToolError(
         code="invalid_args" if syntax else "execution_error",
         message=message,

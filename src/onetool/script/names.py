@@ -23,7 +23,7 @@ CALL = ToolSpec(
         "required": ["name"],
     },
 )
-"""`ot.call("any name", {…})` is part of the language: what runs, is counted and recorded is the tool that it names."""
+"""`ot.call("any name", {…})` is part of the language: what runs is the tool that it names. Both are counted."""
 
 
 class ScriptPack:

@@ -301,7 +301,7 @@ class Pipeline:
         if isinstance(error, WrongTypesError):
             return self._refusal(error.findings)
         limits, loop = self._settings.limits, worker_loop
-        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, loop.origin, self._allowed)
+        scene = RunScene(self.code, loop.feed, names, limits, loop.failures, loop.origin, self._allowed, loop.returned)
         if (line := failed_line(error, scene)) is not None:
             self._place = place_of_line(self.code, line)
         return failure(error, scene)

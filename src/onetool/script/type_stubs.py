@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from onetool.core.signature import as_identifier, inferred_type
+from onetool.core.signature import as_identifier
 from onetool.core.spec import ToolSpec
+from onetool.core.type_names import inferred_type
 from onetool.script.check import CodeFinding
 from onetool.script.names import ScriptNames
 

@@ -9,15 +9,18 @@ stopping the run wakes its thread through the same queue.
 
 import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Event, Lock
-from typing import Any
+from typing import Any, cast
+
+from msgspec import UNSET
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, CallTool, Gate
-from onetool.core.errors import cut, describe_error
+from onetool.core.errors import ToolFailure, cut, describe_error
+from onetool.core.registry import Snapshot
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
@@ -67,6 +70,7 @@ CancelWork = Callable[[], Any]
 Work = Callable[[Callable[[Answer], None]], CancelWork]
 """Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
 
+MAX_RETURNED = 8
 STOPPED, SLOT = -1, -2  # no call has these numbers
 
 
@@ -184,6 +188,7 @@ class WorkerLoop:
         self._watched: TracedCode | None = None  # what was fed, if it notes where its errors come from
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
+        self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that name their keys
         self.calls = 0
         self.warnings: list[str] = []  # of its calls, for whoever reads the result
         self.origin: int | None = None  # the line that failed, where the code itself has noted it
@@ -357,8 +362,20 @@ class WorkerLoop:
             self._pending.begin(question.call_id, self._execute(call, gate))
             return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
         with self._waiting():  # nothing that has to run on the loop
-            result = await self._call_tool(call, tools=catalogue)
+            result = await self._called(call, catalogue)
         return self._answer(call, result)
+
+    async def _called(self, call: ToolCall, catalogue: Snapshot, gate: Gate | None = None) -> ToolResult:
+        if call.through is UNSET:
+            return await self._call_tool(call, tools=catalogue, gate=gate)
+        from onetool.sdk import LogSpan  # hardly a run needs it
+
+        result = None
+        with suppress(ToolFailure), LogSpan(call.through, tool=call.name):
+            result = await self._call_tool(call, tools=catalogue, gate=gate)
+            if result.error is not None:  # the span has failed, too
+                raise ToolFailure(result.error.message)
+        return cast(ToolResult, result)
 
     def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
         """Return the call. Raises TypeError and ValueError, for the code to catch, where the arguments are invalid."""
@@ -370,22 +387,23 @@ class WorkerLoop:
         except TooLargeError:
             raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
         args = arguments_by_name(spec, given, named)
-        name = spec.name
+        name, through = spec.name, UNSET
         if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
             if not isinstance(name, str) or not isinstance(inner, dict):
                 raise TypeError('ot.call takes the name of a tool and its arguments: ot.call("pack.tool", {"key": 1})')
             args = {**inner, **args}
             meant = None if name in self._tools.names.catalogue else self._tools.names.tool(name)
-            name = name if meant is None else meant.name
-        return ToolCall(f"{self._context.call.id}/{self.calls}", name, args, self._context.call.source)
+            name, through = name if meant is None else meant.name, CALL.name
+        context = self._context.call
+        return ToolCall(f"{context.id}/{self.calls}", name, args, context.source, through=through)
 
     def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
         """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
         catalogue = self._tools.names.catalogue
 
         async def execute(answered: Callable[[Answer], None]) -> None:
-            answered(self._answer(call, await self._call_tool(call, tools=catalogue, gate=gate)))
+            answered(self._answer(call, await self._called(call, catalogue, gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
@@ -421,6 +439,10 @@ class WorkerLoop:
             watch.ended(call, result)
         self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MAX_WARNINGS]
         if result.error is None:
+            if isinstance(result.data, dict | list):
+                if call.name not in self.returned and len(self.returned) >= MAX_RETURNED:
+                    del self.returned[next(iter(self.returned))]
+                self.returned[call.name] = result.data
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's

@@ -26,7 +26,7 @@ class ToolMarks(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     pure: bool = False
     idempotent: bool = False
-    read_only: bool = False
+    read_only: bool | None = None
     parallel: bool = False
     hidden: bool = False
     timeout: float | None = None
@@ -43,7 +43,7 @@ def tool(
     name: str | None = None,
     pure: bool = False,
     idempotent: bool = False,
-    read_only: bool = False,
+    read_only: bool | None = None,
     parallel: bool = False,
     hidden: bool = False,
     timeout: float | None = None,
@@ -58,7 +58,7 @@ def tool(
         name: Another name for the tool than the function's.
         pure: Same arguments, same value, no effect: results may be kept and used again.
         idempotent: Doing it twice is like doing it once: it may be tried again.
-        read_only: It changes nothing outside.
+        read_only: True if it changes nothing outside, False if it does. Lists say `reads` or `changes`.
         parallel: It may run beside other calls that a model makes in one step; those of other tools run in order.
         hidden: It can be called, but is in no list and in no search.
         timeout: How many seconds it may take, all tries together; `defaults.timeout_s` of the config, 8 there, when
@@ -75,7 +75,7 @@ def tool(
         name=name,
         pure=pure,
         idempotent=idempotent or pure,
-        read_only=read_only or pure,
+        read_only=pure or read_only,
         parallel=parallel or pure,
         hidden=hidden,
         timeout=timeout,

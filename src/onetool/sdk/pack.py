@@ -6,7 +6,7 @@ the description. The handler converts validated JSON arguments to what the hints
 
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import wraps
+from functools import cache, partial, wraps
 from inspect import (
     Parameter,
     isasyncgenfunction,
@@ -327,6 +327,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         output_schema=_output_schema(
             HintReader(names_of(function), is_output=True), returned_by(function, hints), docs.returns
         ),
+        described=cache(partial(_described, function, docs.returns)),
         handler=bind_handler(function, parameters, forms, others),
         timeout=marks.timeout,
         retries=marks.retries,
@@ -371,6 +372,12 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
         return reader.form(hint)
     except UnsupportedHintError as error:
         raise UnsupportedHintError(error.hint, error.advice, parameter=name) from None
+
+
+def _described(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
+    from onetool.sdk.returns import described_returns  # it brings a parser, which a start does not need
+
+    return described_returns(function, docs)
 
 
 def _output_schema(reader: HintReader, hint: Any, description: str | None) -> Schema | None:

@@ -55,6 +55,12 @@ def test_search_is_two_tools(searcher):
     assert "working.add" in searcher.text("call", {"name": "ot.help", "args": {"query": "working.add"}})
     assert len(searcher.text("search", {"query": "a"}).splitlines()) == 6
     assert searcher.text("search", {"query": "qqqqzzzzxxxx"}) == "Nothing fits. Try other words."
+    in_pack = searcher.text("search", {"query": "add", "pack": "working", "limit": 50}).splitlines()[:-1]
+    assert in_pack
+    assert all(line.startswith("working.") for line in in_pack)
+    refused = searcher.call("search", {"query": "add", "pack": "wroking"})
+    assert refused["isError"]
+    assert "There is no pack 'wroking'; did you mean working?" in refused["content"][0]["text"]
     assert searcher.text("call", {"name": "working.add", "args": {"a": 2}}) == "2"
     assert searcher.text("call", {"name": "shell.pwd"}).startswith("/")
     assert "did you mean working.add" in searcher.failure("call", {"name": "working.ad", "args": {}})

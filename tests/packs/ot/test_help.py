@@ -27,8 +27,10 @@ TOOLS = {
 }
 CONFIG = """
 stats: {enabled: false}
-aliases: {wf: web.fetch, gone: no.such}
-snippets: {fetchall: {description: Fetch everything, params: {url: {}}, body: 'web.fetch("{{ url }}")'}}
+aliases: {wf: web.fetch, gone: no.such, quick_lookup: web.fetch}
+snippets:
+  fetchall: {description: Fetch everything, params: {url: {}}, body: 'web.fetch("{{ url }}")'}
+  brv_research: {description: Look around, body: 'None'}
 """
 
 
@@ -115,7 +117,35 @@ def test_what_is_called_exactly_so_is_all_that_is_told(ask):
 
 def test_a_pack_says_how_it_is_best_used(ask):
     page = ask("web")
-    assert page.startswith("# web\n\nFetch first.\n\nTools:\n- web.fetch: Fetch a page and give its text.\n")
+    head = "# web\nDocumentation: https://onetool.beycom.online/reference/tools/web-fetch/\n\nFetch first.\n\nTools:\n"
+    assert page.startswith(
+        f"{head}- web.fetch(url: str, mode: Literal['fast', 'slow'], tags: list[str], depth: int = 2)"
+    )
+    assert "depth: int = 2): Fetch a page and give its text.\n- web.fetch_many(" in page
+
+
+def test_several_packs_are_listed_at_once_each_with_its_link_under_its_heading(ask):
+    text = ask(["web", "mail", "web"])
+    pages = text.split("\n\n# ")
+    assert [page.removeprefix("# ").partition("\n")[0] for page in pages] == ["web", "mail"]
+    assert [page.splitlines()[1] for page in pages] == [
+        f"Documentation: {documentation('web')}",
+        f"Documentation: {documentation('mail')}",
+    ]
+    assert text.count("Documentation: ") == 2
+    assert "- mail.send(" in text
+    assert ask(["mail"]) == ask("mail")
+    assert "No matches found for 'xyznonexistent'" in ask(["mail", "xyznonexistent"])
+    assert ask([]) == ask()
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("reserch", "$brv_research"), ("lokup", "quick_lookup")])
+def test_a_typo_in_one_word_of_a_name_is_found(ask, typo, meant):
+    assert names(ask, typo) == [meant]
+
+
+def test_a_word_that_is_another_one_is_not_a_typo(ask):
+    assert "$brv_research" not in names(ask, "search")
 
 
 def test_an_alias_of_nothing_says_so(ask):
@@ -140,7 +170,7 @@ def test_nothing_is_found_kindly(ask, query):
     assert "ot.tools()" in text
     assert "ot.packs()" in text
     assert len(text) < 300
-    assert ask(query, info="list") == []
+    assert ask(query, info="list") == text
 
 
 def test_only_what_may_be_used_is_told(app):

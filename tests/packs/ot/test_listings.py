@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from bench.tokens import seven_packs
 from helpers import BUILT_IN_PACKS, calls
 
 from onetool import App, ToolCall, ToolSpec
 from onetool.core.inferred_schema import SeenValues
 from onetool.core.registry import Snapshot
+from onetool.core.signature import as_identifier
 from onetool.packs.ot.listings import SHORT, Listing
 from onetool.script.names import ScriptNames
 
@@ -148,10 +150,10 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
         "a.nothing": None,
         "a.declared": "{iso?: str}",
     }
-    learnt.note({"id": "8", "by": None})
+    learnt.note({"id": "8", "title": None, "by": None})
     [tool] = ask.tools(catalogue, pattern="learnt", info="full")
-    assert tool["returns"] == "{id: str, title?: str, by: {login: str} | None} (inferred from 2 results)"
-    assert tool["signature"] == "a.learnt()"  # which says what is declared, and no more
+    assert tool["returns"] == "{id: str, title: str | None, by: {login: str} | None} (inferred from 2 results)"
+    assert tool["signature"] == "a.learnt() -> {id, title: str | None, by: {login} | None}"
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,48 @@ def test_what_has_no_fields_is_told_by_its_type(value, told):
     seen.note(value)
     ask, catalogue = listing(spec("a.b", seen=seen))
     assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"
+
+
+# ot.search, ot.help of packs
+
+
+def found(app, **args):
+    result = asyncio.run(app.call(ToolCall("1", "ot.search", args, "test")))
+    return result.data if result.ok else result.error
+
+
+def test_a_search_in_a_pack_finds_its_tools_alone(app):
+    for name in ("stock.quote", "kospi_stock.quote", "my-stock.quote"):
+        app.catalog.registry.register(spec(name, description="The quote of a stock."))
+    [line, _] = found(app, query="stock quote", pack="stock")
+    assert line == "stock.quote(): The quote of a stock."
+    assert found(app, query="stock quote", pack="my_stock")[0].startswith("my_stock.quote()")
+    assert found(app, query="stock quote", pack="my-stock")[0].startswith("my_stock.quote()")
+    error = found(app, query="stock", pack="stok")
+    assert error.code == "invalid_args"
+    assert "There is no pack 'stok'; did you mean stock?" in error.message
+    hidden = asyncio.run(
+        app.call(ToolCall("1", "ot.search", {"query": "x", "pack": "stok"}), ["ot.search", "fs.list_dir"])
+    )
+    assert "stock?" not in hidden.error.message
+
+
+def test_a_limit_that_is_given_replaces_the_budget_of_tokens(app):
+    for number in range(60):
+        app.catalog.registry.register(spec(f"shop.order{number}", description=f"Order a thing. {'x ' * 40}"))
+    assert len(found(app, query="order a thing")) == 5 + 1
+    assert len(found(app, query="order a thing", limit=30)) == 30 + 1
+    *lines, also, more = found(app, query="order a thing", limit=60)
+    assert (len(lines), also[:5], more[-18:]) == (50, "Also:", "More: other words.")
+
+
+def test_help_of_seven_packs_with_23_real_tools_takes_6_kb(app, live_tools):
+    for one in live_tools:
+        app.catalog.registry.add(spec(one["name"], description=one["description"], input_schema=one["inputSchema"]))
+    packs = [as_identifier(pack) for pack in seven_packs()]
+    text = asyncio.run(app.call(ToolCall("1", "ot.help", {"query": packs}, "test"))).data
+    assert len([line for line in text.splitlines() if line.startswith("- ")]) == 23
+    assert len(text.encode()) <= 6 * 1024
 
 
 def test_ten_thousand_tools_are_listed_with_little_work():

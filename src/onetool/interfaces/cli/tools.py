@@ -63,8 +63,15 @@ def list_tools(ctx: click.Context, allowed: list[str] | None, as_json: bool) -> 
     if wants_json(as_json):
         print_json([spec.summary() for spec in specs])
         return
-    rows = [(spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}") for spec in specs]
+    rows = [
+        (spec.name, f"{first_line(spec.description)}\n{signature(spec).removeprefix(spec.name)}{_mark(spec)}")
+        for spec in specs
+    ]
     print_table(counted(len(specs), "tool"), ("tool", "what it does"), rows)
+
+
+def _mark(spec: ToolSpec) -> str:
+    return f" [{spec.effect}]" if spec.effect else ""
 
 
 @tools.command()

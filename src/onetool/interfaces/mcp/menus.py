@@ -16,9 +16,10 @@ import msgspec
 from onetool.app.describe import call_description, run_tool, search_description
 from onetool.core.call import ServerResult, ToolCall, new_id
 from onetool.core.errors import BadArguments
-from onetool.core.signature import FoundTool, found_lines, signature
+from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
+from onetool.core.tool_lines import MAX_LINES, SEARCH_LIMIT, FoundTool, found_lines, tool_line
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import ClientCaller
 from onetool.interfaces.mcp.content import (
@@ -151,13 +152,13 @@ async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
 
 # The menu `search`
 
-SEARCH_LIMIT = 5
 HELP = "ot.help"
 SEARCH_SCHEMA = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "description": "what the tool should do"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": SEARCH_LIMIT},
+        "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES, "default": SEARCH_LIMIT},
+        "pack": {"type": "string", "description": "only tools of this pack"},
     },
     "required": ["query"],
 }
@@ -181,14 +182,14 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        limit = args.get("limit", SEARCH_LIMIT)
-        found = await asyncio.to_thread(app.search, args["query"], limit, allowed)  # others wait for the loop
+        limit, pack = args.get("limit", SEARCH_LIMIT), args.get("pack")
+        found = await asyncio.to_thread(app.search, args["query"], limit, allowed, pack)  # others wait for the loop
         if not found:
             return {"content": [text_block("Nothing fits. Try other words.")]}
-        tools = [FoundTool(spec.name, signature(spec, exact=True), spec.description) for spec, _ in found]
+        tools = [FoundTool(spec.name, tool_line(spec, exact=True)) for spec, _ in found]
         help_on = f'call(name="{HELP}", args={as_json({"query": tools[0].name})})'
         about = f"All about one: {help_on}. " if allowed is None or HELP in allowed else ""
-        return {"content": [text_block("\n".join(found_lines(tools, about)))]}
+        return {"content": [text_block("\n".join(found_lines(tools, about, "limit" in args)))]}
 
     return MenuEntry(listing=listing, call=call)
 

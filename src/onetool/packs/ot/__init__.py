@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from onetool.core.call import Page
 from onetool.core.errors import ToolFailure, cut, message_of
-from onetool.core.signature import FoundTool, found_lines
 from onetool.core.signature import signature as signature_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import or_rather
@@ -118,12 +117,13 @@ class DiscoveryTools:
         with _span("ot.snippets", pattern=pattern, info=info):
             return listings.snippets(self._view, pattern, info)
 
-    @tool(read_only=True, examples=['ot.help("fs.read_file")'])
-    def help(self, query: str = "", info: Info = "min") -> str | list[str]:
+    @tool(read_only=True, examples=['ot.help("fs.read_file")', 'ot.help(["billing", "crm"])'])
+    def help(self, query: str | list[str] = "", info: Info = "min") -> str | list[str]:
         """Explain a tool, a pack, an alias or a $snippet; or find the nearest ones, also with typos.
 
         Args:
-            query: A name, or words that say what you want. Leave it out for an overview.
+            query: A name, several names, or words that say what you want. A pack is listed with a line for each tool.
+                Leave it out for an overview.
             info: How much to show of each match when no name is exactly the query: "list", "min" or "full".
 
         Returns:
@@ -133,28 +133,31 @@ class DiscoveryTools:
             return self._helper.help(query, info, *current_catalogue())
 
     @tool(read_only=True, examples=['ot.search("read a file")'])
-    def search(self, query: str, limit: Annotated[int, Meta(ge=1)] = 5) -> list[str]:
+    def search(self, query: str, limit: Annotated[int, Meta(ge=1)] | None = None, pack: str | None = None) -> list[str]:
         """Find tools by what they do, in plain words, the best first.
 
         Args:
             query: What the tool should do.
-            limit: How many at the most.
+            limit: How many at the most. If you leave it out: 5, and fewer if their lines are long.
+            pack: Only tools of this pack.
 
         Returns:
             A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
         """
-        with _span("ot.search", query=query, limit=limit):
+        from onetool.core.tool_lines import SEARCH_LIMIT, FoundTool, found_lines, tool_line  # listing does not need it
+
+        with _span("ot.search", query=query, limit=limit, **({} if pack is None else {"pack": pack})):
             catalogue, allowed = current_catalogue()
             found = [
-                FoundTool(one.word, signature_of(one.spec, one.word), one.spec.description)
-                for spec, _ in self._view.search(query, limit, allowed)
+                FoundTool(one.word, tool_line(one.spec, one.word))
+                for spec, _ in self._view.search(query, limit or SEARCH_LIMIT, allowed, pack)
                 if (one := self._listing.find(spec.name, catalogue, allowed))  # others have come since this run began
             ]
             if not found:
                 return []
             has_help = self._listing.find("ot.help", catalogue, allowed) is not None
             about = f"All about one: ot.help({found[0].name!r}). " if has_help else ""
-            return found_lines(found, about)
+            return found_lines(found, about, is_limited=limit is not None)
 
     @tool(read_only=True, examples=['ot.signature("fs.read_file")'])
     def signature(self, name: str) -> str:
@@ -304,7 +307,7 @@ class StateTools:
             except ToolFailure as failure:
                 return f"Error: Cannot write to '{cut(output, SHOWN)}': {cut(message_of(failure), MAX_WORDS)}"
 
-    @tool(examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
+    @tool(read_only=False, examples=['ot.notify(topic="notes", message="Remember to review PR #123")'])
     def notify(self, topic: str, message: str) -> str:
         """Publish a message to a topic: append it to the file that the config names for that topic.
 
@@ -318,7 +321,7 @@ class StateTools:
         with _span("ot.notify", topic=topic):
             return self._view.publish(topic, message)
 
-    @tool(timeout=RELOAD_SECONDS)
+    @tool(read_only=False, timeout=RELOAD_SECONDS)
     def reload(self) -> str:
         """Read the config, the packs, the prompts and all tools again. If there is a mistake, nothing changes and the
         error names it.

@@ -13,22 +13,19 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from onetool.core.registry import Snapshot
-from onetool.core.signature import (
-    as_identifier,
-    resolve_definition,
-    returned_type,
-    signature,
-    type_name,
-    type_with_fields,
-)
+from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
+from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, on_a_line, tool_line
+from onetool.core.type_names import resolve_definition, returned_type, type_name, type_with_fields
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
 PREFIX, WORDS = 3.0, 2.0
 WEAK = 0.2  # what scores less than this part of the best one, at most of a name's words, is not worth a line
 CLOSE = 75.0  # of 100: `frirecrawl` is 95 from `firecrawl`, `web fecth` 89 from `web fetch`
 SHORT, SHORT_ALIKE = 4, 0.7  # of a name so short one slip is a third of it: `gti` is meant for `git`
+ONE_WORD = 0.6  # a word of a longer name, mistyped: `reserch` for `brv_research`
+TWO_MISTAKES = 7  # letters of a word that two mistakes leave recognisable
 MAX_COMPARED = 100  # characters of a query that are compared with names
 _SIGNS = re.compile(r"[^\w]|_")
 
@@ -102,7 +99,13 @@ def _score(said: str, words: Sequence[str], one: Named) -> float:
     )
     begun = max((len(word) / len(called) for word in words if len(word) > 2 and called.startswith(word)), default=0.0)
     closest = max(fuzz.ratio(part, called, score_cutoff=CLOSE) for part in (said, *words))
-    return max(begun, near, closest / 100)
+    mistyped = (ONE_WORD for word in words for part in called.split() if _is_typo(OSA.distance(word, part), word))
+    return max(begun, near, closest / 100, next(mistyped, 0.0))
+
+
+def _is_typo(mistakes: int, word: str) -> bool:
+    """Return whether a word with so many mistakes still means the other one."""
+    return len(word) > SHORT and mistakes <= (2 if len(word) >= TWO_MISTAKES else 1)
 
 
 def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
@@ -144,6 +147,7 @@ Tips:
 MAX_TOOLS, MAX_OTHERS = 5, 3  # of each kind that matches
 MAX_TOKENS = 350  # of the matches in short; names may count for more than we guess
 MAX_PAGES = 3  # of each kind, in full
+MAX_NAMES = 50  # that are asked about at once
 SEARCHED = 50  # tools that are asked of the search
 MAX_QUERY = 1_000  # characters of a query: no name is longer, and no question
 SHOWN = 80  # of them, in an answer
@@ -155,7 +159,12 @@ class Help:
         self._listing = listing
         self._last: _Catalogue | None = None
 
-    def help(self, query: str, info: Info, catalogue: Snapshot, allowed: Collection[str] | None) -> str | list[str]:
+    def help(
+        self, query: str | list[str], info: Info, catalogue: Snapshot, allowed: Collection[str] | None
+    ) -> str | list[str]:
+        if not isinstance(query, str):
+            pages = [self.help(one, info, catalogue, allowed) for one in dict.fromkeys(query[:MAX_NAMES])]
+            return "\n\n".join(page if isinstance(page, str) else "\n".join(page) for page in pages) or OVERVIEW
         query = query.strip()[:MAX_QUERY]
         if not query:
             return OVERVIEW
@@ -165,10 +174,10 @@ class Help:
         if exact := there.called(query):
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
-        if info == "list":
-            return [name for names in found.values() for name in names]
         if not any(found.values()):
             return f"No matches found for {query[:SHOWN]!r}. Browse what there is with ot.tools() or ot.packs()."
+        if info == "list":
+            return [name for names in found.values() for name in names]
         if info == "min":
             return _in_short(query, there, found)
         pages = [page for names in found.values() for name in names[:MAX_PAGES] for page in there.called(name)]
@@ -308,7 +317,8 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
         description,
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
-        f"Returns: {_on_a_line(returned_type(spec) or 'not told')}",
+        f"Returns: {on_a_line(returned_type(spec) or 'not told')}",
+        f"Effect: {spec.effect}" if spec.effect else "",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *requires]) if requires else "",
         f"Source: {spec.source}",
@@ -321,17 +331,21 @@ def _page_of_pack(pack: PackView, has_documents: bool = True) -> str:
     own = next((tool.spec.docs_url for tool in pack.tools if tool.spec.docs_url), None)
     none = "Its tools are not known yet: ot.servers() tells why." if pack.source == "proxy" else "It has no tools."
     parts = [
-        f"# {pack.name}",
+        "\n".join(filter(None, [f"# {pack.name}", _documented(pack.name, own, has_documents)])),
         (pack.instructions or "").strip(),
         "\n".join(["Tools:", *_listed(pack)]) if pack.tools else none,
         f"Source: {pack.source}",
-        _documented(pack.name, own, has_documents),
     ]
     return "\n\n".join(filter(None, parts))
 
 
 def _listed(pack: PackView) -> Iterator[str]:
-    """Yield the tools with what they do while there is room, then by their names, then by their number."""
+    """Yield a line for each tool. Of a large pack, yield some tools with what they do, then names, then a number."""
+    if len(pack.tools) <= MAX_LINES:
+        lines = [f"- {tool_line(tool.spec, tool.word)}" for tool in pack.tools]
+        if sum(map(count_bytes, lines)) <= MAX_BYTES:
+            yield from lines
+            return
     said = list(_as_many(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
     yield from said
     rest = [tool.word for tool in pack.tools[len(said) :]]
@@ -354,10 +368,6 @@ def _in_line(tool: ListedTool) -> str:
     return f"- {tool.word}: {cut_to_tokens(tool.gist, LINE_TOKENS)}"
 
 
-def _on_a_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _arguments(spec: ToolSpec) -> Iterator[str]:
     schema = spec.input_schema
     required: Iterable[str] = schema.get("required") or ()
@@ -367,5 +377,5 @@ def _arguments(spec: ToolSpec) -> Iterator[str]:
         facts = [type_name(part, schema)]
         if name not in required:
             facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
-        lines = _on_a_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
+        lines = on_a_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
         yield f"- {as_identifier(name)} ({', '.join(facts)}){f': {lines}' if lines else ''}"

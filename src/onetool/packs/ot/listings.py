@@ -9,8 +9,9 @@ from onetool.core.call import Page
 from onetool.core.context import current_call
 from onetool.core.errors import cut
 from onetool.core.registry import Snapshot
-from onetool.core.signature import as_identifier, resolve_definition, returned_type, signature, type_with_fields
+from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
+from onetool.core.type_names import resolve_definition, returned_type, type_with_fields
 
 if TYPE_CHECKING:
     from onetool.services.stats.summary import Summary
@@ -52,7 +53,9 @@ class View(Protocol):
         """Every tool's own name, and what code writes for it."""
         ...
 
-    def search(self, query: str, limit: int, allowed: Collection[str] | None) -> list[tuple[ToolSpec, float]]: ...
+    def search(
+        self, query: str, limit: int, allowed: Collection[str] | None, pack: str | None = None
+    ) -> list[tuple[ToolSpec, float]]: ...
 
     def snippet(self, name: str) -> str:
         """Return a snippet's definition and an example, as text."""
@@ -212,6 +215,7 @@ def in_full(one: ListedTool) -> dict[str, Any]:
     known = {
         "args": [*arguments(spec.input_schema, spec.order)],
         "returns": returned_type(spec),
+        "effect": spec.effect,
         "example": example(one),
         "requires": [need.to_dict() for need in spec.requires],
     }

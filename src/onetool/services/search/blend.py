@@ -67,11 +67,26 @@ class Ranking:
             unknown = [self._lazy[key] for key in sorted(self._lazy.keys() - known)]
         self._set_own([*(spec for spec in specs if not spec.hidden), *unknown])
         own = self._index.current()
-        places = {key: place for place, key in enumerate(self._own)}
+        places = self._places()
         self._words = own.joined(kept)
-        self._order = np.concatenate([[places.get(key, 0) for key in own.keys], kept.by_key + len(places)])
+        self._order = np.concatenate([[places.get(key, 0) for key in own.keys], kept.by_group / (kept.size + 1)])
         self._there = np.concatenate([own.alive, there])
         self._allowed: dict[int, tuple[AllowList, np.ndarray]] = {}  # by id
+
+    def _places(self) -> dict[str, int]:
+        """Return the order of tools that score the same: pack by pack, those of MCP servers last.
+
+        Tools of the store have places between 0 and 1: behind the local ones, and before those of servers.
+        """
+        packs: dict[tuple[bool, str], list[str]] = {}
+        for key, tool in self._own.items():
+            is_served = isinstance(tool, ToolSpec) and tool.source != "local"
+            packs.setdefault((is_served, tool.pack), []).append(key)
+        local = [key for (is_served, _), keys in packs.items() if not is_served for key in keys]
+        served = [key for (is_served, _), keys in packs.items() if is_served for key in keys]
+        return {key: place - len(local) for place, key in enumerate(local)} | {
+            key: place for place, key in enumerate(served, 1)
+        }
 
     def _follow(self, packs: LazyPacks) -> None:
         """Take over the lazy tools. Packs that are the same mapping as the last time are not looked at."""

@@ -149,6 +149,20 @@ class Words:
             places[1] = _between(before, places[1])
         return np.concatenate(places) if places else np.empty(0)
 
+    @cached_property
+    def by_group(self) -> np.ndarray:
+        """The same in the order of the groups, and of the keys inside of each."""
+        places = np.empty(self.size)
+        places[np.lexsort((self.by_key, self.numbered_groups()[0]))] = np.arange(self.size)
+        return places
+
+    def numbered_groups(self, name: Callable[[str], str] = str) -> tuple[np.ndarray, list[str]]:
+        """Return the number of each tool's group, and the names of the groups in the order of their numbers."""
+        names = sorted({name(group) for part in self.parts for group in part.groups})
+        number = {one: place for place, one in enumerate(names)}
+        found = [np.array([number[name(group)] for group in part.groups])[part.group_of] for part in self.parts]
+        return np.concatenate(found) if found else np.empty(0, int), names
+
     def behind(self, age: int, key: str) -> np.ndarray:
         """Return which tools are older than that, or have a greater key."""
         found = [np.arange(len(part)) >= part.place(age, key) for part in self.parts]

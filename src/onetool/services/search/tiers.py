@@ -1,16 +1,19 @@
 """`TierSearch`: the order of the REST API over `Words`: prefix, whole word, fuzzy, recency.
 
-The rank of a tool is (tier, score, age, key), and depends on its own texts and the query, never on other tools: a page
-starts exactly where the one before ended, whoever changes tools in between. The tiers:
+The rank of a tool is (tier, score, place, age, key), and depends on its own texts and the query, never on other tools:
+a page starts exactly where the one before ended, whoever changes tools in between. Of tools with one score those of one
+group stand together, and imported groups come last. The tiers:
 
     0  one of its own names begins with the query            the fewer characters are left, the better
     1  every word of it is a whole word                      of its own names (the shorter, the better); of names, tags
                                                              and what it belongs to; of all texts
     2  every word of it is near a word                       the sum of how near: see `_near`
-    3  nothing was asked for                                 newest first, as everywhere among equals
+    3  nothing was asked for                                 newest first, as everywhere among equals of one group
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -27,15 +30,26 @@ MAX_FUZZY = 10  # a longer query is pasted, not typed
 MIN_INSIDE = 3  # letters: see `_near`
 NOWHERE = 100  # more than any step of `_near`
 
-TierRank = tuple[int, float, int, str]
+TierRank = tuple[int, float, str, int, str]
 
 
 class TierSearch:
-    """The words of tools at one moment. `on` says which are in lists unless somebody asks for all."""
+    """The words of tools at one moment. `on` says which are in lists unless somebody asks for all; `imported` are the
+    groups of tools that come last.
+    """
 
-    def __init__(self, words: Words, on: np.ndarray) -> None:
+    def __init__(self, words: Words, on: np.ndarray, imported: Collection[str] = ()) -> None:
         self.words = words
         self._on = words.alive & on
+        self._imported = imported
+
+    @cached_property
+    def _places(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """The names of all places, in their order; which one each tool has; and the order of tools with one score."""
+        numbers, names = self.words.numbered_groups(lambda group: f"{int(group in self._imported)}{group}")
+        order = np.empty(self.words.size)
+        order[np.lexsort((self.words.recency, numbers))] = np.arange(self.words.size)
+        return names, numbers, order
 
     def search(
         self, query: str, include_off: bool, after: TierRank | None, limit: int, last_tier: int = 3
@@ -44,17 +58,24 @@ class TierSearch:
         words = self.words
         there = words.alive if include_off else self._on
         ranks, chosen = np.full(words.size, NOT_FOUND), np.empty(0, int)
+        names, places, order = self._places if query.strip() else ([""], np.zeros(words.size, int), words.recency)
         for tier in islice(self._tiers(query[:MAX_QUERY]), last_tier + 1):
             np.minimum(ranks, tier, out=ranks)
             found = np.flatnonzero(there & (ranks < NOT_FOUND))
             if after is not None:
                 last = after[0] * WHOLE_WORD + after[1]
-                found = found[(ranks[found] > last) | ((ranks[found] == last) & words.behind(*after[2:])[found])]
-            chosen = found[smallest(ranks[found], words.recency[found], limit)]
+                behind = places >= bisect_right(names, after[2])
+                behind |= (places >= bisect_left(names, after[2])) & words.behind(*after[3:])
+                found = found[(ranks[found] > last) | ((ranks[found] == last) & behind[found])]
+            chosen = found[smallest(ranks[found], order[found], limit)]
             if len(chosen) >= limit:
                 break
-        rows = zip(ranks[chosen].tolist(), words.ages[chosen].tolist(), chosen.tolist(), strict=True)
-        return [(rank // WHOLE_WORD, float(rank % WHOLE_WORD), age, words.keys[slot]) for rank, age, slot in rows]
+        return [
+            (rank // WHOLE_WORD, float(rank % WHOLE_WORD), names[place], age, words.keys[slot])
+            for rank, place, age, slot in zip(
+                *(values[chosen].tolist() for values in (ranks, places, words.ages)), chosen.tolist(), strict=True
+            )
+        ]
 
     def _tiers(self, query: str) -> Iterator[np.ndarray]:
         """Yield the ranks of all tools, tier by tier. A tool that an earlier tier has found may come again."""

@@ -32,6 +32,7 @@ class _SearchedBundle(NamedTuple):
     slug: str
     display_name: str
     is_live: bool  # neither disabled nor soft-deleted
+    is_imported: bool = False  # of an MCP server
 
 
 _NONE = _SearchedBundle("", "", False)
@@ -65,7 +66,7 @@ class BundleSearch(Generic[T]):
             for part, place in words.placed():
                 is_live = [self._bundles.get(group, _NONE).is_live for group in part.groups]
                 on[place] = part.enabled & np.array(is_live, bool)[part.group_of]
-            self._current = TierSearch(words, on)
+            self._current = TierSearch(words, on, {id for id, one in self._bundles.items() if one.is_imported})
         return self._current
 
     def follow(
@@ -76,7 +77,12 @@ class BundleSearch(Generic[T]):
         Read are those that are other objects than the last time, or `is_stale`, or in a bundle with another name.
         """
         before, known = self._bundles, self._tools
-        self._bundles = {one.id: _SearchedBundle(one.slug, one.display_name, is_live(one)) for one in bundles}
+        self._bundles = {
+            one.id: _SearchedBundle(
+                one.slug, one.display_name, is_live(one), one.source is not None and one.source.kind == "server"
+            )
+            for one in bundles
+        }
         if before != self._bundles:
             self._current = None
         every = before.keys() | self._bundles.keys()

@@ -19,6 +19,7 @@ class Rank(NamedTuple):
 
     tier: int
     score: float  # inside the tier; lower is better
+    place: str  # its bundle, those of MCP servers last; empty where nothing was asked for
     age: int  # minus its time in ms
     id: str
 

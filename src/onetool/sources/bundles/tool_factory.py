@@ -4,7 +4,7 @@ What costs time (templates, selectors, schemas) is made at the first call; when 
 to see that it can be.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 # The factory: a stored tool becomes a ToolSpec with a handler
 
 
-SAFE = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
+SAFE = {"GET", "HEAD", "OPTIONS"}  # methods that change nothing …
+CHANGING = {"PUT", "PATCH", "DELETE"}  # … and those that do; a POST may be a question
 SCRIPT = "script"
 
 SecretHosts = Mapping[str, tuple[str, ...]]
@@ -71,6 +72,10 @@ class BundleRuntime(Protocol):
 
     def functions(self) -> list[str]:
         """Return the names of all functions, for hints on mistyped ones."""
+        ...
+
+    def learn_returns(self, spec: ToolSpec, tool: Tool) -> None:
+        """Let the tool learn from its results what it returns, where it doesn't say."""
         ...
 
     async def run_script(self, code: str, variables: Mapping[str, Any]) -> Any:
@@ -141,11 +146,14 @@ class ToolFactory:
             prepare = _Preparation(tool.pre_processors, self._runtime)
             shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
-            return ToolSpec(**shared, **self._http(tool))
-        if tool.type == SCRIPT:
-            handler = _ScriptHandler(tool, self._runtime)
-            return ToolSpec(**shared, handler=self._limited(handler, tool, True), timeout=self._runtime.script_seconds)
-        return ToolSpec(**shared | self._function(tool))
+            spec = ToolSpec(**shared, **self._http(tool))
+        elif tool.type == SCRIPT:
+            handler = self._limited(_ScriptHandler(tool, self._runtime), tool, True)
+            spec = ToolSpec(**shared, handler=handler, timeout=self._runtime.script_seconds)
+        else:
+            spec = ToolSpec(**shared | self._function(tool))
+        self._runtime.learn_returns(spec, tool)
+        return spec
 
     def inherited(self, tool: Tool) -> dict[str, Any]:
         """Return what the tool leaves to its function, if that is there. See `model.inherited`."""
@@ -231,7 +239,7 @@ class ToolFactory:
             "timeout": total_seconds(impl, limits),
             "retries": 0,  # it repeats its requests itself, those that may be repeated
             "idempotent": all(map(is_idempotent, requests)),
-            "read_only": all(request.method in SAFE for request in requests),
+            "read_only": _reads([request.method for request in requests]),
         }
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
@@ -263,6 +271,7 @@ class ToolFactory:
             "timeout": target.timeout,
             "retries": target.retries,
             "requires": target.requires,
+            "described": target.described,
             "parallel": tool.parallel or target.parallel,
             "pure": target.pure and not tool.pre_processors,
             **{flag: getattr(target, flag) for flag in ("idempotent", "read_only")},
@@ -316,6 +325,11 @@ class ToolFactory:
                 raise InvalidError(message, "/argSchema/properties")
         if wrong := self._runtime.check_script(code_of(tool), _properties(tool)):
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
+
+
+def _reads(methods: Collection[str]) -> bool | None:
+    """Return whether requests of these methods change nothing; None if that isn't known."""
+    return True if SAFE.issuperset(methods) else None if CHANGING.isdisjoint(methods) else False
 
 
 def _place(tool: Tool) -> str:

@@ -75,7 +75,7 @@ def spec_of(name: str, settings: ServerSettings, definition: Definition, handler
         source=f"proxy:{name}",
         server_listing=listing,
         timeout=settings.timeout + settings.connect_timeout,  # a call may have to wait for its server first
-        read_only=hints.get("readOnlyHint") is True,
+        read_only=reads if isinstance(reads := hints.get("readOnlyHint"), bool) else None,
         idempotent=hints.get("idempotentHint") is True,
         lenient=True,
         strict=settings.strict,

@@ -27,7 +27,6 @@ CLOSING = "this process is about to stop"
 CLOSE_TIMEOUT = 10.0  # seconds; each server gets a few, side by side
 LOOK_AGAIN = 1.0  # seconds between two looks whether somebody has approved
 NOT_YET = 0.05  # seconds between two looks whether calls have ended
-REMEMBER = 60  # of these, until what was learnt is written down
 
 
 class ServerLoop:
@@ -147,16 +146,12 @@ class ServerLoop:
         return found
 
     async def _poll_approvals(self) -> None:
-        turns = 0
         while True:
             await asyncio.sleep(LOOK_AGAIN)
-            turns += 1
             try:
                 await asyncio.to_thread(self._servers.reread_approvals)
-                if turns % REMEMBER == 0:
-                    await asyncio.to_thread(self._servers.save_seen)
             except Exception:  # else the loop would end
-                log.exception("approvals and listings of the servers could not be read or saved")
+                log.exception("approvals and listings of the servers could not be read")
 
     def close(self) -> None:
         async def closed() -> None:

@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.core.errors import Mistake, ToolFailure, cut
-from onetool.core.inferred_schema import SeenValues
 from onetool.core.json_data import AnsweredValue, StoreBlob
 from onetool.core.registry import Catalogue
 from onetool.core.spec import ToolSpec
@@ -63,8 +62,6 @@ class ServerSet(Protocol):
 
     def reread_approvals(self) -> None: ...
 
-    def save_seen(self) -> None: ...
-
 
 class _Known(msgspec.Struct, frozen=True):
     """What is known of a server at one moment. Replaced as a whole, so that its parts fit together."""
@@ -100,8 +97,6 @@ class ServerProxy:
         self._servers = servers
         self._store_result = store_result
         self._lock = Lock()
-        self._seen: dict[str, SeenValues] = {}
-        self._has_seen = False
         self._looked_at: Version = None
         self._now = self._build(self._cache.nothing())
         self._read()
@@ -201,11 +196,7 @@ class ServerProxy:
             if after == self.cached:
                 return False
             if after.tools != before.tools:
-                old = {tool.get("name"): tool for tool in self.cached.tools or ()}
-                same = {str(tool.get("name")) for tool in tools if old.get(tool.get("name")) == tool}
-                self._seen = {name: seen for name, seen in self._seen.items() if name in same}
-                kept = {name: seen for name, seen in self.cached.seen.items() if name in same}
-                after = replace(after, unusable=unusable(self.name, self.settings, tools), seen=kept)
+                after = replace(after, unusable=unusable(self.name, self.settings, tools))
             after = replace(after, former=former(before, changes(after, all_of_it, self.settings.pin)))
             self._set(after)
         return True
@@ -267,16 +258,6 @@ class ServerProxy:
         """Return the tools whose hints count as they were before."""
         return {name for name, parts in self.changes.items() if "behaviour" in parts}
 
-    def save_seen(self) -> None:
-        """Save the shapes of seen values. Called when there is time: nothing depends on it."""
-        with self._lock:
-            if self._has_seen:
-                self._has_seen = False
-                kept = {name: seen.dump() for name, seen in self._seen.items() if seen.results}
-                newest = self._newest()
-                if newest.tools == self.cached.tools:  # else they are of other tools
-                    self._set(replace(newest, seen={**self.cached.seen, **kept}))
-
     def _newest(self) -> CachedServer:
         """Return what is stored, which another process may have written: what was approved there must stay."""
         return self.cached if self._cache.version() == self._read_at else self._cache.read()
@@ -321,10 +302,6 @@ class ServerProxy:
 
     def _tool(self, definition: Definition, cached: CachedServer) -> ToolSpec:
         name = str(definition["name"])
-        if definition.get("outputSchema") is None:
-            seen = self._seen.setdefault(name, SeenValues.load(cached.seen.get(name)))
-        else:
-            seen = None
         definition = as_trusted(cached, definition)
         hints = definition.get("annotations") or {}
         handler = _ToolHandler(
@@ -333,23 +310,16 @@ class ServerProxy:
             may_repeat=hints.get("idempotentHint") is True or hints.get("readOnlyHint") is True,
             wraps=is_wrapper(definition.get("outputSchema")),
             defaults=defaults_of(definition.get("inputSchema")),
-            seen=seen,
         )
-        return spec_of(self.name, self.settings, definition, handler, seen=seen)
+        return spec_of(self.name, self.settings, definition, handler)
 
-    async def call(
-        self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool, seen: SeenValues | None
-    ) -> AnsweredValue:
+    async def call(self, tool: str, args: Mapping[str, Any], may_repeat: bool, wraps: bool) -> AnsweredValue:
         result = await self._servers.do(self.name, tool, ServerRequest("tool", tool, args), may_repeat)
         if is_light(result):
-            answer = answer_of(result, self._store_result, self.pack, wraps)
-        else:
-            import asyncio  # listing tools does not need it
+            return answer_of(result, self._store_result, self.pack, wraps)
+        import asyncio  # listing tools does not need it
 
-            answer = await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
-        if seen is not None and seen.note(answer.value):
-            self._has_seen = True
-        return answer
+        return await asyncio.to_thread(answer_of, result, self._store_result, self.pack, wraps)
 
     async def _fetch(self, request: ServerRequest) -> Any:
         return await self._servers.do(self.name, request.name, request, True)
@@ -371,15 +341,13 @@ class _ToolHandler:
         may_repeat: bool,
         wraps: bool,
         defaults: Mapping[str, Any],
-        seen: SeenValues | None,
     ) -> None:
         self._proxy = proxy
         self._name = name
         self._may_repeat = may_repeat  # it does no harm twice
         self._wraps = wraps
         self._defaults = defaults
-        self._seen = seen
 
     async def __call__(self, /, **args: Any) -> Any:
         args = {**self._defaults, **args}
-        return await self._proxy.call(self._name, args, self._may_repeat, self._wraps, self._seen)
+        return await self._proxy.call(self._name, args, self._may_repeat, self._wraps)

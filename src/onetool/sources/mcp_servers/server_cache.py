@@ -64,7 +64,6 @@ class CachedServer(msgspec.Struct, frozen=True, kw_only=True):
     approved: dict[str, dict[str, str]] | None = None  # for each tool the digests of its parts
     failed: float = 0.0  # when it could not be connected, and had never told its tools
     former: dict[str, Definition] = {}  # tools that have changed, as they were before
-    seen: dict[str, Any] = {}  # what values looked like, for tools that do not say
     offers: Offers = Offers()
 
 
@@ -216,10 +215,11 @@ def as_trusted(cached: CachedServer, definition: Definition) -> Definition:
     if approved is None or approved.get("behaviour") == digests(definition)["behaviour"]:
         return definition
     before, now = _hints(cached.former.get(name)), _hints(definition)
-    strict = {
-        hint: not loose for hint, loose in LOOSENING.items() if before.get(hint) is not loose and now.get(hint) is loose
-    }
-    return {**definition, "annotations": {**now, **strict}}
+    looser = {hint for hint, loose in LOOSENING.items() if before.get(hint) is not loose and now.get(hint) is loose}
+    strict = {hint: before.get(hint, not LOOSENING[hint]) for hint in looser}
+    if "readOnlyHint" not in before:  # nobody has said that it changes something
+        strict.pop("readOnlyHint", None)
+    return {**definition, "annotations": {hint: value for hint, value in now.items() if hint not in looser} | strict}
 
 
 def _hints(definition: Definition | None) -> Mapping[str, Any]:

@@ -332,13 +332,12 @@ class Servers(Source):
         return await loop.background.run(loop.do(server, what, work, may_repeat, call or UpstreamCall()))
 
     def close(self) -> None:
-        """End everything that was started, and write down what was learnt."""
+        """End everything that was started."""
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
-        self.save_seen()
 
     # Servers that several processes share
 
@@ -412,11 +411,6 @@ class Servers(Source):
         with suppress(TimeoutError):
             await wait_for(gather(*map(connect, names)), seconds)
         self._follow(names)
-
-    def save_seen(self) -> None:
-        """Write down what was learnt on the way."""
-        for proxy in self._proxies.values():
-            proxy.save_seen()
 
     def _started_loop(self) -> "ServerLoop":
         with self._lock:

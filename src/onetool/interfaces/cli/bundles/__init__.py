@@ -16,7 +16,7 @@ from onetool.app.bundles import all_bundles, all_tools
 from onetool.app.findings import requirements_of
 from onetool.app.requirements import read_http_tool
 from onetool.core.errors import OneToolError
-from onetool.core.signature import resolve_definition, type_name
+from onetool.core.type_names import resolve_definition, type_name
 from onetool.interfaces.cli.bundles.add_tools import add, add_curl, save
 from onetool.interfaces.cli.bundles.change import copy, create, delete, disable, edit, enable, rename, restore
 from onetool.interfaces.cli.bundles.references import (

@@ -1,0 +1,185 @@
+"""`LearnedShapes`: what tools return, learned from their first results, for tools that don't say.
+
+The recorder's thread looks at the values, off the path of the calls. Names and types of fields are stored, a document
+for each pack, and all processes share them. An entry counts as long as the tool's definition and source are the same.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.core.errors import ConfigError
+from onetool.core.inferred_schema import SeenValues
+from onetool.core.state_folders import STATE_FILE
+from onetool.core.type_names import is_vague
+from onetool.database import DatabaseError
+
+if TYPE_CHECKING:
+    from onetool.config import Config
+    from onetool.core.context import CallEvent
+    from onetool.core.spec import ToolSpec
+    from onetool.database.documents import Documents, Version
+
+OWN = "ot"  # its `call` returns what any other tool does
+LOCK_S = 5.0  # for another process that writes the same pack
+RETRY_S = 5.0
+MAX_TOOLS = 2_000  # of one pack that are remembered
+
+Entries = dict[str, dict[str, Any]]
+"""What is known of the tools of a pack, by their names."""
+
+
+class LearnedShapes:
+    """Any thread may call all methods. `documents` are opened only if `has_documents`, or to write."""
+
+    def __init__(self, documents: "Callable[[], Documents]", has_documents: Callable[[], bool]) -> None:
+        self._documents = documents
+        self._has_documents = has_documents
+        self._packs: dict[str, tuple[Version, Entries]] = {}
+        self._changed: dict[str, LearnedValues] = {}  # by the names of their tools
+
+    def follow(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
+        """Let a tool learn what it returns, unless it says so. `definition` is further text that it depends on."""
+        schema = spec.output_schema
+        if spec.seen is None and spec.pack != OWN and not spec.hidden and (not schema or is_vague(schema, schema)):
+            msgspec.structs.force_setattr(spec, "seen", LearnedValues(self, spec, definition))
+
+    def note(self, event: "CallEvent") -> None:
+        """Learn from a successful call."""
+        values = None if event.spec is None else event.spec.seen
+        if event.value is None or not isinstance(values, LearnedValues):
+            return
+        if not values.results:
+            values.read()
+        with suppress(RuntimeError):  # a pack may change its value meanwhile
+            if values.note(event.value) or values.is_full:  # else there is nothing to tell others
+                self._changed[values.name] = values
+
+    def write(self, is_last: bool = False) -> float | None:
+        """Store what is new. Return the seconds until the next attempt, if this one failed."""
+        packs: dict[str, list[LearnedValues]] = {}
+        for values in [*self._changed.values()]:
+            packs.setdefault(values.pack, []).append(values)
+        for pack, changed in packs.items():
+            try:
+                self._write_pack(pack, changed)
+            except (DatabaseError, ConfigError, TimeoutError):
+                return None if is_last else RETRY_S
+            for values in changed:
+                self._changed.pop(values.name, None)
+        return None
+
+    def _write_pack(self, pack: str, changed: "list[LearnedValues]") -> None:
+        with self._documents().locked(pack, LOCK_S) as held:
+            entries = _entries(held.load().body)
+            for values in changed:
+                known = entries.pop(values.name, {})  # it goes to the end: the oldest are forgotten first
+                if known.get("digest") == values.digest:
+                    values.add(known)
+                entries[values.name] = {**values.dump(), "digest": values.digest}
+            entries = dict([*entries.items()][-MAX_TOOLS:])
+            self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
+
+    def entry(self, pack: str, name: str, version: "Version") -> "tuple[Version, dict[str, Any] | None]":
+        """Return what is stored of a tool, and the version of that; None if it is still this version."""
+        if not self._has_documents():
+            return None, None
+        try:
+            documents = self._documents()
+            now = documents.version(pack)
+            known = self._packs.get(pack)
+            if known is None or known[0] != now:
+                if documents.is_shared and _is_on_loop():
+                    return version, None  # a signature in an error must not wait for another machine
+                stored = documents.load(pack)
+                known = self._packs[pack] = stored.version, _entries(stored.body)
+        except (DatabaseError, ConfigError):
+            return version, None
+        return known[0], None if known[0] == version else known[1].get(name)
+
+
+class LearnedValues(SeenValues):
+    """What is known of the values of one tool, here and in other processes."""
+
+    def __init__(self, shapes: LearnedShapes, spec: "ToolSpec", definition: Callable[[], bytes] | None) -> None:
+        super().__init__()
+        self.name, self.pack = spec.name, spec.pack
+        self._shapes = shapes
+        self._version: Version = None
+        self._parts = (
+            spec.description,
+            spec.input_schema,
+            spec.output_schema,
+            spec.source,
+            spec.server_listing,
+            spec.defined_in,
+        )
+        self._definition = definition
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the tool's definition and source."""
+        from hashlib import sha256  # slow to load, and listing tools does not need it
+
+        *parts, defined_in = self._parts
+        file = (defined_in or "").rpartition(":")[0]
+        source = _file_digest(file, *_stamp(file)) if file else b""
+        more = b"" if self._definition is None else self._definition()
+        text = msgspec.json.encode(parts, order="deterministic", enc_hook=repr)
+        return sha256(b"\0".join((text, source, more))).hexdigest()[:32]
+
+    def read(self) -> None:
+        """Learn what other processes have stored."""
+        self._version, known = self._shapes.entry(self.pack, self.name, self._version)
+        if known is not None and known.get("digest") == self.digest:
+            self.add(known)
+
+    def schema(self) -> Any:
+        if not self.is_full:
+            self.read()
+        return super().schema()
+
+
+def has_state(config: "Config") -> bool:
+    """Return whether a database of the state exists: reading must not create one."""
+    return config.database is not None or os.path.lexists(config.home / STATE_FILE)
+
+
+def _is_on_loop() -> bool:
+    from asyncio import get_running_loop  # only servers need it
+
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _entries(body: bytes | None) -> Entries:
+    try:
+        return msgspec.json.decode(body or b"{}", type=Entries)
+    except (msgspec.DecodeError, RecursionError):  # somebody else's: it is written anew
+        return {}
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(256)
+def _file_digest(file: str, _modified_at: int, _size: int) -> bytes:
+    from hashlib import sha256
+
+    try:
+        with open(file, "rb") as source:
+            return sha256(source.read()).digest()
+    except OSError:
+        return b""

@@ -1,0 +1,82 @@
+"""Writes tools for lists, a line each, and the lines of a search within a budget.
+
+fs.read_file(path: str, encoding: str = 'utf-8') -> str [reads]: The text of a file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from onetool.core.errors import cut
+from onetool.core.signature import call_signature
+from onetool.core.spec import ToolSpec
+from onetool.core.text import count_tokens, cut_to_tokens, lazy_pattern
+from onetool.core.type_names import return_shape
+
+SIGNATURE_TOKENS = 60  # of one line, without the return value: more is known from the tool's help
+MAX_SENTENCE = 100  # characters of the description
+MAX_TOKENS = 400  # of all lines …
+MAX_LINES, MAX_BYTES = 50, 15_000  # … or, for callers that say how many they want, this: a larger reply is stored
+SEARCH_LIMIT = 5  # tools of a search whose caller doesn't say how many
+NAME_TOKENS = 100  # of the names of those that had no room for a line
+
+# A sentence ends before something that begins with a large letter, or a letter of a script without any.
+_END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\Wa-z_])|(?<=[。！？])")
+
+
+class FoundTool(msgspec.Struct, frozen=True):
+    name: str
+    line: str
+
+
+def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -> str:
+    """Write a tool in a line: how it is called, what it returns, whether it changes something, and what it does.
+
+    `name` and `exact` are those of `signature`.
+    """
+    line = cut_to_tokens(on_a_line(call_signature(spec, name, exact=exact)), SIGNATURE_TOKENS)
+    if shape := return_shape(spec):
+        line += f" -> {shape}"
+    if mark := spec.effect:
+        line += f" [{mark}]"
+    said = first_sentence(spec.description)
+    return f"{line}: {said}" if said else line
+
+
+def first_sentence(description: str) -> str:
+    """Return the first sentence of a description, on one line."""
+    first = on_a_line(description.strip().partition("\n\n")[0][: 8 * MAX_SENTENCE])
+    return cut(_END.split(first, 1)[0], MAX_SENTENCE)
+
+
+def found_lines(found: Sequence[FoundTool], about: str, is_limited: bool = False) -> list[str]:
+    """Return a line for each tool. The last line says how to see more of each (`about`), and more tools.
+
+    `is_limited`: the caller has said how many it wants.
+    """
+    texts = (tool.line for tool in found[:MAX_LINES])
+    lines = list(within(MAX_BYTES, texts, count_bytes) if is_limited else within(MAX_TOKENS, texts))
+    rest = [tool.name for tool in found[len(lines) :]]
+    named = list(within(NAME_TOKENS, rest))
+    also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]
+    larger = not rest or not is_limited
+    more = "More: a larger limit, or other words." if larger else "More: other words."
+    return [*lines, *(also if rest else ()), f"{about}{more}"]
+
+
+def on_a_line(text: str) -> str:
+    """Join the lines of a stranger's text, which must not look like another line of ours."""
+    return " ".join(text.split())
+
+
+def within(room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens) -> Iterator[str]:
+    """Yield as many texts as there is room for, in tokens or what `size` counts, and one in any case."""
+    for count, text in enumerate(texts):
+        room -= size(text) + 1
+        if room < 0 and count:
+            return
+        yield text
+
+
+def count_bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))

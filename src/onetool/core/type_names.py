@@ -1,0 +1,235 @@
+"""Names the types of JSON Schemas as Python hints, for people and models, and what tools return."""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from onetool.core.errors import cut
+from onetool.core.spec import ToolSpec
+from onetool.core.text import lazy_pattern
+
+MAX_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
+MAX_TYPE_PARTS = 500  # of a schema that are looked at
+MAX_FIELD_LEVELS = 3  # objects inside of each other whose fields are told
+MAX_FIELDS = 400  # characters that fields may take
+MAX_VALUES, MAX_VALUES_TEXT = 8, 200  # of an enumeration
+
+MAX_FIELD_NAME = 64  # characters, where fields are named in short
+
+_PLAIN = lazy_pattern(rf"[\w$@.-]{{1,{MAX_FIELD_NAME}}}")
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_VALUES: dict[Any, str] = {str: "str", int: "int", float: "float", bool: "bool", type(None): "None"}
+_REFERENCES = 4  # from one to the next
+
+
+def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
+    """Return the type hint of a schema. `root` has the definitions that the schema may refer to."""
+    return _Namer(root or {}).name(schema, MAX_TYPE_LEVELS, 0)
+
+
+def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
+    """Return the same with the fields of its objects, as deep as there is room; empty if no fields are known."""
+    text = ""
+    for objects in range(MAX_FIELD_LEVELS, 0, -1):
+        namer = _Namer(root)
+        text = namer.name(schema, MAX_TYPE_LEVELS, objects)
+        if not namer.has_fields:
+            return ""
+        if len(text) <= MAX_FIELDS:
+            break
+    return cut(text, MAX_FIELDS)
+
+
+def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
+    """Return what a reference to a definition means, with what is said beside it."""
+    for _ in range(_REFERENCES):
+        ref = cast(Mapping[str, Any], schema).get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(ref, str) or not ref.startswith(("#/$defs/", "#/definitions/")):
+            break
+        _, home, name = ref.split("/", 2)
+        definitions = root.get(home)
+        found = cast(Mapping[str, Any], definitions).get(name) if isinstance(definitions, Mapping) else None
+        if not isinstance(found, Mapping):
+            break
+        beside = {key: value for key, value in cast(Mapping[str, Any], schema).items() if key != "$ref"}
+        schema = {**cast(Mapping[str, Any], found), **beside}
+    return cast(Any, schema)
+
+
+def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> set[str]:
+    """Return the types that a schema takes, alternatives included; none if it doesn't say."""
+    part = resolve_definition(schema, root)
+    if levels == 0 or not isinstance(part, Mapping):
+        return set()
+    known = cast(Mapping[str, Any], part)
+    kinds = known.get("type")
+    found = (
+        set(cast(list[str], kinds)) if isinstance(kinds, list) else {kinds} if isinstance(kinds, str) else set[str]()
+    )
+    for word in ("anyOf", "oneOf"):
+        if isinstance(arms := known.get(word), list):
+            found = found.union(*(kinds_of(arm, root, levels - 1) for arm in cast(list[Any], arms)))
+    return found
+
+
+class _Namer:
+    """Names the types of one schema, and counts how much of it was looked at.
+
+    With `max_fields` it names them in short: a field that is a text stands alone, and of an object only so many fields
+    are named.
+    """
+
+    def __init__(self, root: Mapping[str, Any], max_fields: int | None = None) -> None:
+        self._root = root
+        self._max_fields = max_fields
+        self._left = MAX_TYPE_PARTS
+        self.has_fields = False
+
+    def name(self, schema: Any, levels: int, objects: int) -> str:
+        self._left -= 1
+        schema = resolve_definition(schema, self._root)
+        if not isinstance(schema, Mapping) or levels == 0 or self._left < 0:
+            return "Any"
+        parts = cast(Mapping[str, Any], schema)
+        if "const" in parts:
+            return self._literal([parts["const"]])
+        if isinstance(values := parts.get("enum"), list):
+            return self._literal(cast(list[Any], values))
+        for word in ("anyOf", "oneOf"):
+            if isinstance(arms := parts.get(word), list):
+                return self._arms(cast(list[Any], arms), levels, objects)
+        if isinstance(kinds := parts.get("type"), list):
+            return _union(self._kind(kind, parts, levels, objects) for kind in cast(list[Any], kinds))
+        return self._kind(kinds, parts, levels, objects)
+
+    def _arms(self, arms: list[Any], levels: int, objects: int) -> str:
+        """Name alternatives. Constants among them are the values of an enumeration."""
+        constants: list[Any] = []
+        names: list[str] = []
+        for arm in arms:
+            if isinstance(arm, Mapping) and "const" in arm:
+                constants.append(cast(Mapping[str, Any], arm)["const"])
+            else:
+                names.append(self.name(arm, levels - 1, objects))
+        return _union([self._literal(constants), *names] if constants else names)
+
+    def _kind(self, kind: Any, schema: Mapping[str, Any], levels: int, objects: int) -> str:
+        if kind == "array":
+            items = self.name(schema["items"], levels - 1, objects) if schema.get("items") else ""
+            is_short = self._max_fields is not None and items.startswith(("{", "["))
+            return f"[{items}]" if is_short else f"list[{items}]" if items else "list"
+        # What is worth a definition of its own is an object, near enough.
+        if kind == "object" or (kind is None and ("properties" in schema or "$ref" in schema)):
+            return self._object(schema, levels, objects)
+        if kind is None and isinstance(alone := schema.get("allOf"), list) and len(cast(list[Any], alone)) == 1:
+            return self.name(alone[0], levels - 1, objects)
+        return _TYPES.get(str(kind), "Any")
+
+    def _object(self, schema: Mapping[str, Any], levels: int, objects: int) -> str:
+        properties, values = schema.get("properties"), schema.get("additionalProperties")
+        if objects == 0 or not (properties or values):
+            return "dict"
+        if not isinstance(properties, Mapping) or not properties:
+            name = self.name(values, levels - 1, objects)
+            self.has_fields = self.has_fields or name != "Any"
+            if name == "Any":
+                return "dict"
+            return f"dict[str, {name}]" if self._max_fields is None else f"{{str: {name}}}"
+        self.has_fields = True
+        required = cast(Any, schema.get("required") or ())
+        names = cast(Mapping[str, Any], properties)
+        parts: list[str] = []
+        for name in islice(names, self._max_fields):
+            kind = self.name(names[name], levels - 1, objects - 1)
+            shown = name if self._max_fields is None or _PLAIN.fullmatch(name) else repr(cut(name, MAX_FIELD_NAME))
+            mark = "" if name in required else "?"
+            parts.append(f"{shown}{mark}" if self._max_fields and kind in ("str", "Any") else f"{shown}{mark}: {kind}")
+        return f"{{{', '.join(parts)}{', …' if len(parts) < len(names) else ''}}}"
+
+    def _literal(self, values: list[Any]) -> str:
+        text = ", ".join(map(repr, values[:MAX_VALUES]))
+        if self._max_fields is None and len(values) <= MAX_VALUES and len(text) <= MAX_VALUES_TEXT:
+            return f"Literal[{text}]"
+        return _union(_VALUES.get(type(value), "Any") for value in values)
+
+
+def _union(names: Iterable[str]) -> str:
+    unique = dict.fromkeys(names)
+    return "Any" if "Any" in unique else " | ".join(unique) or "Any"
+
+
+# What a tool returns
+
+MAX_SHAPE = 160  # characters
+# How many objects inside of each other are shown, and how many fields of each, until the text is short enough.
+_SHAPES = ((3, 20), (3, 12), (2, 12), (2, 6), (1, 12), (1, 6), (1, 3), (0, 0))
+
+
+def return_shape(spec: ToolSpec) -> str:
+    """Return what a tool returns in short: `{items: [{id, name}], total: int}`. Empty if nothing is known.
+
+    A field without a type is a text, or its type isn't known; one with `?` may be missing. A long shape is cut between
+    fields.
+    """
+    schema = return_schema(spec)
+    text = "Any"
+    for objects, fields in _SHAPES if schema else ():
+        text = _Namer(schema or {}, fields).name(schema, MAX_TYPE_LEVELS, objects)
+        if len(text) <= MAX_SHAPE:
+            break
+    return "" if text == "Any" else text
+
+
+def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
+    """Return what is known of a tool's values, from the first of these that names fields: its declaration or hint, its
+    docstring or source, its results.
+    """
+    first = spec.output_schema
+    if first and not is_vague(first, first):
+        return first
+    described = None if spec.described is None else spec.described()
+    if described and not is_vague(described, described):
+        return described
+    seen = None if spec.seen is None else spec.seen.schema()
+    return seen if seen and (not first or not is_vague(seen, seen)) else first or described
+
+
+def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> bool:
+    """Return whether a schema says nothing of the fields of its objects, or nothing at all: `dict`, `list[dict]`."""
+    part = resolve_definition(schema, root)
+    if levels == 0 or not isinstance(part, Mapping):
+        return True
+    known = cast(Mapping[str, Any], part)
+    if "const" in known or "enum" in known:
+        return False
+    for word in ("anyOf", "oneOf", "allOf"):
+        if isinstance(arms := known.get(word), list):
+            return all(is_vague(arm, root, levels - 1) for arm in cast(list[Any], arms))
+    kinds = kinds_of(known, root) - {"null"}
+    if "object" in kinds or (not kinds and "properties" in known):
+        values = known.get("additionalProperties")
+        return not known.get("properties") and (not isinstance(values, Mapping) or is_vague(values, root, levels - 1))
+    if "array" in kinds:
+        return is_vague(known.get("items"), root, levels - 1)
+    return not kinds
+
+
+def returned_type(spec: ToolSpec) -> str | None:
+    """Return what is said of a tool's values, and their type; None if nothing is known."""
+    schema = spec.output_schema
+    if schema is None:
+        return inferred_type(spec)
+    words = schema.get("description")
+    if is_vague(schema, schema) and (inferred := inferred_type(spec)):
+        return f"{words} {inferred}" if words else inferred
+    return words or type_with_fields(schema, schema) or type_name(schema, schema)
+
+
+def inferred_type(spec: ToolSpec) -> str | None:
+    """Return the type of its values so far, marked: `{id: str, title?: str} (inferred from 12 results)`."""
+    schema = None if spec.seen is None else spec.seen.schema()
+    if spec.seen is None or schema is None:
+        return None
+    count = spec.seen.results
+    what = type_with_fields(schema, schema) or type_name(schema)
+    return f"{what} (inferred from {count} result{'' if count == 1 else 's'})"

@@ -1,0 +1,113 @@
+"""Explains a missing key of a tool's result: which keys there are, where the code shows which call it came from."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from onetool.core.errors import cut
+from onetool.script.bindings import ANY, Binding, Bindings, Path, step
+from onetool.script.names import CALL, ScriptNames
+
+MAX_STEPS = 30  # from a name to the call that it comes from
+MAX_KEYS = 20
+MAX_KEY = 64  # characters
+_ATTRIBUTE = re.compile(r"'(dict|list|str)' object has no attribute '(\w+)'")
+
+
+def missing_key_hint(
+    kind: str, text: str, code: str, line: int | None, names: ScriptNames, returned: Mapping[str, Any]
+) -> str | None:
+    """Return the keys of what a failing `x["key"]` or `x.key` was looked up in; None if that isn't known.
+
+    `returned` are the last values of tools, by their names.
+    """
+    is_attribute = kind == "AttributeError"
+    found = _ATTRIBUTE.fullmatch(text) if is_attribute else None
+    if line is None or not returned or (is_attribute and found is None) or kind not in ("AttributeError", "KeyError"):
+        return None
+    key = found[2] if found else text
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    bindings = Bindings(tree)
+    for node in _lookups(tree, key, line, is_attribute):
+        for tool, path in _origins(node.value, bindings, names, MAX_STEPS):
+            value = _part(returned.get(tool), path)
+            if isinstance(value, dict):
+                write = f"write [{key!r}]; " if is_attribute and key in value else ""
+                keys = ", ".join(cut(str(one), MAX_KEY) for one in islice(value, MAX_KEYS))
+                more = ", …" if len(value) > MAX_KEYS else ""
+                return f"{write}this part of what {tool} returned has the keys {keys}{more}"
+            if isinstance(value, list):
+                return f"this part of what {tool} returned is a list: take an item of it first, or loop over it"
+    return f"write [{key!r}]" if found and found[1] == "dict" else None
+
+
+def _lookups(tree: ast.AST, key: str, line: int, is_attribute: bool) -> Iterator[ast.Attribute | ast.Subscript]:
+    """Yield where the code of a line looks this key up."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=attr) if is_attribute and attr == key:
+                pass
+            case ast.Subscript(slice=wanted) if not is_attribute and step(wanted) in (key, ANY):
+                pass
+            case _:
+                continue
+        if node.lineno <= line <= (node.end_lineno or node.lineno):
+            yield node
+
+
+def _origins(node: ast.AST, bindings: Bindings, names: ScriptNames, steps: int) -> Iterator[tuple[str, Path]]:
+    """Yield the tools whose results an expression may be, each with the path to it inside of the result."""
+    if not steps:
+        return
+    match node:
+        case ast.Await(value=inner) | ast.NamedExpr(value=inner):
+            yield from _origins(inner, bindings, names, steps - 1)
+        case ast.Subscript(value=inner, slice=key):
+            for tool, path in _origins(inner, bindings, names, steps - 1):
+                yield tool, (*path, step(key))
+        case ast.Call(func=ast.Attribute(value=inner, attr="get"), args=[ast.Constant(value=str(key)), *_]):
+            for tool, path in _origins(inner, bindings, names, steps - 1):
+                yield tool, (*path, key)
+        case ast.Call(func=ast.Name(id=word)):
+            yield from _called(word, node, names)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=pack), attr=own)):
+            yield from _called(f"{pack}.{own}", node, names)
+        case ast.Name():
+            for one in bindings.of_name(node):
+                yield from _bound(one, bindings, names, steps)
+        case _:
+            pass
+
+
+def _bound(one: Binding, bindings: Bindings, names: ScriptNames, steps: int) -> Iterator[tuple[str, Path]]:
+    if not one.depth:
+        for tool, path in _origins(one.value, bindings, names, steps - 1):
+            yield tool, (*path, *one.path)
+
+
+def _called(word: str, node: ast.Call, names: ScriptNames) -> Iterator[tuple[str, Path]]:
+    spec = names.tool(word)
+    if spec is CALL and node.args and isinstance(named := node.args[0], ast.Constant) and isinstance(named.value, str):
+        spec = names.catalogue.get(named.value) or names.tool(named.value)
+    if spec is not None:
+        yield spec.name, ()
+
+
+def _part(value: Any, path: Path) -> Any:
+    """Return the part of a value that a path leads to; None if there is none."""
+    for key in path:
+        match value:
+            case dict() if key in value:
+                value = value[key]
+            case dict() | list() if key is ANY and value:
+                value = next(iter(value.values() if isinstance(value, dict) else value))
+            case list() if isinstance(key, int) and -len(value) <= key < len(value):
+                value = value[key]
+            case _:
+                return None
+    return value

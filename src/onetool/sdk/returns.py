@@ -1,0 +1,160 @@
+"""What a function returns, beside its hint: by its docstring, or by the literals in its source.
+
+    Returns:
+        A list of {id, name, price: float}.        or: a dict with the keys id, name and price.
+
+    return {"id": row.id, "items": [{"name": name} for name in names], "total": len(names)}
+
+Read when somebody first looks at the tool's signature. It is shown, and never checked.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from textwrap import dedent
+from typing import Any
+
+from onetool.core.inferred_schema import (
+    FIELDS,
+    NOTHING,
+    ValueShape,
+    is_name,
+    join_items,
+    join_shapes,
+    schema_of,
+    shape_of,
+)
+from onetool.core.text import lazy_pattern
+
+MAX_LEVELS = 6  # of literals inside of each other
+_TEXT = shape_of("")
+_TYPES = {"str": "", "int": 0, "float": 0.5, "bool": True, "None": None}
+_CALLS = {"len": 0, "int": 0, "str": "", "float": 0.5, "bool": True, "repr": "", "abs": 0.5, "round": 0.5}
+_NAME = r"[\"'`]?([A-Za-z_][\w-]*)[\"'`]?"
+_BRACES = lazy_pattern(rf"(\[\s*)?\{{\s*({_NAME}\??(?:\s*:[^{{}},]+)?(?:\s*,\s*{_NAME}\??(?:\s*:[^{{}},]+)?)*)\s*\}}")
+_FIELD = lazy_pattern(rf"{_NAME}\??(?:\s*:\s*(\w+))?")
+_KEYS = lazy_pattern(rf"\b(?:keys|fields)\b:?\s+((?:{_NAME}(?:\s*,\s*(?:and\s+)?|\s+and\s+))+{_NAME})")
+_LINE = lazy_pattern(rf"^[ \t]+(?:[-*]\s+)?{_NAME}(?:\s*\((\w+)[^)]*\))?:\s+\S", re.MULTILINE)
+_RETURNS = lazy_pattern(r"^[ \t]*Returns?:[ \t]*\n((?:[ \t]+\S.*\n?|[ \t]*\n)+)", re.MULTILINE)
+_MANY = lazy_pattern(r"(?i)^(?:an?\s+)?(?:list|array|rows|items)\b|\bof each\b")
+
+
+def described_returns(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
+    """Return a schema of what a function returns; None if neither its docstring nor its source says.
+
+    `docs` is what its docstring says of the return value.
+    """
+    shape = _in_docs(docs or "") or _in_lines(function.__doc__ or "") or _in_source(function)
+    return schema_of(shape) if shape is not None else None
+
+
+# The docstring
+
+
+def _in_docs(text: str) -> ValueShape | None:
+    if found := _BRACES.search(text):
+        fields = [_FIELD.match(part.strip()) for part in found[2].split(",")]
+        shape = _fields({field[1]: _typed(field[2]) for field in fields if field})
+        is_many = found[1] or _MANY.search(text)
+        return ValueShape(frozenset({"array"}), items=shape) if shape and is_many else shape
+    if found := _KEYS.search(text):
+        names = (part.strip(" \"'`") for part in re.split(r",|\band\b", found[1]))
+        return _fields({name: NOTHING for name in names if name})
+    return None
+
+
+def _typed(kind: str | None) -> ValueShape:
+    return shape_of(_TYPES[kind]) if kind in _TYPES else NOTHING
+
+
+def _in_lines(docstring: str) -> ValueShape | None:
+    """Read a section `Returns:` with a line for each field: `id (int): The number.`"""
+    found = _RETURNS.search(inspect.cleandoc(docstring) + "\n") if "Return" in docstring else None
+    fields = [(one[1], one[2]) for one in _LINE.finditer(found[1])] if found else []
+    if len(fields) < 2:  # a single one may be a type, or a sentence with a colon
+        return None
+    return _fields({name: _typed(kind) for name, kind in fields})
+
+
+def _fields(fields: dict[str, ValueShape]) -> ValueShape | None:
+    if not fields or len(fields) > FIELDS or not all(map(is_name, fields)):
+        return None
+    return ValueShape(frozenset({"object"}), fields=fields, required=frozenset(fields))
+
+
+# The source
+
+
+def _in_source(function: Callable[..., Any]) -> ValueShape | None:
+    """Return what all returned literals have in common; None if one of the returned values is not a literal."""
+    try:
+        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
+    except (OSError, TypeError, SyntaxError, ValueError, RecursionError, IndexError):
+        return None  # made by code, or a file that has changed meanwhile
+    if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    nodes = list(_own_nodes(tree))
+    values: dict[str, list[ast.expr | None]] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values.setdefault(name, []).append(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=value):
+                values.setdefault(name, []).append(value)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                values.setdefault(name, []).append(None)  # it is bound or changed, perhaps by one of the above
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
+                values.setdefault(name, []).append(None)  # `result.update(…)`
+            case _:
+                pass
+    returned = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
+    shapes: list[ValueShape] = []
+    for value in returned:
+        if isinstance(value, ast.Name):
+            known = values.get(value.id, [])
+            value = known[0] if len(known) == 2 and known[0] is not None else value  # the value, and its target
+        if not isinstance(value, ast.Dict | ast.List | ast.ListComp | ast.Constant):
+            return None
+        shapes.append(_shape(value, MAX_LEVELS))
+    found = reduce(join_shapes, (shape for shape in shapes if "null" not in shape.kinds), NOTHING)
+    return found if found.kinds & {"object", "array"} else None
+
+
+def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, but not those of functions and classes inside of it."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield node
+            yield from _own_nodes(node)
+
+
+def _shape(node: ast.expr, levels: int) -> ValueShape:
+    match node:
+        case ast.Constant(value=value):
+            return shape_of(value)
+        case ast.JoinedStr():
+            return _TEXT
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+            return shape_of(True)
+        case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
+            return shape_of(_CALLS[name])
+        case ast.Call(func=ast.Attribute(attr="join" | "strip" | "lower" | "upper" | "isoformat" | "format")):
+            return _TEXT
+        case ast.List(elts=items) if levels:
+            inner = join_items(_shape(item, levels - 1) for item in items)
+            return ValueShape(frozenset({"array"}), items=inner if inner.kinds else None)
+        case ast.ListComp(elt=item) if levels:
+            inner = _shape(item, levels - 1)
+            return ValueShape(frozenset({"array"}), items=inner if inner.kinds else None)
+        case ast.Dict(keys=keys, values=items) if levels:
+            names = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            pairs = zip(names, items, strict=True)
+            fields = {name: _shape(item, levels - 1) for name, item in pairs if isinstance(name, str)}
+            known = _fields(fields) if len(fields) == len(keys) else None
+            return known or ValueShape(frozenset({"object"}))
+        case ast.DictComp():
+            return ValueShape(frozenset({"object"}))
+        case _:
+            return NOTHING
