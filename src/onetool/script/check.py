@@ -18,7 +18,7 @@ from onetool.core.signature import as_identifier, parameter_named, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean, or_rather
 from onetool.script.failures import EACH_IN_TRY, SIDE_BY_SIDE, without_module
-from onetool.script.names import BUILTINS, CALL, ScriptNames, may_be_named
+from onetool.script.names import BUILTINS, CALL, ScriptNames, ScriptPack, may_be_named
 from onetool.script.parse import MAX_MESSAGE, CodeScan
 
 # Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
@@ -297,6 +297,8 @@ class _Check:
             functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
             near = self._near(name, (*functions, *BUILTINS))
             yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
+        elif id(node) in self._certain and self._is_ours(name) and (pack := self._names.pack(name)) is not None:
+            yield CodeFinding(node.lineno, f"{name} is a pack{self._tools_in(pack)}", node=node.func)
 
     def _is_nothing(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
@@ -313,12 +315,18 @@ class _Check:
             if self._is_nothing(word) and word not in self._modules:
                 near = self._near(word, self._names.words(self._allowed))
                 yield CodeFinding(node.lineno, f"there is no pack {word}{near}", node=node.func)
+            elif word in self._names.functions and word not in self._modules and not attr.startswith("__"):
+                yield CodeFinding(node.lineno, f"there is no pack {word}; {word}() is a tool", node=node.func)
         elif (spec := pack.tools.get(attr)) is not None:
             yield from self._call(node, spec)
         elif word not in self._modules and not attr.startswith("__"):
             known = [f"{word}.{tool}" for tool in pack.named(self._allowed)]
-            near = self._near(f"{word}.{attr}", known) or (f"; it has {', '.join(known[:8])}" if known else "")
+            near = self._near(f"{word}.{attr}", known) or self._tools_in(pack)
             yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}", node=node.func)
+
+    def _tools_in(self, pack: ScriptPack) -> str:
+        known = [f"{pack.word}.{tool}" for tool in pack.named(self._allowed)[:8]]
+        return f"; it has {', '.join(known)}" if known else ""
 
     def _near(self, name: str, known: Iterable[str]) -> str:
         """Return similar names. Computed only for findings that are shown, since it takes a while."""

@@ -334,6 +334,8 @@ class WorkerLoop:
     async def _call(self, question: FunctionCall) -> Answer:
         name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
+        if spec is None and (pack := name.removesuffix(".__call__")) != name:
+            return Raised("TypeError", f"{pack} is a pack; call one of its tools: {pack}.tool(…)")
         if spec is None:
             return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
         self.calls += 1
