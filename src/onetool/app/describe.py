@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool._version import __version__
-from onetool.config.model import Menu
+from onetool.config.model import Menu, ResultsConfig, RunConfig
 from onetool.config.trust import Untrusted
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
@@ -30,30 +30,32 @@ if TYPE_CHECKING:
     from onetool.core.registry import Snapshot
 
 MAX_TOKENS = 500
-FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
-LINE_TOKENS = 20  # of a line of names, without the names. A test counts both.
+FIXED_TOKENS = 355  # of `run` without names, with its title, as JSON with spaces
+LINE_TOKENS = 16  # of a line of names, without the names. A test counts both.
 MAX_NAME = 32
 
 RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 RUN = """\
-Run Python that calls tools. Returns what is printed and the value of the last expression (not of an assignment).
+Run Python that calls tools. Returns what is printed and the value of the last expression (no assignment).
 
-Call tools as `pack.tool(key=value)`; they return plain data. Never guess names or arguments, look them up: \
+`pack.tool(key=value)` returns plain data; tools are values and take `**kwargs`. Never guess names or arguments: \
 `ot.help('words')` finds and explains, `ot.tools(pattern='word', info='full')` lists by name.
 
-Do the whole job in one run: loop, filter, combine, call in parallel, and return only what matters:
+Do the whole job in one run, and return only what matters. Plain calls work everywhere; `await` is for parallel ones:
 ```
 import asyncio
-paths = [f['path'] for f in fs.list_dir(path='.') if f['path'].endswith('.md')]
+paths = [f['path'] for f in fs.list_dir(path='.') if '.md' in f['path']]
 texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
-{p: t.count('TODO') for p, t in zip(paths, texts)}
+sum(t.count('TODO') for t in texts)
 ```
-- A call that fails raises; use try/except to go on.
-- A large result comes back as a handle: `ot.result(handle=…, offset=…, search='regex')` reads its lines.
-- Every run starts empty. No files, network or third-party modules: use tools.
-- Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls inside map, filter or sorted \
-(use a comprehension)."""
+- A failed call raises: use try/except to go on.
+- Every run starts empty. No files, network or packages: use tools.
+- Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls in map, filter, sorted."""
+
+LIMITS = """\
+- A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, more as a handle: \
+`ot.result(handle, search='regex')` reads lines."""
 
 SEARCH = """\
 Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \
@@ -73,8 +75,16 @@ _DIGITS = re.compile("[0-9]{1,3}")
 _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 
 
+def limits_line(run: RunConfig, results: ResultsConfig) -> str:
+    return LIMITS.format(seconds=run.timeout_s, calls=run.max_calls, bytes=results.inline_bytes)
+
+
 def run_description(
-    packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
+    packs: Iterable[str],
+    functions: Iterable[str] = (),
+    snippets: Iterable[str] = (),
+    text: str | None = None,
+    limits: str = limits_line(RunConfig(), ResultsConfig()),  # noqa: B008 - of a config without these keys
 ) -> str:
     """Describe `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
 
@@ -83,8 +93,10 @@ def run_description(
     room = MAX_TOKENS - FIXED_TOKENS
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
     ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
-    named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
-    return "\n\n".join(filter(None, ((text or RUN).strip(), "\n".join(filter(None, (named, bare, ready))))))
+    named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.packs()")
+    return "\n\n".join(
+        filter(None, ((text or f"{RUN}\n{limits}").strip(), "\n".join(filter(None, (named, bare, ready)))))
+    )
 
 
 def search_description(packs: Iterable[str]) -> str:
@@ -156,7 +168,11 @@ def run_tool(catalog: "ToolCatalog", config: "Config", allowed: Collection[str] 
     return {
         "name": "run",
         "title": "Run code over all tools",
-        "description": run_description(*_callable_names(catalog, config, allowed), text=config.texts.run),
+        "description": run_description(
+            *_callable_names(catalog, config, allowed),
+            text=config.texts.run,
+            limits=limits_line(config.run, config.results),
+        ),
         "inputSchema": RUN_SCHEMA,
     }
 
