@@ -84,7 +84,7 @@ def run_description(
     functions: Iterable[str] = (),
     snippets: Iterable[str] = (),
     text: str | None = None,
-    limits: str = limits_line(RunConfig(), ResultsConfig()),  # noqa: B008 - of a config without these keys
+    limits: str = limits_line(RunConfig(), ResultsConfig()),
 ) -> str:
     """Describe `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
 
