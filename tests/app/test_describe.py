@@ -32,7 +32,7 @@ from onetool.app.describe import (
 from onetool.config.model import PromptTexts, ResultsConfig, RunConfig
 from onetool.core.signature import as_identifier
 
-TEXT = f"{RUN}\n{limits_line(RunConfig(), ResultsConfig())}"
+TEXT = f"{RUN}\n- {limits_line(RunConfig(), ResultsConfig())}"
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
 USUAL = (
     "ot time tools shell fs brave github gitlab slack excel db web code llm ground firecrawl context7 figma linear "
@@ -95,7 +95,7 @@ def test_packs_of_real_servers(live_tools):
 
 def test_what_is_fixed_takes_what_is_set_aside_for_it():
     large = RunConfig(timeout_s=86_400, max_calls=1_000_000), ResultsConfig(inline_bytes=2**30)
-    assert listed(f"{RUN}\n{limits_line(*large)}") <= FIXED_TOKENS
+    assert listed(f"{RUN}\n- {limits_line(*large)}") <= FIXED_TOKENS
     for line in (f"{PACKS} … and 999999 more: ot.packs()", f"{FUNCTIONS} … and 999999 more", SNIPPETS):
         assert tokens(f"\n{line}") <= LINE_TOKENS
 
@@ -220,7 +220,7 @@ def test_only_what_there_is_gets_a_line():
 
 def test_instructions_are_a_sentence_or_two():
     assert server_instructions("run", 1).startswith("OneTool gives you 1 tool through `run`. ")
-    for menu, doors in (("run", ["`run`"]), ("search", ["`search`", "`call`"]), ("direct", [])):
+    for menu, doors in (("run", ["`run`"]), ("search", ["`search`", "`call`", "`run`"]), ("direct", [])):
         text = server_instructions(menu, 1234)
         assert re.findall(r"`\w+`", text) == doors
         assert "1234 tools" in text

@@ -54,12 +54,18 @@ sum(t.count('TODO') for t in texts)
 - Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls in map, filter, sorted."""
 
 LIMITS = """\
-- A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, more as a handle: \
+A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, more as a handle: \
 `ot.result(handle, search='regex')` reads lines."""
 
 SEARCH = """\
 Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \
-`call` runs them. Search before you say that something can't be done."""
+`call` runs one, `run` many. Search before you say that something can't be done."""
+
+RUN_FOUND = """\
+Run Python over the tools of `search`, for many calls at once: `pack.tool(key=value)`, or `ot.call(name, args)` with \
+the exact name, returns plain data. Loop, filter, and return only what matters: what is printed and the value of the \
+last expression come back. Tools are values and take `**kwargs`. Plain calls work everywhere, \
+`await asyncio.gather(…)` is for parallel ones. No files, network, packages, yield, del or class inheritance."""
 
 CALL = """\
 Call a tool that `search` found: `name` exactly as found, `args` by their names. A large result comes \
@@ -95,7 +101,7 @@ def run_description(
     ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
     named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.packs()")
     return "\n\n".join(
-        filter(None, ((text or f"{RUN}\n{limits}").strip(), "\n".join(filter(None, (named, bare, ready)))))
+        filter(None, ((text or f"{RUN}\n- {limits}").strip(), "\n".join(filter(None, (named, bare, ready)))))
     )
 
 
@@ -120,7 +126,7 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     there = f"OneTool gives you {tools} tool{'' if tools == 1 else 's'}"
     if menu == "direct":
         return f"{there}, each named after its pack."
-    door = "`run`" if menu == "run" else "`search` and `call`"
+    door = "`run`" if menu == "run" else "`search`, `call` and `run`"
     return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
 
 
@@ -164,17 +170,16 @@ def _showable(name: str) -> bool:
 # `run` as a model is shown it: one tool, with the names of what its code can call.
 
 
-def run_tool(catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None) -> dict[str, Any]:
-    return {
-        "name": "run",
-        "title": "Run code over all tools",
-        "description": run_description(
-            *_callable_names(catalog, config, allowed),
-            text=config.texts.run,
-            limits=limits_line(config.run, config.results),
-        ),
-        "inputSchema": RUN_SCHEMA,
-    }
+def run_tool(
+    catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None, in_search: bool = False
+) -> dict[str, Any]:
+    """Return the listing of `run`. In the menu `search` the other two say which tools there are."""
+    limits = limits_line(config.run, config.results)
+    if in_search:
+        text = config.texts.run or f"{RUN_FOUND} {limits}"
+    else:
+        text = run_description(*_callable_names(catalog, config, allowed), text=config.texts.run, limits=limits)
+    return {"name": "run", "title": "Run code over all tools", "description": text, "inputSchema": RUN_SCHEMA}
 
 
 def _callable_names(
