@@ -260,7 +260,7 @@ def test_the_example_runs(app):
 
 
 def test_the_calls_that_it_names_run(app):
-    explain, find, read = re.findall(r"`(ot\.[^`]*)`", TEXT)
+    explain, find, read, load = re.findall(r"`(ot\.[^`]*)`", TEXT)
     assert "- fs.read_file: " in value(app, explain.replace("words", "read a file"))
     found = value(app, find.replace("word", "file"))
     assert [tool["name"] for tool in found] == ["fs.read_file"]
@@ -269,6 +269,7 @@ def test_the_calls_that_it_names_run(app):
     call = read.replace("handle", f"'{stored['handle']}'")
     page = value(app, call.replace("regex", r"line \d7 of"))
     assert page["lines"][0] == "- line 17 of many"
+    assert value(app, f"len({load.replace('handle', repr(stored['handle']))})") == 500
 
 
 def test_the_limits_are_those_of_the_config(tmp_path):

@@ -55,7 +55,7 @@ sum(t.count('TODO') for t in texts)
 
 LIMITS = """\
 A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, more as a handle: \
-`ot.result(handle, search='regex')` reads lines."""
+`ot.result(handle, search='regex')` reads lines, `ot.load(handle)` the value."""
 
 SEARCH = """\
 Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \

@@ -199,9 +199,7 @@ def _answer(context: RestContext, result: RunResult) -> RunAnswer:
         return RunAnswer(**{**meta, "ok": False}, error=RunFault(message=reply.text, code="execution_error"))
     if reply.stored is None:
         return RunAnswer(**meta, value=reply.structured, type=kind, size=size)
-    return RunAnswer(
-        **meta, value=reply.structured["preview"], type=kind, size=reply.stored.size, stored=reply.stored.handle
-    )
+    return RunAnswer(**meta, value=reply.preview, type=kind, size=reply.stored.size, stored=reply.stored.handle)
 
 
 def _json_type(value: Any) -> str:

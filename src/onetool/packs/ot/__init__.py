@@ -264,7 +264,8 @@ class StateTools:
         Returns:
             `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
             from which `offset`; and whether it `has_more`: then go on at offset + returned. A page that is too large to
-            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so.
+            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so. Code gets
+            the value itself with ot.load.
         """
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
@@ -274,6 +275,20 @@ class StateTools:
                 return self._view.page(handle, offset, limit, search, fuzzy, column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
+
+    @tool(read_only=True, timeout=RESULT_SECONDS)
+    def load(self, handle: str) -> Any:
+        """Give code the value of a large result that was stored behind a handle, to go on computing with it.
+
+        Args:
+            handle: The handle that came in place of the result.
+
+        Returns:
+            The value as the run or the tool gave it, data or a text, of 32 MB at the most. Of a run that returned no
+            value, what it printed.
+        """
+        with _span("ot.load", handle=handle):
+            return self._view.load(handle)
 
     @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
     def stats(self, period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:

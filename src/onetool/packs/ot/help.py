@@ -180,7 +180,7 @@ class Help:
         query = query.strip()[:MAX_QUERY]
         tools, there = self._listing.of(catalogue, allowed), self._last
         context = current_call.get()
-        runs = context is None or "run" in context.chain or (context.call.source != "ask" and can_run())
+        runs = context is None or context.in_code or (context.call.source != "ask" and can_run())
         if not query:
             return overview({"ot.call", *(tool.word for tool in tools)}, runs)
         # Made once for each catalogue: another config has another one.
