@@ -260,10 +260,11 @@ def test_the_example_runs(app):
 
 
 def test_the_calls_that_it_names_run(app):
-    explain, find, read, load = re.findall(r"`(ot\.[^`]*)`", TEXT)
+    explain, find, every, read, load = re.findall(r"`(ot\.[^`]*)`", TEXT)
     assert "- fs.read_file: " in value(app, explain.replace("words", "read a file"))
     found = value(app, find.replace("word", "file"))
     assert [tool["name"] for tool in found] == ["fs.read_file"]
+    assert "ot" in value(app, every.replace("pack.list", "ot.packs").replace("key=value", "info='list'"))
     assert found[0]["signature"].startswith("fs.read_file(path: str")
     stored = app.reply(app.run_sync("[f'line {n} of many' for n in range(500)]")).structured
     call = read.replace("handle", f"'{stored['handle']}'")

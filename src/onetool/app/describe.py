@@ -50,6 +50,7 @@ texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
 sum(t.count('TODO') for t in texts)
 ```
 - A failed call raises: use try/except to go on.
+- `ot.all(pack.list, key=value)` gives all pages' items.
 - Every run starts empty. No files, network or packages: use tools.
 - Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls in map, filter, sorted."""
 

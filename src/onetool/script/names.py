@@ -25,6 +25,19 @@ CALL = ToolSpec(
 )
 """`ot.call("any name", {…})` is part of the language: what runs, is counted and recorded is the tool that it names."""
 
+ALL = ToolSpec(
+    name="ot.all",
+    description="Call a tool that gives its items page by page, and return the items of all pages.",
+    input_schema={
+        "type": "object",
+        "properties": {"tool": {}, "args": {"type": "object"}, "limit": {"type": "integer"}, "key": {"type": "string"}},
+        "required": ["tool"],
+        "additionalProperties": True,
+    },
+)
+"""`ot.all(pack.tool, …)` is part of the language, too: the calls are those of the tool, each counted and recorded."""
+LANGUAGE = (CALL, ALL)
+
 
 class ScriptPack:
     """A pack as code sees it: its tools by the spelling of their names."""
@@ -44,7 +57,7 @@ class ScriptPack:
 
 def may_be_named(spec: ToolSpec | LazyTool, allowed: Collection[str] | None) -> bool:
     """Return whether a message may name a tool: callers that may not call it do not learn of it."""
-    return allowed is None or spec is CALL or spec.name in allowed
+    return allowed is None or spec in LANGUAGE or spec.name in allowed
 
 
 class ScriptNames:
@@ -63,7 +76,7 @@ class ScriptNames:
                 bare[pack] = spec
         for own, spec in bare.items():  # they are listed under this pack, and can be called so
             tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
-        tools_of.setdefault("ot", {})["call"] = CALL
+        tools_of.setdefault("ot", {}).update({"call": CALL, "all": ALL})
         self._tools_of: dict[str, Mapping[str, ToolSpec | LazyTool]] = {**tools_of}
         for pack, tools in catalogue.lazy.items():
             self._tools_of[pack] = {**tools_of[pack], **tools} if pack in tools_of else tools

@@ -14,6 +14,7 @@ from functools import partial
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 
+from onetool.core.all_pages import AllPages, PagingError
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, CallTool, Gate
 from onetool.core.errors import cut
@@ -49,7 +50,7 @@ from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
 from onetool.script.fair_limiter import RunSlot
-from onetool.script.names import CALL, SandboxTools
+from onetool.script.names import ALL, CALL, LANGUAGE, SandboxTools
 from onetool.script.parse import Span
 from onetool.script.pending_futures import CancelWork, PendingFutures, Work
 from onetool.script.rewrite import PreparedCode
@@ -270,32 +271,47 @@ class WorkerLoop:
             return Raised("TypeError", f"{pack} is a pack; call one of its tools: {pack}.tool(…)")
         if spec is None:
             return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
-        self.calls += 1
-        if self.calls > self._limits.calls:
-            self.stop(too_many_calls(self._limits))
-            self._raise_if_stopped()
+        position, gate = question.position, self._context.gate
+        is_future = (position.start, position.end) in self._futures.get(position.filename, ())
+        number = 0 if spec is ALL else self._count_call()  # its pages are counted
+        self._raise_if_stopped()
         try:
-            call = self._tool_call(spec, question)
+            args = self._arguments(spec, question)
+            if spec is ALL:
+                self._pending.begin(question.call_id, self._execute_all(*self._all_pages(args), gate))
+                return Pending() if is_future else self._value_of(question.call_id)
+            call = self._tool_call(spec, args, number)
         except (TypeError, ValueError) as error:
             is_type = isinstance(error, TypeError | NeverAwaitedError)
             return Raised("TypeError" if is_type else "ValueError", str(error))
-        position, gate = question.position, self._context.gate
-        if (watch := self._context.watch) is not None:
-            watch.began(call)
-        if (position.start, position.end) in self._futures.get(position.filename, ()):
+        self._begin(call)
+        if is_future:
             self._pending.begin(question.call_id, self._execute(call, gate))
             return Pending()
         catalogue = self._tools.names.catalogue
         called = catalogue.get(call.name)  # ot.call names another tool
         if gate is not None or self._may_interrupt or (called is not None and called.is_async):
             self._pending.begin(question.call_id, self._execute(call, gate))
-            return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
+            return self._value_of(question.call_id)
         with self._waiting():  # nothing that has to run on the loop
             result = await self._call_tool(call, tools=catalogue)
         return self._answer(call, result)
 
-    def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
-        """Return the call. Raises TypeError and ValueError, for the code to catch, where the arguments are invalid."""
+    def _count_call(self) -> int:
+        """Count a call and return its number. Stops the run if it is one too many."""
+        with self._lock:
+            self.calls += 1
+            number = self.calls
+        if number > self._limits.calls:
+            self.stop(too_many_calls(self._limits))
+        return number
+
+    def _begin(self, call: ToolCall) -> None:
+        if (watch := self._context.watch) is not None:
+            watch.began(call)
+
+    def _arguments(self, spec: ToolSpec, question: FunctionCall) -> dict[str, Any]:
+        """Return the arguments. Raises TypeError and ValueError, for the code to catch, where they are invalid."""
         count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
             raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
@@ -303,7 +319,9 @@ class WorkerLoop:
             given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:
             raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
-        args = arguments_by_name(spec, given, named)
+        return arguments_by_name(spec, given, named)
+
+    def _tool_call(self, spec: ToolSpec, args: dict[str, Any], number: int) -> ToolCall:
         name = spec.name
         if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
@@ -312,7 +330,46 @@ class WorkerLoop:
             args = {**inner, **args}
             meant = None if name in self._tools.names.catalogue else self._tools.names.tool(name)
             name = name if meant is None else meant.name
-        return ToolCall(f"{self._context.call.id}/{self.calls}", name, args, self._context.call.source)
+        return self._new_call(number, name, args)
+
+    def _new_call(self, number: int, name: str, args: dict[str, Any]) -> ToolCall:
+        return ToolCall(f"{self._context.call.id}/{number}", name, args, self._context.call.source)
+
+    def _all_pages(self, args: dict[str, Any]) -> tuple[str, AllPages]:
+        """Return the tool that `ot.all` was given, which comes as its name, and what follows its pages."""
+        given, inner, limit, key = (args.pop(name, None) for name in ("tool", "args", "limit", "key"))
+        names = self._tools.names
+        spec = (names.tool(given) or names.catalogue.get(given)) if isinstance(given, str) else None
+        if spec is None or spec in LANGUAGE or not isinstance(inner or {}, dict):
+            shown = cut(repr(given), MAX_NAME)
+            raise TypeError(f"ot.all takes a tool and its arguments, ot.all(pack.tool, key=value), and not {shown}")
+        if not isinstance(limit, int | None) or (limit is not None and limit < 1) or not isinstance(key, str | None):
+            raise TypeError("ot.all takes limit as a number from 1 on, and key as a text")
+        return spec.name, AllPages(spec, {**(inner or {}), **args}, limit, key)
+
+    def _execute_all(self, name: str, pages: AllPages, gate: Gate | None) -> Work:
+        """Return what calls a tool on the loop, page after page: each is a call like any other."""
+
+        async def execute(answered: Callable[[Answer], None]) -> None:
+            while pages.next_args is not None:
+                number = self._count_call()
+                if self.stopped_by is not None:
+                    return
+                call = self._new_call(number, name, pages.next_args)
+                self._begin(call)
+                result = await self._call_tool(call, tools=self._tools.names.catalogue, gate=gate)
+                answer = self._answer(call, result)
+                if not isinstance(answer, Returned):
+                    answered(answer)
+                    return
+                try:
+                    pages.add(result.data)
+                except PagingError as error:
+                    answered(Raised("ValueError", str(error)))
+                    return
+            answered(Returned(pages.items))
+
+        return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
         """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
@@ -322,6 +379,9 @@ class WorkerLoop:
             answered(self._answer(call, await self._call_tool(call, tools=catalogue, gate=gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
+
+    def _value_of(self, number: int) -> Answer:
+        return self._finished([number]).get(number, INTERRUPTED)
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """Return the answers that are there, once there is one; none if it was interrupted."""

@@ -180,6 +180,38 @@ class DiscoveryTools:
         with _span("ot.call", tool=name):
             return await call_tool(self._found(name).spec.name, **(args or {}))
 
+    @tool(timeout=MAX_CALL_SECONDS, examples=["ot.all(crm.list_customers, tier='bronze')"])
+    async def all(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        limit: Annotated[int, Meta(ge=1)] | None = None,
+        key: str | None = None,
+    ) -> list[Any]:
+        """Call a tool that gives its items page by page, and return the items of all pages as one list.
+
+        Follows page and pages, offset and total, cursors and page tokens, as the tool's arguments and results show
+        them. In code, pass the tool itself, and its arguments by their names.
+
+        Args:
+            tool: The tool; in code itself, else its name.
+            args: Its arguments by their names.
+            limit: How many items at the most; without it, more than 10,000 are an error.
+            key: The list that holds the items, where a result has several.
+        """
+        from onetool.core.all_pages import AllPages, PagingError
+        from onetool.sdk import call_tool
+
+        with _span("ot.all", tool=tool):
+            spec = self._found(tool).spec
+            pages = AllPages(spec, args or {}, limit, key)
+            try:
+                while pages.next_args is not None:
+                    pages.add(await call_tool(spec.name, **pages.next_args))
+            except PagingError as error:
+                raise ToolFailure(str(error)) from None
+            return pages.items
+
 
 # State, reports, reload
 
