@@ -124,7 +124,10 @@ def test_the_list_that_is_meant_is_named(crm):
     ("code", "words"),
     [
         ("ot.all(odd.none)", "it has no list: {'a': 1}"),
-        ("ot.all(odd.hidden)", "it takes no cursor, page or offset, and beside 1 items its result says {'nextpagetoken'"),
+        (
+            "ot.all(odd.hidden)",
+            "no cursor, page or offset, and beside 1 items its result says {'nextpagetoken'",
+        ),
         ("ot.all(odd.address)", "it takes cursor, and beside 1 items its result says {'next': 'https://x.example/2'}"),
         ("ot.all(odd.list)", "it takes cursor, and it gave a bare list of 2"),
         ("ot.all(odd.same)", "gave the same page twice, for {'page': 2}"),
@@ -160,7 +163,9 @@ def test_it_is_checked_like_the_call_itself(crm, code, words):
 
 
 def test_an_allow_list_holds_for_the_tool(crm):
-    assert crm.error("ot.all(crm.numbered)", allowed=["crm.single"]).message == "line 1: crm.numbered is not allowed here"
+    assert (
+        crm.error("ot.all(crm.numbered)", allowed=["crm.single"]).message == "line 1: crm.numbered is not allowed here"
+    )
     hidden = "name = 'crm.' + 'numbered'\not.all(name)"
     assert "not allowed" in crm.error(hidden, allowed=["crm.single"]).message
     assert crm.value("ot.all(crm.single)", allowed=["crm.single"]) == ITEMS

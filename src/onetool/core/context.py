@@ -199,6 +199,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     code_bytes: int  # of the code, as it was sent
     code: str = ""  # itself: to be hashed, and never to be kept
     calls: int = 0
+    made: str = ""  # what its calls came to, if it was cancelled: names of tools, and how often
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
     principal: Principal = LOCAL  # who called …
     address: str = ""  # … and from where, over HTTP

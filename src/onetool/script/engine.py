@@ -27,6 +27,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
+from onetool.script.calls_made import made_lines
 from onetool.script.fair_limiter import FairLimiter
 from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
@@ -183,6 +184,8 @@ class Engine:
                 result = await self._run_pipeline(pipeline, tools, begin, live)
             error = result.error
         finally:
+            if error is CANCELLED and pipeline.made:
+                log.warning("The run %s was cancelled; %s", pipeline.run, "; ".join(made_lines(pipeline.made)))
             if pipeline.run is not None and self._recorders:
                 event = pipeline.event(pipeline.run, source, error)
                 for record in self._recorders:

@@ -332,7 +332,7 @@ def run_reply(
     preview_bytes: int = PREVIEW_BYTES,
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a text and says where; without one nothing is cut."""
-    failed = "" if result.error is None else error_text(result.error)
+    failed = "" if result.told_error is None else error_text(result.told_error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
     size = 0 if store is None else len(text.encode(errors="replace"))

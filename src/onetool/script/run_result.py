@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
-from onetool.core.call import ToolResult
+from onetool.core.call import ToolError, ToolResult
+from onetool.script.calls_made import Made, made_lines
 
 MEGABYTE = 1024 * 1024
 ARGUMENT_BYTES = 16 * MEGABYTE  # that one tool call may be given
@@ -77,9 +78,18 @@ def cancelled() -> LimitError:
 
 class RunResult(ToolResult, frozen=True, kw_only=True):
     """`data` is the value of the last expression; `meta` has run (its id), calls (made by the code), duration_ms,
-    and of a failure `place`: where in the text, if that is known."""
+    and of a failure `place`, where in the text, if that is known, and `made`: which calls were done, failed, or may
+    have been done."""
 
     printed: str = ""
+
+    @property
+    def told_error(self) -> ToolError | None:
+        """The error for whoever reads it: its hints also say what the calls came to."""
+        made: Made = self.meta.get("made", {})
+        if self.error is None or not made:
+            return self.error
+        return msgspec.structs.replace(self.error, hints=(*self.error.hints, *made_lines(made)))
 
     def cleaned(self, clean: Callable[[Any], Any]) -> Self:
         return msgspec.structs.replace(super().cleaned(clean), printed=clean(self.printed))

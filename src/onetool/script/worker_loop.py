@@ -46,6 +46,7 @@ from onetool.sandbox.messages import (
     WorkerQuestion,
 )
 from onetool.sandbox.pool import OnPrint, WorkerSession
+from onetool.script.calls_made import CallsMade
 from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
@@ -117,6 +118,7 @@ class WorkerLoop:
         self._watched: TracedCode | None = None  # what was fed, if it notes where its errors come from
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
+        self.made = CallsMade(tools.names.catalogue)
         self.calls = 0
         self.warnings: list[str] = []  # of its calls, for whoever reads the result
         self.origin: int | None = None  # the line that failed, where the code itself has noted it
@@ -307,6 +309,7 @@ class WorkerLoop:
         return number
 
     def _begin(self, call: ToolCall) -> None:
+        self.made.began(call)
         if (watch := self._context.watch) is not None:
             watch.began(call)
 
@@ -415,9 +418,12 @@ class WorkerLoop:
             watch.ended(call, result)
         self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MAX_WARNINGS]
         if result.error is None:
+            self.made.ended(call, result)
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
+        else:
+            self.made.ended(call, result)
         self.failures[result.raised] = result.error
         kind = EXCEPTION_BY_REASON.get(result.error.reason or "", "RuntimeError")
         if result.error.code == "invalid_args":

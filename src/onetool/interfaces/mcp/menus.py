@@ -118,7 +118,11 @@ def _run(app: "App", allowed: Collection[str] | None, in_search: bool = False) -
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        try:
+            result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        except asyncio.CancelledError as stopped:  # nobody is answered; but a task can tell
+            caller.made = "; ".join(getattr(stopped, "__notes__", ()))
+            raise
         answer = await _answer(app.runtime, result)
         if not result.meta.keys().isdisjoint(NOTES):
             answer = with_notes(answer, result)
