@@ -57,10 +57,11 @@ def test_a_run_that_made_no_calls_or_went_well_has_no_lists(shop):
     "code", ["mail.send(to='ann')", "import asyncio\nawait asyncio.gather(mail.send(to='ann'), mail.note(to='x'))"]
 )
 def test_a_timeout_tells_which_call_was_under_way(scripts, tmp_path, code):
-    over, impatient = threading.Event(), type(scripts)(tmp_path, timeout_s=0.5)
+    over, impatient = threading.Event(), type(scripts)(tmp_path, timeout_s=3)
     impatient.tool("mail.send", lambda to: over.wait(30), to=TEXT)
     impatient.tool("mail.note", lambda to: to, to=TEXT)
     try:
+        assert impatient.value("mail.note(to='first')") == "first"  # the worker has started
         result = impatient.run(f"mail.note(to='bob')\n{code}")
     finally:
         over.set()
