@@ -8,7 +8,7 @@ import pytest
 from helpers import until_async
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.script.calls_made import CallsMade
+from onetool.script.run_result import CallsMade
 
 TEXT = {"type": "string"}
 

@@ -27,13 +27,12 @@ from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
-from onetool.script.calls_made import made_lines
 from onetool.script.fair_limiter import FairLimiter
 from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
-from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy
+from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy, made_lines
 from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
-from onetool.script.calls_made import Made, made_lines
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
 from onetool.script.failures import RunScene, failed_line, failure, is_limit
 from onetool.script.fair_limiter import RunSlot
@@ -38,10 +37,12 @@ from onetool.script.parse import (
 from onetool.script.rewrite import MODULES, PreparedCode, prepare
 from onetool.script.run_result import (
     LimitError,
+    Made,
     OnPrinted,
     RunLimits,
     RunResult,
     cancelled,
+    made_lines,
     too_much_printed,
     too_slow,
 )

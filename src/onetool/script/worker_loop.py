@@ -46,7 +46,6 @@ from onetool.sandbox.messages import (
     WorkerQuestion,
 )
 from onetool.sandbox.pool import OnPrint, WorkerSession
-from onetool.script.calls_made import CallsMade
 from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
@@ -57,6 +56,7 @@ from onetool.script.pending_futures import CancelWork, PendingFutures, Work
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import (
     ARGUMENT_BYTES,
+    CallsMade,
     LimitError,
     RunLimits,
     too_large,
