@@ -1,6 +1,7 @@
 """After a failure it is known what was done: which calls of a run were done, which failed, and which may have been."""
 
 import asyncio
+import json
 import logging
 import threading
 
@@ -9,6 +10,7 @@ from helpers import until_async
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.script.run_result import CallsMade
+from onetool.services.audit.record import AuditHasher, run_entry
 
 TEXT = {"type": "string"}
 
@@ -76,8 +78,9 @@ def test_a_limit_tells_it_too(shop):
     assert (result.error.reason, result.meta["made"]) == ("calls", {"done": "crm.count ×1000"})
 
 
-def test_a_cancelled_run_leaves_it_in_the_log(shop, caplog):
-    over = threading.Event()
+def test_a_cancelled_run_leaves_it_in_the_log_and_in_the_audit_line(shop, caplog):
+    events, over = [], threading.Event()
+    shop.app.runtime.engine._recorders = (events.append,)
     began = threading.Event()
 
     def send(to):
@@ -100,6 +103,8 @@ def test_a_cancelled_run_leaves_it_in_the_log(shop, caplog):
     finally:
         over.set()
     assert "was cancelled; done: crm.count ×1; not known: mail.send(to='ann')" in caplog.text
+    line = run_entry(events[-1], 0.0, AuditHasher(b"key")).line()
+    assert json.loads(line)["made"] == "done: crm.count ×1; not known: mail.send ×1"  # without values
     assert stopped.__notes__ == ["done: crm.count ×1", "not known: mail.send(to='ann')"]
 
 
