@@ -448,17 +448,6 @@ def test_a_tool_says_in_which_file_it_stands(app, tmp_path):
     assert app.info("mine.say")["definedIn"] == str(file)
 
 
-def test_a_bundle_does_not_take_the_name_of_a_tool_of_the_config(tmp_path):
-    mock = {"type": "mock", "mock_response": 21}
-    tool = {"name": "mine", "description": "x", "type": "function", "handler": "x", "parameters": {"type": "object"}}
-    (tmp_path / "onetool.yaml").write_text(json.dumps({"tools": [tool | {"implementation": mock}]}))
-    with App.open(tmp_path / "onetool.yaml") as app:
-        bundle(app, say=ECHO)
-        assert asyncio.run(app.run("mine()")).data == 21
-        assert names(app) == []
-        assert any("shadowed" in str(one) for one in app.mistakes)
-
-
 def test_python_keeps_its_own_names(app):
     bundle(app, "len", say=ECHO)
     bundle(app, "class", say=ECHO)

@@ -22,14 +22,17 @@ from onetool.app.describe import (
     RUN_SCHEMA,
     SNIPPETS,
     call_description,
+    limits_line,
     most_tokens,
     run_description,
+    run_tool,
     search_description,
     server_instructions,
 )
-from onetool.config.model import PromptTexts
+from onetool.config.model import PromptTexts, ResultsConfig, RunConfig
 from onetool.core.signature import as_identifier
 
+TEXT = f"{RUN}\n- {limits_line(RunConfig(), ResultsConfig())}"
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
 USUAL = (
     "ot time tools shell fs brave github gitlab slack excel db web code llm ground firecrawl context7 figma linear "
@@ -60,8 +63,8 @@ def names_in(description, head=PACKS):
     [
         ([], 0),
         (USUAL.split(), 30),
-        ([f"pack_{number}" for number in range(30)], 30),
-        ([f"pack_{number}" for number in range(2000)], 30),
+        ([f"pack_{number}" for number in range(30)], 25),
+        ([f"pack_{number}" for number in range(2000)], 25),
         ([f"12306-{number}-mcp" for number in range(2000)], 10),
         ([f"天气预报{number}" for number in range(2000)], 8),
         ([f"Q{number}zJ_{number}xK{number}" for number in range(2000)], 8),
@@ -87,12 +90,13 @@ def test_packs_of_real_servers(live_tools):
     assert listed(description) <= MAX_TOKENS
     shown = names_in(description)
     assert len(shown) >= 15
-    assert description.endswith(f" … and {len(packs) - len(shown)} more: ot.tools(pattern=…)")
+    assert description.endswith(f" … and {len(packs) - len(shown)} more: ot.packs()")
 
 
 def test_what_is_fixed_takes_what_is_set_aside_for_it():
-    assert listed(RUN) <= FIXED_TOKENS
-    for line in (f"{PACKS} … and 999999 more: ot.tools(pattern=…)", f"{FUNCTIONS} … and 999999 more", SNIPPETS):
+    large = RunConfig(timeout_s=86_400, max_calls=1_000_000), ResultsConfig(inline_bytes=2**30)
+    assert listed(f"{RUN}\n- {limits_line(*large)}") <= FIXED_TOKENS
+    for line in (f"{PACKS} … and 999999 more: ot.packs()", f"{FUNCTIONS} … and 999999 more", SNIPPETS):
         assert tokens(f"\n{line}") <= LINE_TOKENS
 
 
@@ -186,7 +190,7 @@ def test_whatever_there_is_the_budget_holds(packs, functions, snippets):
 def test_what_could_say_more_than_a_name_is_only_counted(name):
     description = run_description([name, "fine"], [name, "also_fine"], [name, "also-fine"])
     assert names_in(description) == ["fine"]
-    assert f"{PACKS} fine … and 1 more: ot.tools(pattern=…)\n" in description
+    assert f"{PACKS} fine … and 1 more: ot.packs()\n" in description
     assert f"{FUNCTIONS} also_fine … and 1 more\n" in description
     assert description.endswith(f"{SNIPPETS} $also-fine … and 1 more")
 
@@ -194,8 +198,8 @@ def test_what_could_say_more_than_a_name_is_only_counted(name):
 @given(st.lists(st.text(), max_size=10))
 def test_no_name_brings_a_line_or_a_mark_of_its_own(names):
     description = run_description(names, names, names)
-    assert description.startswith(RUN)
-    rest = description.removeprefix(RUN)
+    assert description.startswith(TEXT)
+    rest = description.removeprefix(TEXT)
     lines = [line for line in rest.split("\n") if line]
     assert len(lines) == (3 if names else 0)
     assert rest.isprintable() or set(rest) - {"\n"} == {char for char in rest if char.isprintable()}
@@ -207,16 +211,16 @@ def test_one_name_is_listed_once():
 
 
 def test_only_what_there_is_gets_a_line():
-    assert run_description([]) == RUN
-    assert run_description(["fs"]) == f"{RUN}\n\nPacks: fs"
+    assert run_description([]) == TEXT
+    assert run_description(["fs"]) == f"{TEXT}\n\nPacks: fs"
     assert run_description(["fs"], ["weather"], ["bill"]) == (
-        f"{RUN}\n\nPacks: fs\nFunctions without a pack: weather\nSnippets, called alone as `$name key=value`: $bill"
+        f"{TEXT}\n\nPacks: fs\nFunctions without a pack: weather\nSnippets, called alone as `$name key=value`: $bill"
     )
 
 
 def test_instructions_are_a_sentence_or_two():
     assert server_instructions("run", 1).startswith("OneTool gives you 1 tool through `run`. ")
-    for menu, doors in (("run", ["`run`"]), ("search", ["`search`", "`call`"]), ("direct", [])):
+    for menu, doors in (("run", ["`run`"]), ("search", ["`search`", "`call`", "`run`"]), ("direct", [])):
         text = server_instructions(menu, 1234)
         assert re.findall(r"`\w+`", text) == doors
         assert "1234 tools" in text
@@ -251,18 +255,36 @@ def value(app, code):
 def test_the_example_runs(app):
     [example] = re.findall(r"```\n(.*?)```", RUN, re.DOTALL)
     result = app.run_sync(example)
-    assert result.data == {"a.md": 2, "b.md": 0}
+    assert result.data == 2
     assert result.meta["calls"] == 3
 
 
 def test_the_calls_that_it_names_run(app):
-    explain, read = re.findall(r"`(ot\.[^`]*)`", RUN)
+    explain, every, read, load = re.findall(r"`(ot\.[^`]*)`", TEXT)
     assert "- fs.read_file: " in value(app, explain.replace("words", "read a file"))
     assert "\n- fs.read_file(path: str" in value(app, explain.replace("words", "fs"))
+    assert "ot" in value(app, every.replace("pack.list", "ot.packs").replace("key=value", "info='list'"))
     stored = app.reply(app.run_sync("[f'line {n} of many' for n in range(500)]")).structured
-    call = read.replace("handle=…", f"handle='{stored['handle']}'").replace("offset=…", "offset=2")
+    call = read.replace("handle", f"'{stored['handle']}'")
     page = value(app, call.replace("regex", r"line \d7 of"))
-    assert page["lines"][0] == "- line 27 of many"
+    assert page["lines"][0] == "- line 17 of many"
+    assert value(app, f"len({load.replace('handle', repr(stored['handle']))})") == 500
+
+
+def test_the_limits_are_those_of_the_config(tmp_path):
+    (tmp_path / "onetool.yaml").write_text("run: {timeout_s: 2.5, max_calls: 7}\nresults: {inline_bytes: 900}\n")
+    with App.open(tmp_path / "onetool.yaml") as app:
+        text = run_tool(app.catalog, app.config, None)["description"]
+        assert "A run has 2.5 s and 7 calls. Up to 900 bytes come back whole" in text
+        assert app.run_sync("[tools.echo(message=1) for _ in range(7)]").ok
+        assert app.run_sync("[tools.echo(message=1) for _ in range(8)]").error.reason == "calls"
+        assert app.reply(app.run_sync("'x' * 900")).stored is None
+        assert app.reply(app.run_sync("'x' * 901")).stored is not None
+
+
+def test_tools_are_values_and_plain_calls_work_everywhere(app):
+    assert value(app, "def use(f, **args):\n    return f(**args)\nuse(tools.echo, message=1)") == 1
+    assert value(app, "async def f():\n    return tools.echo(message=1)\n[await f(), tools.echo(message=2)]") == [1, 2]
 
 
 def test_what_comes_back(app):

@@ -45,12 +45,12 @@ def test_the_vocabulary_is_a_real_one():
     assert tokens.tokens("ot.search('words')") == 5
 
 
-@pytest.mark.parametrize("kind", ["run", "search"])
-def test_a_menu_costs_at_most_500_tokens_however_many_tools_there_are(app, kind):
+@pytest.mark.parametrize(("kind", "most"), [("run", 500), ("search", 650)])
+def test_a_menu_costs_no_more_however_many_tools_there_are(app, kind, most):
     listing = menu(kind, app).listing
     assert len(app.tools()) >= 10
-    assert 150 < tokens.tokens(tokens.for_a_model(listing)) <= 500
-    assert tokens.tokens(json.dumps(listing, ensure_ascii=False)) <= 500  # with titles and hints, too
+    assert 150 < tokens.tokens(tokens.for_a_model(listing)) <= most
+    assert tokens.tokens(json.dumps(listing, ensure_ascii=False)) <= most  # with titles and hints, too
 
 
 def test_the_menu_direct_grows_with_the_tools_and_is_for_few_of_them(app):

@@ -11,9 +11,9 @@ from onetool.app import App
 class Scripts:
     """Tools that a test gives, and an app that runs code over them."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, timeout_s=10):
         config = folder / "onetool.yaml"
-        config.write_text("stats: {enabled: false}\nrun: {timeout_s: 10}\n")
+        config.write_text(f"stats: {{enabled: false}}\nrun: {{timeout_s: {timeout_s}}}\n")
         self.app = App.open(config)
 
     def tool(self, name, handler, /, *required, **properties):

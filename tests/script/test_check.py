@@ -75,6 +75,8 @@ WRONG = {
     "a pack like nothing": ("xyzzy.add(text='a')", "line 2: there is no pack xyzzy"),
     "an unknown tool": ("note.ad(text='a')", "line 2: note.ad: there is no such tool; did you mean note.add?"),
     "a tool like nothing": ("note.xyzzy()", "line 2: note.xyzzy: there is no such tool; it has note.add, note.list"),
+    "a pack that is called": ("note()", "line 2: note is a pack; it has note.add, note.list"),
+    "a tool used as a pack": ("solo.add(n=1)", "line 2: there is no pack solo; solo() is a tool"),
     "an unknown function": ("sollo(n=1)", "line 2: sollo is not defined; did you mean solo?"),
     "a mistyped builtin": ("prnt(1)", "line 2: prnt is not defined; did you mean print?"),
     "a missing argument": (

@@ -96,9 +96,16 @@ def test_an_alias_of_nothing_is_told():
 
 def test_an_alias_hides_neither_a_tool_nor_a_pack():
     names = names_of("fs.read", "solo", "other", aliases={"fs": "other", "solo": "other"})
-    assert names.tool("solo").name == "solo"
-    assert "fs" not in names.functions
-    assert names.tool("fs.read").name == "fs.read"
+    assert (names.tool("solo").name, names.useless) == ("solo", {"solo": "solo is a tool already"})
+    assert (names.tool("fs").name, names.tool("fs.read").name) == ("other", "fs.read")
+    assert names.shared() == ["fs"]
+
+
+def test_a_tool_that_is_spelled_like_a_pack_keeps_its_name():
+    names = names_of("high-tide", "high_tide.next")
+    assert names.spelling(names.catalogue.get("high-tide")) == "high_tide"
+    assert (names.tool("high_tide").name, names.tool("high_tide.next").name) == ("high-tide", "high_tide.next")
+    assert names.tool("config.high_tide").name == "high-tide"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from onetool import App
 from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
-from onetool.script.render import run_reply
+from onetool.script.render import _beginning, run_reply, shape_text
 from onetool.script.run_result import RunResult
 
 
@@ -41,13 +41,17 @@ def app():
 def test_a_large_result_is_stored_and_can_be_read_on(app):
     result = app.run_sync("[{'number': i, 'name': f'item {i}'} for i in range(2000)]")
     told = app.reply(result)
-    assert len(told.text.encode()) < 2500
+    assert 4000 < len(told.preview.encode()) <= 4096
+    assert len(told.text.encode()) < 4500
+    assert told.structured.keys() == {"handle", "size", "lines", "next"}  # the preview is not repeated
     assert told.structured["lines"] == 2000
     assert told.structured["size"] > 16384
-    assert told.structured["preview"].splitlines()[0] == "- {number: 0, name: item 0}"
-    assert told.structured["next"] in told.text
+    shape, first, *_, last = told.preview.splitlines()
+    assert (shape, first) == ("Shape: list[{number: int, name: str}], 2,000 items", "- {number: 0, name: item 0}")
+    assert f"{told.preview}\nRead on with: {told.structured['next']}" in told.text
     page = app.run_sync(told.structured["next"]).data
-    assert page["lines"][0] == "- {number: 20, name: item 20}"
+    number = int(last.partition(",")[0].rpartition(" ")[2]) + 1
+    assert page["lines"][0] == f"- {{number: {number}, name: item {number}}}"
     assert page["total_lines"] == 2000
     found = app.run_sync(f'ot.result(handle="{told.structured["handle"]}", search="item 777")["lines"]').data
     assert found == ["- {number: 777, name: item 777}"]
@@ -56,9 +60,10 @@ def test_a_large_result_is_stored_and_can_be_read_on(app):
 def test_one_long_line_is_read_on_too(app):
     told = app.reply(app.run_sync("'x' * 50000"))
     assert told.structured["size"] == 50000
+    assert told.preview == "x" * 4096 + "…"
     page = app.run_sync(told.structured["next"])
-    assert page.data["lines"] == ["x" * 50000]
     sent = app.reply(page).structured  # a page is never stored in its turn
+    assert sent == page.data
     assert set(sent["lines"][0]) == {"x"}
     assert sent["next"] == {"offset": 1, "column": len(sent["lines"][0]) + 1}
 
@@ -68,7 +73,7 @@ def test_wanted_whole_it_is_whole(app):
 
 
 def test_what_cannot_be_stored_is_not_lost_in_silence():
-    def full(_text):
+    def full(_text, _value):
         raise ToolFailure("no space left on the device")
 
     told = answer("x\n" * 500, store=full)
@@ -80,9 +85,35 @@ def test_what_cannot_be_stored_is_not_lost_in_silence():
 def test_what_was_printed_before_an_error_is_stored_too(app):
     told = app.reply(app.run_sync("print('x\\n' * 20000)\n1 / 0"))
     assert told.is_error
-    assert len(told.text) < 2500
+    assert len(told.text) < 4500
     assert told.text.endswith("Error: ZeroDivisionError: division by zero\n  line 2: 1 / 0")
     assert "ot.result(handle=" in told.text
+
+
+@pytest.mark.parametrize(
+    ("value", "shape"),
+    [
+        ([1, 2.5], "list[float], 2 items"),
+        ({"n": 3, "rows": [{"id": 1}]}, "{n: int, rows: list[{id: int}]}, rows: 1 items"),
+        ({f"{n}@example.com": n for n in range(99)}, "dict[str, int], 99 keys"),
+        ([], "list, 0 items"),
+    ],
+)
+def test_the_shape_of_data(value, shape):
+    assert shape_text(value) == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "beginning"),
+    [
+        ("a\nb\nc", 5, ("a\nb\nc", 3)),
+        ("a\nb\nc", 4, ("a\nb", 2)),
+        ("é\né\n", 5, ("é", 1)),
+        ("ééé", 5, ("éé…", 0)),
+    ],
+)
+def test_a_preview_has_whole_lines(text, most, beginning):
+    assert _beginning(text, most) == beginning
 
 
 @pytest.mark.parametrize("message", ["Error executing tool add: no", "Error: no such file", "error: no"])

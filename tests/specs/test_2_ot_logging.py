@@ -49,7 +49,13 @@ def test_span_naming(agent, spans, function):
 def test_span_naming_of_every_function(agent):
     """None was forgotten here."""
     names = {name.removeprefix("ot.") for name in agent.value('ot.tools(pattern="ot.", info="list")')}
-    assert names == {*CALLS, "result", "call"}
+    assert names == {*CALLS, "result", "load", "call", "all"}
+
+
+def test_span_naming_of_all(agent, spans):
+    call = ToolCall("1", "ot.all", {"tool": "ot.packs", "args": {"info": "list"}, "limit": 1}, "test")
+    assert asyncio.run(agent.app.call(call)).data == ["ot"]
+    assert {span["span"] for span in spans()} == {"ot.all", "ot.packs"}
 
 
 def test_span_naming_of_call(agent, spans):
@@ -75,7 +81,9 @@ def test_span_naming_of_result(agent, spans):
     agent.value(f'ot.result(handle="{handle}")')
     agent.value(f'ot.result(handle="{handle}", offset=2, limit=5, search="b")')
     agent.value('ot.result(handle="nonexistent")')
-    plain, searched, failed = spans()
+    agent.value(f'ot.load("{handle}")')
+    plain, searched, failed, loaded = spans()
+    assert (loaded["span"], loaded["handle"]) == ("ot.load", handle)
     assert {span["span"] for span in (plain, searched, failed)} == {"ot.result"}
     assert (plain["handle"], plain["offset"], plain["limit"]) == (handle, 1, 100)
     assert "search" not in plain

@@ -190,12 +190,14 @@ def assemble(content: Any, tools: Iterable[tuple[str, str, Any]], id: str | None
 
 def name_taken(app: "App", slug: str) -> str | None:
     """Return what the name of a new bundle stands for in code already, if it does."""
-    name = code_name(slug)
-    if not any(one.partition(".")[0] == name for one in app.catalog.registry.names()):
+    name, registry = code_name(slug), app.catalog.registry
+    if any(one.startswith(f"{name}.") for one in registry.names()):
+        meaning = f"{name} is a pack already: in code that is what {name} stands for, and not the bundle"
+    elif name in registry:
+        meaning = f"{name} is a tool already: in code {name}() calls it, and {name}.NAME() a tool of the bundle"
+    else:
         return None
-    what = "tool" if name in app.catalog.registry else "pack"
-    shadowed = f"in code that is what {name} stands for, and not the bundle"
-    return f"{name} is a {what} already: {shadowed}. Take another slug, like my-{slug}"
+    return f"{meaning}. Take another slug, like my-{slug}"
 
 
 async def fetch_document(app: "App", address: str) -> bytes:

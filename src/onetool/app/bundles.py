@@ -170,7 +170,7 @@ class AppBundles:
         return [*local, loaded, served]
 
     def _loaded(self, waiting: Iterable[str], seen: "SeenState | None") -> Catalogue:
-        taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values())}
+        taken = {*waiting, *(spec.name.partition(".")[0] for spec in self._functions.values() if "." in spec.name)}
         began, is_first = monotonic(), self.service.loading.count == 0
         loaded = self.service.loading.load(taken, seen)
         if is_first and self._config.database is None:  # a change in a database is taken in from the first moment on

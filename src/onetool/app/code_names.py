@@ -13,7 +13,7 @@ from onetool.core.signature import as_identifier, signature
 from onetool.core.type_names import type_name
 from onetool.packs.ot.listings import gist
 from onetool.script.failures import MISSING_BUILTINS
-from onetool.script.names import BUILTINS, CALL, ScriptNames
+from onetool.script.names import BUILTINS, LANGUAGE, ScriptNames
 from onetool.script.rewrite import MODULES
 from onetool.script.snippets import parameters, usage, visible_snippets
 
@@ -91,7 +91,7 @@ def _packs(names: ScriptNames, config: "Config", shown: Any) -> Iterator[CodePac
     for word in names.words():
         if (pack := names.pack(word)) is None:
             continue
-        tools = {own: spec for own, spec in pack.tools.items() if spec is not CALL and shown(spec)}
+        tools = {own: spec for own, spec in pack.tools.items() if spec not in LANGUAGE and shown(spec)}
         if tools:
             own_name = next(iter(tools.values())).pack
             texts = config.texts.packs.get(own_name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
 from onetool.core.principal import AllowList, is_pattern
+from onetool.core.signature import as_identifier
 from onetool.core.text import did_you_mean
 from onetool.services.secrets import UNMISTAKABLE
 
@@ -125,8 +126,8 @@ class _Linter(NamedTuple):
                 if name not in known:
                     hint = did_you_mean(name, known)
                     yield self.warning(f"packs.{name}", "no pack has this name", hint, config.prompts)
-        if config.aliases:
-            yield from self.aliases()
+        if config.aliases or any("." not in spec.name for spec in self.registry.own()):
+            yield from self.functions()
         yield from self.unmatched("ask.tools", config.ask.tools)
         for number, token in enumerate(http.tokens):
             yield from self.unmatched(f"http.tokens[{number}].tools", token.tools)
@@ -137,14 +138,20 @@ class _Linter(NamedTuple):
                 for value, grant in values.items():
                     yield from self.unmatched(f"http.jwt.claims.{claim}[{value!r}].tools", grant.tools)
 
-    def aliases(self) -> Iterator[Mistake]:
-        """Yield aliases of tools that are not there, or that something else is called."""
+    def functions(self) -> Iterator[Mistake]:
+        """Yield aliases that can't be used, and tools and aliases that are named like a pack."""
         from onetool.script.names import ScriptNames
 
         targets = {name: to for name, to in self.config.aliases.items() if to.partition(".")[0] not in self.waiting}
-        for alias, why in ScriptNames(self.registry.snapshot(), targets).useless.items():
+        names = ScriptNames(self.registry.snapshot(), targets)
+        for alias, why in names.useless.items():
             hint = did_you_mean(targets[alias], self.registry.names()) if targets[alias] in why else None
             yield self.warning(f"aliases.{alias}", why, hint)
+        for word in names.shared(map(as_identifier, self.waiting)):
+            name = names.functions[word].name
+            key, what = ("aliases", "the alias") if word in targets else ("tools", "the tool")
+            message = f"a pack is called {word}, too: {word}() calls {what}, and {word}.NAME() a tool of the pack"
+            yield self.warning(f"{key}.{word if word in targets else name}", message, "rename one of them")
 
     def unmatched(self, key: str, names: Collection[str] | None) -> Iterator[Mistake]:
         """Yield names that no tool has, and patterns that none fits, unless a server may still list such a tool."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetool._version import __version__
-from onetool.config.model import Menu
+from onetool.config.model import Menu, ResultsConfig, RunConfig
 from onetool.config.trust import Untrusted
 from onetool.core.json_data import freeze
 from onetool.core.principal import current_principal, stats_caller
@@ -30,35 +30,45 @@ if TYPE_CHECKING:
     from onetool.core.registry import Snapshot
 
 MAX_TOKENS = 500
-FIXED_TOKENS = 330  # of `run` without names, with its title, as JSON with spaces
-LINE_TOKENS = 20  # of a line of names, without the names. A test counts both.
+FIXED_TOKENS = 355  # of `run` without names, with its title, as JSON with spaces
+LINE_TOKENS = 16  # of a line of names, without the names. A test counts both.
 MAX_NAME = 32
 
 RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 RUN = """\
-Run Python that calls tools. Returns what is printed and the value of the last expression (not of an assignment).
+Run Python that calls tools. Returns what is printed and the value of the last expression (no assignment).
 
-Call tools as `pack.tool(key=value)`; they return plain data. Never guess names or arguments: \
+`pack.tool(key=value)` returns plain data; tools are values and take `**kwargs`. Never guess names or arguments: \
 `ot.help('words')` finds, explains and lists packs.
 
-Do the whole job in one run: loop, filter, call in parallel, return only what matters:
+Do the whole job in one run, and return only what matters. Plain calls work everywhere; `await` is for parallel ones:
 ```
 import asyncio
-paths = [f['path'] for f in fs.list_dir(path='.') if f['path'].endswith('.md')]
+paths = [f['path'] for f in fs.list_dir(path='.') if '.md' in f['path']]
 texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
-{p: t.count('TODO') for p, t in zip(paths, texts)}
+sum(t.count('TODO') for t in texts)
 ```
-- A call that fails raises; use try/except.
-- A large result comes back as a handle: `ot.result(handle=…, offset=…, search='regex')` reads its lines.
-- Every run starts empty. No files, network or third-party modules: use tools.
-- Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls inside map, filter or sorted \
-(use a comprehension).
+- A failed call raises: use try/except to go on.
+- `ot.all(pack.list, key=value)` gives all pages' items.
+- Every run starts empty. No files, network or packages: use tools.
+- Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls in map, filter, sorted.
+
 Marks: [reads] changes nothing, [changes] does, [repeatable] may repeat."""
+
+LIMITS = """\
+A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, more as a handle: \
+`ot.result(handle, search='regex')` reads lines, `ot.load(handle)` the value."""
 
 SEARCH = """\
 Find tools by what they do, in plain words. Returns the best matches, a line each: name(arguments): what it does. \
-`call` runs them. Search before you say that something can't be done."""
+`call` runs one, `run` many. Search before you say that something can't be done."""
+
+RUN_FOUND = """\
+Run Python over the tools of `search`, for many calls at once: `pack.tool(key=value)`, or `ot.call(name, args)` with \
+the exact name, returns plain data. Loop, filter, and return only what matters: what is printed and the value of the \
+last expression come back. Tools are values and take `**kwargs`. Plain calls work everywhere, \
+`await asyncio.gather(…)` is for parallel ones. No files, network, packages, yield, del or class inheritance."""
 
 CALL = """\
 Call a tool that `search` found: `name` exactly as found, `args` by their names. A large result comes \
@@ -74,8 +84,16 @@ _DIGITS = re.compile("[0-9]{1,3}")
 _LETTERS = re.compile("[ _]?(?:[a-fhik-pr-v]|g(?!k)|w(?!v)|y(?![fv]))+")
 
 
+def limits_line(run: RunConfig, results: ResultsConfig) -> str:
+    return LIMITS.format(seconds=run.timeout_s, calls=run.max_calls, bytes=results.inline_bytes)
+
+
 def run_description(
-    packs: Iterable[str], functions: Iterable[str] = (), snippets: Iterable[str] = (), text: str | None = None
+    packs: Iterable[str],
+    functions: Iterable[str] = (),
+    snippets: Iterable[str] = (),
+    text: str | None = None,
+    limits: str = limits_line(RunConfig(), ResultsConfig()),
 ) -> str:
     """Describe `run`. Names are as code writes them; `functions` are tools without a pack, and aliases.
 
@@ -84,8 +102,10 @@ def run_description(
     room = MAX_TOKENS - FIXED_TOKENS
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
     ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
-    named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.tools(pattern=…)")
-    return "\n\n".join(filter(None, ((text or RUN).strip(), "\n".join(filter(None, (named, bare, ready))))))
+    named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.packs()")
+    return "\n\n".join(
+        filter(None, ((text or f"{RUN}\n- {limits}").strip(), "\n".join(filter(None, (named, bare, ready)))))
+    )
 
 
 def search_description(packs: Iterable[str]) -> str:
@@ -109,7 +129,7 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     there = f"OneTool gives you {tools} tool{'' if tools == 1 else 's'}"
     if menu == "direct":
         return f"{there}, each named after its pack."
-    door = "`run`" if menu == "run" else "`search` and `call`"
+    door = "`run`" if menu == "run" else "`search`, `call` and `run`"
     return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
 
 
@@ -153,13 +173,16 @@ def _showable(name: str) -> bool:
 # `run` as a model is shown it: one tool, with the names of what its code can call.
 
 
-def run_tool(catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None) -> dict[str, Any]:
-    return {
-        "name": "run",
-        "title": "Run code over all tools",
-        "description": run_description(*_callable_names(catalog, config, allowed), text=config.texts.run),
-        "inputSchema": RUN_SCHEMA,
-    }
+def run_tool(
+    catalog: "ToolCatalog", config: "Config", allowed: Collection[str] | None, in_search: bool = False
+) -> dict[str, Any]:
+    """Return the listing of `run`. In the menu `search` the other two say which tools there are."""
+    limits = limits_line(config.run, config.results)
+    if in_search:
+        text = config.texts.run or f"{RUN_FOUND} {limits}"
+    else:
+        text = run_description(*_callable_names(catalog, config, allowed), text=config.texts.run, limits=limits)
+    return {"name": "run", "title": "Run code over all tools", "description": text, "inputSchema": RUN_SCHEMA}
 
 
 def _callable_names(

@@ -4,8 +4,10 @@ Each is created when it is first used. A reload creates a new `Runtime` and reti
 running keep the old one to the end, with its settings, secrets and limits.
 """
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from threading import RLock
@@ -371,10 +373,17 @@ class Runtime:
 
     # Results
 
-    def store_result(self, text: str) -> "StoredResult":
-        """Store a result for the caller of the running call."""
-        context = current_call.get()
-        return self.results.put(self.redact(text), owner(), None if context is None else context.call.name)
+    def store_result(self, text: str, value: Any = None, is_json: bool = False) -> "StoredResult":
+        """Store a result for the caller of the running call; with the value that its text shows, if it is another one.
+
+        With `is_json`, the text is the JSON of the value.
+        """
+        context, kept = current_call.get(), None
+        if value is not None and value != text and not is_json:
+            with suppress(ValueError):  # a number of thousands of digits: then the text is what is loaded
+                kept = json.dumps(self.redact(value), ensure_ascii=False, separators=(",", ":"))
+        name = None if context is None else context.call.name
+        return self.results.put(self.redact(text), owner(), name, kept, is_json)
 
     def read_result(self, handle: str, max_bytes: int | None = None) -> str:
         """Read a stored result of the caller of the running call. ResultTooLargeError if it has more bytes."""
@@ -384,8 +393,9 @@ class Runtime:
         """Build what a run's caller reads. A large result is stored, unless it is wanted whole."""
         from onetool.script.render import in_code, run_reply
 
+        sizes = self.config.results
         store = None if whole else self.store_result
-        return run_reply(result, self.config.results.inline_bytes, store, read_on or in_code)
+        return run_reply(result, sizes.inline_bytes, store, read_on or in_code, sizes.max_preview)
 
     # What happened: the path of a call only puts it into a queue
 

@@ -266,6 +266,8 @@ class Approval:
         is_denied = True
         if spec.name == OT_CALL:  # it is read as the tool that it names; here it names itself, which hides that tool
             return ToolFailure("ot.call can't call ot.call: name the tool itself", reason="denied")
+        if spec.name == "ot.all":  # nobody would be asked about the calls that it makes
+            return ToolFailure("ot.all is for code: call the tool itself, page by page", reason="denied", hints=[GO_ON])
         try:
             if self._approve != "never":
                 answer = self._approve(call, spec)

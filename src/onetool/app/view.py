@@ -85,7 +85,10 @@ class AppView:
         return await self._health(allowed)
 
     def page(self, handle: str, offset: int, limit: int, search: str | None, fuzzy: bool, column: int) -> "Page":
-        return self._current.runtime.results.page(handle, owner(), offset, limit, search, fuzzy, column=column)
+        return _page(self._current.runtime, handle, offset, limit, search, fuzzy, column)
+
+    def load(self, handle: str) -> Any:
+        return self._current.runtime.results.load(handle, owner())
 
     def publish(self, topic: str, message: str) -> str:
         return self._current.runtime.topics.publish(topic, message)
@@ -130,6 +133,25 @@ def _server_summary(status: Any) -> dict[str, Any]:
     version = " ".join((status.version or "").split())[:100]  # a stranger's words, on one line
     more = {"version": version, "error": status.error, "changed": list(status.changed)}
     return facts | {key: value for key, value in more.items() if value}
+
+
+def _page(
+    runtime: "Runtime",
+    handle: str,
+    offset: int,
+    limit: int,
+    search: str | None = None,
+    fuzzy: bool = False,
+    column: int = 1,
+) -> "Page":
+    """Return a page of a stored result. Code gets one that can be sent: the same page, printed or returned."""
+    from onetool.services.results.paging import MAX_BYTES, sendable_page
+
+    context, inline_bytes = current_call.get(), runtime.config.results.inline_bytes
+    if context is None or context.chain[-2:-1] != ("run",):
+        return runtime.results.page(handle, owner(), offset, limit, search, fuzzy, MAX_BYTES, column)
+    page = runtime.results.page(handle, owner(), offset, limit, search, fuzzy, inline_bytes, column)
+    return sendable_page(page, inline_bytes)
 
 
 # Reports
@@ -185,7 +207,7 @@ def internal_handlers(
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
         try:
-            return current.runtime.results.page(handle, owner(), offset, limit, column=column)
+            return _page(current.runtime, handle, offset, limit, column=column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
 

@@ -300,8 +300,14 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Results that are too large to send whole are kept behind a handle."""
 
     inline_bytes: Count = 16 * 1024
+    preview_bytes: Count = 4 * 1024
     ttl_s: Seconds = 3600.0
     max_total_mb: Count = 512
+
+    @property
+    def max_preview(self) -> int:
+        """The bytes of a preview: no more than half of what would have come back whole."""
+        return min(self.preview_bytes, self.inline_bytes // 2)
 
 
 class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -300,3 +300,8 @@ def client_name() -> str:
     """Return the client's own name; empty for people, Python code, and clients that did not give one."""
     caller = current_caller.get()
     return "" if caller is None else getattr(caller, "client_name", "")
+
+
+def can_run() -> bool:
+    """Return whether the caller can run code."""
+    return getattr(current_caller.get(), "can_run", True)

@@ -90,6 +90,11 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0  # further tries, if its handler fails
     notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside
 
+    @property
+    def in_code(self) -> bool:
+        """Whether code of a run has made this call, or one that led to it."""
+        return "run" in self.chain
+
     def left(self) -> float:
         paused = 0.0 if self.pauses is None else self.pauses.waited()
         return self.deadline + paused - monotonic()
@@ -197,6 +202,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     code_bytes: int  # of the code, as it was sent
     code: str = ""  # itself: to be hashed, and never to be kept
     calls: int = 0
+    made: str = ""  # what its calls came to, if it was cancelled: names of tools, and how often
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
     principal: Principal = LOCAL  # who called …
     address: str = ""  # … and from where, over HTTP

@@ -18,7 +18,7 @@ from onetool.core.signature import as_identifier, parameter_named, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import did_you_mean, or_rather
 from onetool.script.failures import EACH_IN_TRY, SIDE_BY_SIDE, without_module
-from onetool.script.names import BUILTINS, CALL, ScriptNames, may_be_named
+from onetool.script.names import ALL, BUILTINS, CALL, LANGUAGE, ScriptNames, ScriptPack, may_be_named
 from onetool.script.parse import MAX_MESSAGE, CodeScan
 
 # Keywords beside `properties` that make one argument's fate depend on others: then it is the whole call or nothing.
@@ -245,7 +245,9 @@ class _Check:
                     continue
             if spec is CALL and node.args and isinstance(said := literal_value(node.args[0]), str):
                 spec = self._names.catalogue.get(said) or self._names.tool(said)
-            if spec is not None and spec is not CALL:
+            if spec is ALL and node.args:
+                spec = self._given_tool(node.args[0])
+            if spec is not None and spec not in LANGUAGE:
                 yield spec.name
 
     def _imports(self) -> Iterator[CodeFinding]:
@@ -297,6 +299,8 @@ class _Check:
             functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
             near = self._near(name, (*functions, *BUILTINS))
             yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
+        elif id(node) in self._certain and self._is_ours(name) and (pack := self._names.pack(name)) is not None:
+            yield CodeFinding(node.lineno, f"{name} is a pack{self._tools_in(pack)}", node=node.func)
 
     def _is_nothing(self, name: str) -> bool:
         known = name in self._scan.bound or name in self._scan.imported or name in BUILTINS or self._scan.makes_names
@@ -313,12 +317,18 @@ class _Check:
             if self._is_nothing(word) and word not in self._modules:
                 near = self._near(word, self._names.words(self._allowed))
                 yield CodeFinding(node.lineno, f"there is no pack {word}{near}", node=node.func)
+            elif word in self._names.functions and word not in self._modules and not attr.startswith("__"):
+                yield CodeFinding(node.lineno, f"there is no pack {word}; {word}() is a tool", node=node.func)
         elif (spec := pack.tools.get(attr)) is not None:
             yield from self._call(node, spec)
         elif word not in self._modules and not attr.startswith("__"):
             known = [f"{word}.{tool}" for tool in pack.named(self._allowed)]
-            near = self._near(f"{word}.{attr}", known) or (f"; it has {', '.join(known[:8])}" if known else "")
+            near = self._near(f"{word}.{attr}", known) or self._tools_in(pack)
             yield CodeFinding(node.lineno, f"{word}.{attr}: there is no such tool{near}", node=node.func)
+
+    def _tools_in(self, pack: ScriptPack) -> str:
+        known = [f"{pack.word}.{tool}" for tool in pack.named(self._allowed)[:8]]
+        return f"; it has {', '.join(known)}" if known else ""
 
     def _near(self, name: str, known: Iterable[str]) -> str:
         """Return similar names. Computed only for findings that are shown, since it takes a while."""
@@ -329,7 +339,43 @@ class _Check:
         if spec is CALL:
             yield from self._call_by_name(node)
             return
+        if spec is ALL:
+            yield from self._all(node)
+            return
         yield from self._checked(node, spec, LiteralArguments.of(node, spec))
+
+    def _all(self, node: ast.Call) -> Iterator[CodeFinding]:
+        """Check `ot.all(pack.tool, …)` like the call `pack.tool(…)`."""
+        match node.args:
+            case [ast.Attribute(value=ast.Name()) | ast.Name() as tool]:
+                pass
+            case [ast.Constant(value=str(name))]:
+                tool = ast.parse(name, mode="eval").body if self._names.tool(name) else None
+            case _:
+                return
+        keywords = [one for one in node.keywords if one.arg not in ("limit", "key")]
+        if tool is None or any(one.arg == "args" for one in keywords):
+            return
+        call = ast.copy_location(ast.Call(func=tool, args=[], keywords=keywords), node)
+        match tool:
+            case ast.Name(id=name) if self._given_tool(tool) is not None:
+                yield from self._function(call, name)
+            case ast.Attribute(value=ast.Name(id=word), attr=attr):
+                yield from self._method(call, word, attr)
+            case _:  # a parameter, or a variable that may be anything
+                return
+
+    def _given_tool(self, node: ast.expr) -> ToolSpec | None:
+        """Return the tool that a value is, as far as can be told."""
+        match node:
+            case ast.Name(id=name):
+                return self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
+            case ast.Attribute(value=ast.Name(id=word), attr=attr) if self._is_ours(word):
+                return self._names.tool(f"{word}.{attr}")
+            case ast.Constant(value=str(name)):
+                return self._names.catalogue.get(name) or self._names.tool(name)
+            case _:
+                return None
 
     def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
         """Check `ot.call("name", {…})` like a call of the tool that it names."""

@@ -32,7 +32,7 @@ from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
-from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy
+from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy, made_lines
 from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:
@@ -183,6 +183,8 @@ class Engine:
                 result = await self._run_pipeline(pipeline, tools, begin, live)
             error = result.error
         finally:
+            if error is CANCELLED and pipeline.made:
+                log.warning("The run %s was cancelled; %s", pipeline.run, "; ".join(made_lines(pipeline.made)))
             if pipeline.run is not None and self._recorders:
                 event = pipeline.event(pipeline.run, source, error)
                 for record in self._recorders:

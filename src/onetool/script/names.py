@@ -25,6 +25,19 @@ CALL = ToolSpec(
 )
 """`ot.call("any name", {…})` is part of the language: what runs is the tool that it names. Both are counted."""
 
+ALL = ToolSpec(
+    name="ot.all",
+    description="Call a tool that gives its items page by page, and return the items of all pages.",
+    input_schema={
+        "type": "object",
+        "properties": {"tool": {}, "args": {"type": "object"}, "limit": {"type": "integer"}, "key": {"type": "string"}},
+        "required": ["tool"],
+        "additionalProperties": True,
+    },
+)
+"""`ot.all(pack.tool, …)` is part of the language, too: the calls are those of the tool, each counted and recorded."""
+LANGUAGE = (CALL, ALL)
+
 
 class ScriptPack:
     """A pack as code sees it: its tools by the spelling of their names."""
@@ -44,7 +57,7 @@ class ScriptPack:
 
 def may_be_named(spec: ToolSpec | LazyTool, allowed: Collection[str] | None) -> bool:
     """Return whether a message may name a tool: callers that may not call it do not learn of it."""
-    return allowed is None or spec is CALL or spec.name in allowed
+    return allowed is None or spec in LANGUAGE or spec.name in allowed
 
 
 class ScriptNames:
@@ -62,9 +75,8 @@ class ScriptNames:
             else:
                 bare[pack] = spec
         for own, spec in bare.items():  # they are listed under this pack, and can be called so
-            if spec.pack not in bare:
-                tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
-        tools_of.setdefault("ot", {})["call"] = CALL
+            tools_of.setdefault(spec.pack, {}).setdefault(own, spec)
+        tools_of.setdefault("ot", {}).update({"call": CALL, "all": ALL})
         self._tools_of: dict[str, Mapping[str, ToolSpec | LazyTool]] = {**tools_of}
         for pack, tools in catalogue.lazy.items():
             self._tools_of[pack] = {**tools_of[pack], **tools} if pack in tools_of else tools
@@ -72,10 +84,7 @@ class ScriptNames:
         self._packs: dict[str, ScriptPack] = {}
         self._words: dict[str, str] | None = None  # what code calls each pack
         # A tool named like a pack keeps its name: `weather()` is the tool, and `weather.forecast()` one of the pack.
-        shared = {own: bare.pop(own) for own in [*bare] if self._pack_of.get(own) == own and own not in BUILTINS}
-        taken = {*self._pack_of, *BUILTINS}
-        functions = {word: bare[own] for word, own in as_identifiers(bare, taken).items()}
-        self.functions: dict[str, ToolSpec] = {**shared, **functions}
+        self.functions = {word: bare[own] for word, own in as_identifiers(bare, BUILTINS).items()}
         self.useless: dict[str, str] = {}  # aliases that can't be used, and why
         for alias, target in (aliases or {}).items():
             spec = self.tool(target) or catalogue.get(target)
@@ -83,8 +92,8 @@ class ScriptNames:
                 self.useless[alias] = f"there is no tool {target}"
             elif alias in BUILTINS:
                 self.useless[alias] = f"{alias} is Python's own"
-            elif alias in self:
-                self.useless[alias] = f"{alias} is a {'pack' if alias in self._pack_of else 'tool'} already"
+            elif alias in self.functions:
+                self.useless[alias] = f"{alias} is a tool already"
             elif as_identifier(alias) != alias:
                 self.useless[alias] = f"{alias} is no name that code can say; {as_identifier(alias)} would be"
             else:
@@ -96,6 +105,11 @@ class ScriptNames:
         if found is None and word in self._pack_of:
             found = self._packs[word] = ScriptPack(word, self._tools_of[self._pack_of[word]])
         return found
+
+    def shared(self, waiting: Iterable[str] = ()) -> list[str]:
+        """Return the names that are a function and a pack. `waiting` are packs whose tools are not known yet."""
+        packs = {*self._pack_of, *waiting}
+        return [word for word in self.functions if word in packs]
 
     def tool(self, dotted: str) -> ToolSpec | None:
         """Return the tool that code calls `pack.tool` or, where it has no pack, `tool`."""

@@ -37,10 +37,12 @@ from onetool.script.parse import (
 from onetool.script.rewrite import MODULES, PreparedCode, prepare
 from onetool.script.run_result import (
     LimitError,
+    Made,
     OnPrinted,
     RunLimits,
     RunResult,
     cancelled,
+    made_lines,
     too_much_printed,
     too_slow,
 )
@@ -121,6 +123,8 @@ class Pipeline:
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
         self._warnings: list[str] = []  # of these calls
+        self.made: Made = {}  # what these calls came to, where the run has failed
+        self._made_names = ""  # the same for the audit log, where nobody could be answered
         self._place: CodePlace | None = None  # of what is wrong
         self.run = run
         self.code = text
@@ -224,12 +228,15 @@ class Pipeline:
         except TimeoutError:
             worker_loop.stop(too_slow(settings.limits))
             error: BaseException = too_slow(settings.limits)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as stopped:
             if work is not None:  # its names stay if the code ends by itself: it does where it waits for an answer
                 worker_loop.interrupt()
                 await asyncio.wait([work], timeout=INTERRUPT)
             if work is None or not work.done():
                 worker_loop.stop(cancelled())
+            self.made, self._made_names = worker_loop.made.summary(), worker_loop.made.names()
+            for line in made_lines(self.made):  # for callers that can't be answered
+                stopped.add_note(line)
             raise
         except Exception as raised:  # noqa: BLE001 - whatever ended the run is told as its error
             error = raised
@@ -237,6 +244,7 @@ class Pipeline:
             return self._result(printed, value=value)
         if printed.broken is not None:
             raise printed.broken
+        self.made = worker_loop.made.summary()
         failure = self._failure(worker_loop.stopped_by or error, worker_loop)
         error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
         return self._result(printed, error=failure)
@@ -251,6 +259,7 @@ class Pipeline:
             code_bytes=len(self._sent.encode("utf-8", "replace")),
             code=self._sent,
             calls=self._calls,
+            made=self._made_names,
             error=error,
             principal=current_principal.get(),
             address=current_address.get(),
@@ -320,6 +329,8 @@ class Pipeline:
         meta: dict[str, Any] = {"run": self.run, "calls": self._calls, "duration_ms": self._elapsed_ms()}
         if self._warnings:
             meta["warnings"] = self._warnings
+        if error is not None and self.made:
+            meta["made"] = self.made
         if error is not None and (place := self._sent_place(self._place)) is not None:
             meta["place"] = msgspec.to_builtins(place)
         return RunResult(

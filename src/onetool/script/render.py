@@ -18,18 +18,21 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from itertools import islice
 from json.encoder import encode_basestring
 from math import isfinite
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from onetool.core.call import ToolError
 from onetool.core.errors import OneToolError, ToolFailure
+from onetool.core.inferred_schema import SeenValues, is_name
 from onetool.core.json_data import plain
+from onetool.core.signature import type_name, type_with_fields
 from onetool.script.run_result import RunResult
-from onetool.services.results import Page, StoredResult, fitting, is_page
+from onetool.services.results import Page, StoredResult, is_page, sendable_page
 
 # What these types have of their own: a subclass could say anything.
 _BASES = {str: str.__str__, int: int.__int__, float: float.__float__, bytes: bytes.__bytes__, list: list, tuple: list}
@@ -294,11 +297,16 @@ def _too_large_error(most: int) -> RenderTooLargeError:
 # The reply to a run
 
 
-PREVIEW_CHARACTERS = 1000
-PREVIEW_LINES = 20
+PREVIEW_BYTES = 4096
 
 ReadOn = Callable[[str, int], str]
 """What to call, to read what is behind a handle from that line on."""
+
+
+class StoreText(Protocol):
+    """Stores a text, and the value that it shows, if that is something else. Raises ToolFailure."""
+
+    def __call__(self, text: str, value: Any = None) -> StoredResult: ...
 
 
 class RunReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,6 +314,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     structured: Any = None
+    preview: str = ""  # how a stored text begins
     is_error: bool = False
     stored: StoredResult | None = None  # where the whole of it is kept, if it is
 
@@ -316,33 +325,37 @@ def in_code(handle: str, offset: int) -> str:
 
 
 def run_reply(
-    result: RunResult, inline_bytes: int, store: Callable[[str], StoredResult] | None, read_on: ReadOn = in_code
+    result: RunResult,
+    inline_bytes: int,
+    store: StoreText | None,
+    read_on: ReadOn = in_code,
+    preview_bytes: int = PREVIEW_BYTES,
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a text and says where; without one nothing is cut."""
-    failed = "" if result.error is None else error_text(result.error)
+    failed = "" if result.told_error is None else error_text(result.told_error)
     shown = "" if result.data is None else render(result.data)
     text = _joined(result.printed, failed or shown)
     size = 0 if store is None else len(text.encode(errors="replace"))
     if store is None or size <= inline_bytes:
         return RunReply(text=text, structured=result.data, is_error=bool(failed))
     if page := sendable(result.data, size, inline_bytes):
-        return run_reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on)
+        return run_reply(msgspec.structs.replace(result, data=page), inline_bytes, store, read_on, preview_bytes)
     try:
-        whole = stored_reply(text, store(text), read_on)
+        whole = stored_reply(text, store(text, result.data), result.data, read_on, preview_bytes)
     except ToolFailure as failure:
         note = f"The result is large, and the rest of it is lost: {failure}. Return a smaller part."
-        return RunReply(text=_joined(f"{_beginning(text)[0]}\n{note}", failed), is_error=True)
+        return RunReply(text=_joined(f"{_beginning(text, preview_bytes)[0]}\n{note}", failed), is_error=True)
     return msgspec.structs.replace(whole, text=_joined(whole.text, failed), is_error=True) if failed else whole
 
 
 def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
     """Return what is sent of a page of a stored result that has too many bytes: a part, since it is stored already.
 
-    None where it can go as it is, or is no page. Half of the bytes are for what the lines are wrapped in.
+    None where it can go as it is, or is no page.
     """
     if size <= inline_bytes or not is_page(value):
         return None
-    shorter = fitting(value, inline_bytes // 2)
+    shorter = sendable_page(value, inline_bytes, size)
     return None if shorter is value else shorter
 
 
@@ -358,21 +371,47 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def stored_reply(text: str, stored: StoredResult, read_on: ReadOn = in_code) -> RunReply:
-    """Return the reply for a text that was stored: where it is, how it begins, and how to read on."""
-    preview, whole_lines = _beginning(text)
+def stored_reply(
+    text: str, stored: StoredResult, value: Any, read_on: ReadOn = in_code, preview_bytes: int = PREVIEW_BYTES
+) -> RunReply:
+    """Return the reply for a text that was stored: where it is, how it begins, and how to read on.
+
+    `value` is what the text shows; the preview begins with its shape.
+    """
+    shape = f"Shape: {shape_text(value)}\n" if isinstance(value, dict | list) else ""
+    beginning, whole_lines = _beginning(text, preview_bytes - len(shape.encode()))
     call = read_on(stored.handle, whole_lines + 1)
     facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
-    note = f"The result is large and was stored. {render(facts)}\nIt begins:"
+    preview = f"{shape}{beginning}"
     return RunReply(
-        text=f"{note}\n{preview}\nRead on with: {call}",
-        structured={**facts, "preview": preview, "next": call},
+        text=f"The result is large and was stored. {render(facts)}\nIt begins:\n{preview}\nRead on with: {call}",
+        structured={**facts, "next": call},
+        preview=preview,
         stored=stored,
     )
 
 
-def _beginning(text: str) -> tuple[str, int]:
-    """Return the first lines, as many as a glance takes, and how many of them are whole."""
-    cut = text[:PREVIEW_CHARACTERS]
-    lines = cut.split("\n")[:-1][:PREVIEW_LINES]
+def _beginning(text: str, most_bytes: int) -> tuple[str, int]:
+    """Return the first lines that fit, and how many of them are whole."""
+    data = text[: most_bytes + 1].encode("utf-8", "replace")
+    cut = data[:most_bytes].decode(errors="ignore")
+    if len(data) <= most_bytes:
+        return text, text.count("\n") + 1
+    lines = cut.split("\n")[:-1]
     return ("\n".join(lines), len(lines)) if lines else (f"{cut}…", 0)
+
+
+MAX_COUNTED = 8  # lists in an object whose lengths are told
+
+
+def shape_text(value: dict[str, Any] | list[Any]) -> str:
+    """Return the type of data and the lengths of its lists: `list[{id: int, name: str}], 2,000 items`."""
+    seen = SeenValues()
+    seen.note(value)
+    schema = seen.schema() or {}
+    counts = [f"{len(value):,} items"]
+    if isinstance(value, dict):
+        lists = ((key, part) for key, part in value.items() if isinstance(part, list) and is_name(key))
+        counts = [f"{key}: {len(part):,} items" for key, part in islice(lists, MAX_COUNTED)]
+        counts = counts or [f"{len(value):,} keys"]
+    return ", ".join([type_with_fields(schema, schema) or type_name(schema), *counts])

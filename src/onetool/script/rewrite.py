@@ -211,11 +211,13 @@ class ImportRewriter:
             self.native.append(f"{word} = {module_variable(word)}\n")
 
     def _merge(self, word: str, pack: ScriptPack) -> None:
-        """Let the word mean the module; where an attribute is a tool, the pack stands in its place."""
-        for attribute in self._attributes(word):
-            if attribute.attr in pack.tools:
-                self.words[module_variable(f"pack_{pack.word}")] = pack.word
-                self._edit(attribute.value, module_variable(f"pack_{pack.word}"))
+        """Let the word mean the module; where an attribute is a tool, or the word one, the pack stands in its place."""
+        places = [attribute.value for attribute in self._attributes(word) if attribute.attr in pack.tools]
+        if pack.word in self._names.functions:
+            places += [call.func for call in self._scan.calls if getattr(call.func, "id", None) == word]
+        for place in places:
+            self.words[module_variable(f"pack_{pack.word}")] = pack.word
+            self._edit(place, module_variable(f"pack_{pack.word}"))
 
     def _attributes(self, word: str) -> Iterator[ast.Attribute]:
         for node in self._scan.attributes:

@@ -11,15 +11,15 @@ import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from onetool.core.all_pages import AllPages, PagingError
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, CallTool, Gate
-from onetool.core.errors import ToolFailure, cut, describe_error
+from onetool.core.errors import ToolFailure, cut
 from onetool.core.registry import Snapshot
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
@@ -53,11 +53,13 @@ from onetool.script.check import CodeFinding
 from onetool.script.error_lines import TracedCode, line_of
 from onetool.script.failures import is_limit
 from onetool.script.fair_limiter import RunSlot
-from onetool.script.names import CALL, SandboxTools
+from onetool.script.names import ALL, CALL, LANGUAGE, SandboxTools
 from onetool.script.parse import Span
+from onetool.script.pending_futures import CancelWork, PendingFutures, Work
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import (
     ARGUMENT_BYTES,
+    CallsMade,
     LimitError,
     RunLimits,
     too_large,
@@ -66,76 +68,8 @@ from onetool.script.run_result import (
 )
 from onetool.script.type_stubs import type_findings
 
-CancelWork = Callable[[], Any]
-Work = Callable[[Callable[[Answer], None]], CancelWork]
-"""Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
-
 MAX_RETURNED = 8
-STOPPED, SLOT = -1, -2  # no call has these numbers
-
-
-class PendingFutures:
-    """The pending calls by id: `begin` starts one, `answers` waits for some, `stop` cancels all."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._cancels: dict[int, CancelWork | None] = {}  # touched on the loop only
-        self._queue: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
-        self._arrived: dict[int, Answer] = {}
-        self._stopped = self._started = False
-
-    def begin(self, number: int, work: Work) -> None:
-        self._started = True
-        self._loop.call_soon_threadsafe(self._start, number, work)
-
-    def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
-        """Return the answers that have arrived, at least one; none when the run was stopped."""
-        while not self._stopped:
-            while not self._queue.empty():
-                self._take(self._queue.get())
-            if found := {number: self._arrived.pop(number) for number in wanted if number in self._arrived}:
-                return found
-            self._take(self._queue.get())
-        return {}
-
-    def stop(self) -> None:
-        """Cancel all calls. From any thread, any number of times."""
-        self._stopped = True
-        if not self._started:
-            return
-        self._queue.put((STOPPED, None))
-        try:
-            self._loop.call_soon_threadsafe(self._cancel)
-        except RuntimeError:
-            return  # the loop has closed, and everything on it has ended
-
-    def _take(self, item: tuple[int, Answer | None]) -> None:
-        number, answer = item
-        if answer is not None:
-            self._arrived[number] = answer
-
-    def _start(self, number: int, work: Work) -> None:
-        if self._stopped:
-            return
-
-        def arrived(answer: Answer) -> None:
-            self._cancels.pop(number, None)
-            self._queue.put((number, answer))
-
-        self._cancels[number] = None
-        try:
-            cancel = work(arrived)
-        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
-            arrived(Raised("RuntimeError", describe_error(error)))
-            return
-        if number in self._cancels:  # it may have been over at once
-            self._cancels[number] = cancel
-
-    def _cancel(self) -> None:
-        for cancel in list(self._cancels.values()):
-            if cancel is not None:
-                cancel()
-
+SLOT = -2  # no call has this number
 
 # Exceptions for the code
 EXCEPTION_BY_REASON = {"timeout": "TimeoutError", "denied": "PermissionError", "not_found": "FileNotFoundError"}
@@ -189,6 +123,7 @@ class WorkerLoop:
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
         self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that name their keys
+        self.made = CallsMade(tools.names.catalogue)
         self.calls = 0
         self.warnings: list[str] = []  # of its calls, for whoever reads the result
         self.origin: int | None = None  # the line that failed, where the code itself has noted it
@@ -339,28 +274,32 @@ class WorkerLoop:
     async def _call(self, question: FunctionCall) -> Answer:
         name = self._tools.dotted(question.object_id, question.name)
         spec = self._tools.names.tool(name)
+        if spec is None and (pack := name.removesuffix(".__call__")) != name:
+            return Raised("TypeError", f"{pack} is a pack; call one of its tools: {pack}.tool(…)")
         if spec is None:
             return Raised("NameError", f"name {cut(name, MAX_NAME)!r} is not defined")
-        self.calls += 1
-        if self.calls > self._limits.calls:
-            self.stop(too_many_calls(self._limits))
-            self._raise_if_stopped()
+        position, gate = question.position, self._context.gate
+        is_future = (position.start, position.end) in self._futures.get(position.filename, ())
+        number = 0 if spec is ALL else self._count_call()  # its pages are counted
+        self._raise_if_stopped()
         try:
-            call = self._tool_call(spec, question)
+            args = self._arguments(spec, question)
+            if spec is ALL:
+                self._pending.begin(question.call_id, self._execute_all(*self._all_pages(args), gate))
+                return Pending() if is_future else self._value_of(question.call_id)
+            call = self._tool_call(spec, args, number)
         except (TypeError, ValueError) as error:
             is_type = isinstance(error, TypeError | NeverAwaitedError)
             return Raised("TypeError" if is_type else "ValueError", str(error))
-        position, gate = question.position, self._context.gate
-        if (watch := self._context.watch) is not None:
-            watch.began(call)
-        if (position.start, position.end) in self._futures.get(position.filename, ()):
+        self._begin(call)
+        if is_future:
             self._pending.begin(question.call_id, self._execute(call, gate))
             return Pending()
         catalogue = self._tools.names.catalogue
         called = catalogue.get(call.name)  # ot.call names another tool
         if gate is not None or self._may_interrupt or (called is not None and called.is_async):
             self._pending.begin(question.call_id, self._execute(call, gate))
-            return self._finished([question.call_id]).get(question.call_id, INTERRUPTED)
+            return self._value_of(question.call_id)
         with self._waiting():  # nothing that has to run on the loop
             result = await self._called(call, catalogue)
         return self._answer(call, result)
@@ -377,8 +316,22 @@ class WorkerLoop:
                 raise ToolFailure(result.error.message)
         return cast(ToolResult, result)
 
-    def _tool_call(self, spec: ToolSpec, question: FunctionCall) -> ToolCall:
-        """Return the call. Raises TypeError and ValueError, for the code to catch, where the arguments are invalid."""
+    def _count_call(self) -> int:
+        """Count a call and return its number. Stops the run if it is one too many."""
+        with self._lock:
+            self.calls += 1
+            number = self.calls
+        if number > self._limits.calls:
+            self.stop(too_many_calls(self._limits))
+        return number
+
+    def _begin(self, call: ToolCall) -> None:
+        self.made.began(call)
+        if (watch := self._context.watch) is not None:
+            watch.began(call)
+
+    def _arguments(self, spec: ToolSpec, question: FunctionCall) -> dict[str, Any]:
+        """Return the arguments. Raises TypeError and ValueError, for the code to catch, where they are invalid."""
         count, most = len(question.named), len(spec.order)
         if count > most + MAX_UNKNOWN and spec is not CALL and not takes_others(spec):
             raise TypeError(f"{spec.name} takes {most} arguments at the most, got {count:,}")
@@ -386,7 +339,9 @@ class WorkerLoop:
             given, named = question.arguments(ARGUMENT_BYTES, self._raise_if_stopped)
         except TooLargeError:
             raise too_large(ARGUMENT_BYTES, f"what {spec.name} was given") from None
-        args = arguments_by_name(spec, given, named)
+        return arguments_by_name(spec, given, named)
+
+    def _tool_call(self, spec: ToolSpec, args: dict[str, Any], number: int) -> ToolCall:
         name, through = spec.name, UNSET
         if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
@@ -395,8 +350,47 @@ class WorkerLoop:
             args = {**inner, **args}
             meant = None if name in self._tools.names.catalogue else self._tools.names.tool(name)
             name, through = name if meant is None else meant.name, CALL.name
+        return self._new_call(number, name, args, through)
+
+    def _new_call(self, number: int, name: str, args: dict[str, Any], through: str | UnsetType = UNSET) -> ToolCall:
         context = self._context.call
-        return ToolCall(f"{context.id}/{self.calls}", name, args, context.source, through=through)
+        return ToolCall(f"{context.id}/{number}", name, args, context.source, through=through)
+
+    def _all_pages(self, args: dict[str, Any]) -> tuple[str, AllPages]:
+        """Return the tool that `ot.all` was given, which comes as its name, and what follows its pages."""
+        given, inner, limit, key = (args.pop(name, None) for name in ("tool", "args", "limit", "key"))
+        names = self._tools.names
+        spec = (names.tool(given) or names.catalogue.get(given)) if isinstance(given, str) else None
+        if spec is None or spec in LANGUAGE or not isinstance(inner or {}, dict):
+            shown = cut(repr(given), MAX_NAME)
+            raise TypeError(f"ot.all takes a tool and its arguments, ot.all(pack.tool, key=value), and not {shown}")
+        if not isinstance(limit, int | None) or (limit is not None and limit < 1) or not isinstance(key, str | None):
+            raise TypeError("ot.all takes limit as a number from 1 on, and key as a text")
+        return spec.name, AllPages(spec, {**(inner or {}), **args}, limit, key)
+
+    def _execute_all(self, name: str, pages: AllPages, gate: Gate | None) -> Work:
+        """Return what calls a tool on the loop, page after page: each is a call like any other."""
+
+        async def execute(answered: Callable[[Answer], None]) -> None:
+            while pages.next_args is not None:
+                number = self._count_call()
+                if self.stopped_by is not None:
+                    return
+                call = self._new_call(number, name, pages.next_args)
+                self._begin(call)
+                result = await self._call_tool(call, tools=self._tools.names.catalogue, gate=gate)
+                answer = self._answer(call, result)
+                if not isinstance(answer, Returned):
+                    answered(answer)
+                    return
+                try:
+                    pages.add(result.data)
+                except PagingError as error:
+                    answered(Raised("ValueError", str(error)))
+                    return
+            answered(Returned(pages.items))
+
+        return lambda answered: self._context.loop.create_task(execute(answered)).cancel
 
     def _execute(self, call: ToolCall, gate: Gate | None) -> Work:
         """Return what runs the call on the loop, once the gate has let it pass, where there is one."""
@@ -406,6 +400,9 @@ class WorkerLoop:
             answered(self._answer(call, await self._called(call, catalogue, gate)))
 
         return lambda answered: self._context.loop.create_task(execute(answered)).cancel
+
+    def _value_of(self, number: int) -> Answer:
+        return self._finished([number]).get(number, INTERRUPTED)
 
     def _finished(self, wanted: list[int]) -> dict[int, Answer]:
         """Return the answers that are there, once there is one; none if it was interrupted."""
@@ -439,6 +436,7 @@ class WorkerLoop:
             watch.ended(call, result)
         self.warnings += [one for one in result.meta.get("warnings", ()) if len(self.warnings) < MAX_WARNINGS]
         if result.error is None:
+            self.made.ended(call, result)
             if isinstance(result.data, dict | list):
                 if call.name not in self.returned and len(self.returned) >= MAX_RETURNED:
                     del self.returned[next(iter(self.returned))]
@@ -446,6 +444,8 @@ class WorkerLoop:
             return Returned(result.data)
         if result.error.reason == "timeout" and self._context.left() <= 0:
             self.stop(too_slow(self._limits))  # not the tool's time is up, but the run's
+        else:
+            self.made.ended(call, result)
         self.failures[result.raised] = result.error
         kind = EXCEPTION_BY_REASON.get(result.error.reason or "", "RuntimeError")
         if result.error.code == "invalid_args":

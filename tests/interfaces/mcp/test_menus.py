@@ -1,5 +1,7 @@
 """What clients see of all tools, what calling them gives, and what it says when that goes wrong."""
 
+import re
+
 import pytest
 from interfaces.mcp.peers import HttpPeer
 from interfaces.mcp.servers import CONFIG
@@ -47,8 +49,8 @@ def test_run_is_one_tool_and_takes_code(runner):
     assert runner.text("run", {"code": "print('hi')\n[plus(1), plus(a=1, b=1)]"}) == "hi\n[1, 2]"
 
 
-def test_search_is_two_tools(searcher):
-    assert names(searcher) == ["search", "call"]
+def test_search_is_three_tools(searcher):
+    assert names(searcher) == ["search", "call", "run"]
     found, more = searcher.text("search", {"query": "add two numbers", "limit": 1}).splitlines()
     assert found == "working.add(a: int, b: int = 0) -> int: Add two numbers."
     assert 'call(name="ot.help", args={"query":"working.add"})' in more
@@ -63,6 +65,7 @@ def test_search_is_two_tools(searcher):
     assert "There is no pack 'wroking'; did you mean working?" in refused["content"][0]["text"]
     assert searcher.text("call", {"name": "working.add", "args": {"a": 2}}) == "2"
     assert searcher.text("call", {"name": "shell.pwd"}).startswith("/")
+    assert searcher.text("run", {"code": "[working.add(a=n) for n in range(3)]"}) == "[0, 1, 2]"
     assert "did you mean working.add" in searcher.failure("call", {"name": "working.ad", "args": {}})
     assert "b: expected integer" in searcher.failure("call", {"name": "working.add", "args": {"a": 1, "b": "x"}})
 
@@ -100,13 +103,13 @@ def test_the_config_chooses_and_the_one_who_starts_it_chooses_better_and_over_ht
     stdio_peer, serve, tmp_path
 ):
     config = config_with(tmp_path, "menu: search\n")
-    assert names(stdio_peer("new", config=config)) == ["search", "call"]
+    assert names(stdio_peer("new", config=config)) == ["search", "call", "run"]
     assert names(stdio_peer("old", "--menu", "run", config=config)) == ["run"]
     server = serve("--menu", "run", config=config)
     assert names(HttpPeer(server, "new")) == ["run"]
     for era in ("old", "new"):
         peer = HttpPeer(server, era, query="?menu=search&x=1")
-        assert names(peer) == ["search", "call"]
+        assert names(peer) == ["search", "call", "run"]
         peer.close()
 
 
@@ -121,12 +124,12 @@ def test_a_menu_that_there_is_not_is_refused(shared_server, http_peer):
 def test_a_session_keeps_the_menu_that_it_began_with(http_peer):
     peer = http_peer("old", query="?menu=search")
     peer.path = "/mcp"
-    assert names(peer) == ["search", "call"]
+    assert names(peer) == ["search", "call", "run"]
 
 
 def test_a_tool_of_another_menu_is_not_there(searcher):
-    refused = searcher.error("tools/call", {"name": "run", "arguments": {"code": "1"}})
-    assert (refused["code"], refused["message"]) == (-32602, "Unknown tool: run")
+    refused = searcher.error("tools/call", {"name": "plus", "arguments": {"a": 1}})
+    assert (refused["code"], refused["message"]) == (-32602, "Unknown tool: plus")
 
 
 def test_an_allow_list_holds_in_every_menu(stdio_peer):
@@ -143,9 +146,24 @@ def test_an_allow_list_holds_in_every_menu(stdio_peer):
     assert {line.partition("(")[0] for line in found} == {"working.add", "working.fail"}
     assert "ot.help" not in more
     assert "not allowed" in peer.failure("call", {"name": "shell.pwd"})
+    assert "not allowed" in peer.failure("run", {"code": "working.add(a=1)\not.call('shell.pwd')"})
     peer = stdio_peer("old", "--menu", "run", *allow)
     assert peer.text("run", {"code": "working.add(a=1)"}) == "1"
     assert "shell" in peer.failure("run", {"code": "shell.pwd()"})
+
+
+def test_help_names_nothing_that_the_menu_does_not_have(stdio_peer):
+    code = ("in code", "in one run", "$squares", "$name")
+    for menu, name, args, runs in (
+        ("run", "run", lambda query: {"code": f"ot.help({query!r})"}, True),
+        ("search", "call", lambda query: {"name": "ot.help", "args": {"query": query}}, True),
+        ("direct", "ot__help", lambda query: {"query": query}, False),
+    ):
+        peer = stdio_peer("old", "--menu", menu)
+        told = peer.text(name, args("")) + peer.text(name, args("squares of numbers"))
+        assert [word in told for word in code] == [runs] * len(code), (menu, told)
+    peer = stdio_peer("old", "--menu", "run", "--tool-allow", "ot.help,ot.tools")
+    assert set(re.findall(r"ot\.\w+", peer.text("run", {"code": "ot.help()"}))) == {"ot.help", "ot.tools", "ot.call"}
 
 
 # What goes wrong

@@ -333,5 +333,5 @@ def test_settings_are_read_again_without_a_signal(places, way):
     reload(peer)
     (peer.folder / "packs" / "waves.py").write_text(TOOL)
     (peer.folder / "onetool.yaml").write_text(f"menu: search\npacks: [packs]\n{watched}")
-    until(lambda: names(peer, "tools") == ["search", "call"])
+    until(lambda: names(peer, "tools") == ["search", "call", "run"])
     until(lambda: "waves.py" in str(peer.result("tools/call", {"name": "call", "arguments": {"name": "waves.wave"}})))

@@ -2055,6 +2055,11 @@ export interface components {
              * @default
              */
             run?: string;
+            /**
+             * @description Of a run that was cancelled: what its calls came to.
+             * @default
+             */
+            made?: string;
         };
         /** @description Stored results, the newest first. */
         ResultList: {

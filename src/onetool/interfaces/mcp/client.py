@@ -218,6 +218,8 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
     progress_token: Any
     ask_client: AskClient | None = None  # None: by a request of ours, which clients with a session take
     wants_whole: bool = False
+    can_run: bool = True  # its menu has `run`
+    made: str = ""  # what the calls of a run came to that was cancelled
     lacking: CannotAsk | None = None
     _loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
     _thread: int = msgspec.field(default_factory=get_ident)

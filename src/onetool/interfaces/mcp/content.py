@@ -165,7 +165,6 @@ _EMBEDDED = ({"uri": str, "text": str}, {"uri": str, "blob": str})
 Result = dict[str, Any]
 Promise = Literal["object", "open", "wrapper"] | None
 """The structured content of an answer: the value; the value unless it is content (no listed schema); or a wrapper."""
-KeepText = Callable[[str], "StoredResult"]
 ReadOn = Callable[[str, int], str]
 
 
@@ -215,7 +214,7 @@ async def from_result(
     if is_whole:
         inline_bytes = max(inline_bytes, MAX_WHOLE_BYTES)
     if isinstance(result, ServerResult):
-        answer = await _from_server(result, inline_bytes, runtime.store_result, read_on, promise)
+        answer = await _from_server(result, inline_bytes, runtime, read_on, promise)
     elif result.error is not None:
         answer = {"content": [text_block(error_text(result.error))], "isError": True}
     elif (
@@ -226,12 +225,12 @@ async def from_result(
         promised = {"object": result.data, "wrapper": {RESULT: result.data}}
         answer = _with({"content": blocks}, promised.get(promise or ""))
     else:
-        answer = await _from_data(result, inline_bytes, runtime.store_result, read_on, promise)
+        answer = await _from_data(result, inline_bytes, runtime, read_on, promise)
     return answer if result.meta.keys().isdisjoint(NOTES) else with_notes(answer, result)
 
 
 async def _from_data(
-    result: ToolResult, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
+    result: ToolResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
     text = _text(result)
     # At most four bytes a character: most values need no closer look.
@@ -245,7 +244,8 @@ async def _from_data(
     if promise in ("object", "open"):  # such a client takes the data, and the text is for others
         answer["structuredContent"] = result.data
     elif len(text) > inline_bytes // 4 and len(text.encode(errors="replace")) > inline_bytes:
-        return await _stored(text, store, read_on, bool(promise))
+        is_json = not isinstance(result.data, str) and not _is_ot(result)
+        return await _stored(text, result.data, runtime, read_on, bool(promise), is_json)
     elif promise:
         answer["structuredContent"] = {RESULT: result.data}
     return answer
@@ -262,11 +262,11 @@ def _with(answer: Result, structured: Any) -> Result:
 
 
 async def _from_server(
-    result: ServerResult, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
+    result: ServerResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
     """Return the answer of an MCP server; an error is followed by what we know of its cause."""
     sent, error = result.sent(), result.error
-    answer = await _as_sent(sent, result.data, inline_bytes, store, read_on, None if error else promise)
+    answer = await _as_sent(sent, result.data, inline_bytes, runtime, read_on, None if error else promise)
     if error is not None:
         finding = [text_block("\n".join(error.hints))] if error.hints else []
         answer = {**answer, "content": [*answer["content"], *finding], "isError": True}
@@ -286,7 +286,7 @@ def protocol_error(result: ServerResult) -> JsonRpcError | None:
 
 
 async def _as_sent(
-    sent: ServerAnswer, value: Any, inline_bytes: int, store: KeepText, read_on: ReadOn, promise: Promise
+    sent: ServerAnswer, value: Any, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
     """Return the answer of an MCP server as it came. What is too large is stored, unless its tool promises it."""
     content, structured = sent.content, sent.structured
@@ -298,7 +298,7 @@ async def _as_sent(
     others = [block for block in content if block["type"] != "text"]
     result: Result = {"content": content}
     if sum(len(text.encode(errors="replace")) for text in texts) > inline_bytes:
-        result = await _stored("\n".join(texts), store, read_on)
+        result = await _stored("\n".join(texts), value, runtime, read_on)
         result["content"] += others
     if structured is None:
         return result
@@ -308,15 +308,20 @@ async def _as_sent(
     if result["content"] is not content:
         return result
     try:  # a link to the structured content, which is too large to stand beside the content
-        return {"content": [*content, stored_link(await asyncio.to_thread(store, data))]}
+        stored = await asyncio.to_thread(runtime.store_result, data, is_json=True)
+        return {"content": [*content, stored_link(stored)]}
     except ToolFailure as failure:
         return _too_large(failure)
 
 
-async def _stored(text: str, store: KeepText, read_on: ReadOn, wrapped: bool = False) -> Result:
+async def _stored(
+    text: str, value: Any, runtime: "Runtime", read_on: ReadOn, wrapped: bool = False, is_json: bool = False
+) -> Result:
+    """Store a text and the value that it shows. With `is_json`, the text is the JSON of the value."""
     try:
-        stored = await asyncio.to_thread(store, text)
-        return _with(from_reply(stored_reply(text, stored, read_on)), {HANDLE: stored.handle} if wrapped else None)
+        stored = await asyncio.to_thread(runtime.store_result, text, value, is_json)
+        reply = stored_reply(text, stored, value, read_on, runtime.config.results.max_preview)
+        return _with(from_reply(reply), {HANDLE: stored.handle} if wrapped else None)
     except ToolFailure as failure:
         return _too_large(failure)
 
@@ -329,12 +334,16 @@ def _text(result: ToolResult) -> str:
     """Write data as JSON; that of `ot` as its document says, as YAML in flow style, like results of code."""
     if isinstance(result.data, str):
         return result.data
-    if not str(result.meta.get("tool")).startswith("ot."):
+    if not _is_ot(result):
         return as_json(result.data)
     try:
         return render(result.data)
     except RenderTooLargeError:
         return as_json(result.data)
+
+
+def _is_ot(result: ToolResult) -> bool:
+    return str(result.meta.get("tool")).startswith("ot.")
 
 
 def for_revision(result: Result, revision: str) -> Result:

@@ -1,8 +1,8 @@
 """The menus: which tools a client sees in tools/list. The config chooses the menu, or the client does.
 
-`run` is one tool that runs code: it costs a few hundred tokens, however many tools there are. `search` is two tools,
-`search` and `call`, for models that should not write code. `direct` is every tool under its name or alias, for small
-sets and clients that select tools themselves.
+`run` is one tool that runs code: it costs a few hundred tokens, however many tools there are. `search` is three tools:
+`search`, `call`, and `run` for many calls at once. `direct` is every tool under its name or alias, for small sets and
+clients that select tools themselves.
 """
 
 import asyncio
@@ -113,13 +113,17 @@ LARGE_RESULT = 20_000  # bytes: about two milliseconds
 RUN_TASK_AFTER = 5.0  # seconds: code that is slower than this is better asked about than waited for
 
 
-def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]:
-    listing = run_tool(app.catalog, app.config, allowed)
+def _run(app: "App", allowed: Collection[str] | None, in_search: bool = False) -> MenuEntry:
+    listing = run_tool(app.catalog, app.config, allowed, in_search)
     check = ArgumentCheck(listing)
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        try:
+            result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        except asyncio.CancelledError as stopped:  # nobody is answered; but a task can tell
+            caller.made = "; ".join(getattr(stopped, "__notes__", ()))
+            raise
         answer = await _answer(app.runtime, result)
         if not result.meta.keys().isdisjoint(NOTES):
             answer = with_notes(answer, result)
@@ -128,7 +132,7 @@ def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]
         )
         return answer
 
-    return [MenuEntry(listing=listing, call=call, task_after=RUN_TASK_AFTER)]
+    return MenuEntry(listing=listing, call=call, task_after=RUN_TASK_AFTER)
 
 
 async def _answer(runtime: "Runtime", result: RunResult) -> dict[str, Any]:
@@ -265,6 +269,7 @@ def _direct_entry(
     promise = promise_of(spec, listing.get("outputSchema"))
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
+        caller.can_run = False
         result = await app.call(ToolCall(new_id(), spec.name, args, "mcp"), allowed, caller.progress)
         if isinstance(result, ServerResult) and (error := protocol_error(result)) is not None:
             raise error
@@ -281,8 +286,8 @@ def _direct_entry(
 
 
 _ENTRIES: Mapping[str, Callable[["App", Collection[str] | None], list[MenuEntry]]] = {
-    "run": _run_entries,
-    "search": lambda app, allowed: [_search(app, allowed), _call(app, allowed)],
+    "run": lambda app, allowed: [_run(app, allowed)],
+    "search": lambda app, allowed: [_search(app, allowed), _call(app, allowed), _run(app, allowed, in_search=True)],
     "direct": _direct_entries,
 }
 

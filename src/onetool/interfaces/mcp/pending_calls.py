@@ -196,6 +196,7 @@ class PendingCall:
             "lastUpdatedAt": self.updated,
             "ttlMs": ttl_ms,
             "pollIntervalMs": POLL_MS,
+            **({"statusMessage": self.caller.made} if self.caller.made else {}),
         }
 
 

@@ -190,7 +190,7 @@ def _answer(context: RestContext, result: RunResult) -> RunAnswer:
     """Without its calls and prints. A large value is stored, which is why this is for a thread."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
     if result.error is not None:
-        place, error = result.meta.get("place", {}), result.error
+        place, error = result.meta.get("place", {}), result.told_error or result.error
         fault = {"message": error.message, "code": error.code, "reason": error.reason, "hints": error.hints}
         return RunAnswer(**meta, error=msgspec.convert({**fault, "calls": meta["calls"], **place}, RunFault))
     kind, size = _json_type(result.data), len(encode(result.data))
@@ -199,9 +199,7 @@ def _answer(context: RestContext, result: RunResult) -> RunAnswer:
         return RunAnswer(**{**meta, "ok": False}, error=RunFault(message=reply.text, code="execution_error"))
     if reply.stored is None:
         return RunAnswer(**meta, value=reply.structured, type=kind, size=size)
-    return RunAnswer(
-        **meta, value=reply.structured["preview"], type=kind, size=reply.stored.size, stored=reply.stored.handle
-    )
+    return RunAnswer(**meta, value=reply.preview, type=kind, size=reply.stored.size, stored=reply.stored.handle)
 
 
 def _json_type(value: Any) -> str:

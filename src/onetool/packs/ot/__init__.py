@@ -183,6 +183,38 @@ class DiscoveryTools:
         with _span("ot.call", tool=name):
             return await call_tool(self._found(name).spec.name, **(args or {}))
 
+    @tool(timeout=MAX_CALL_SECONDS, examples=["ot.all(crm.list_customers, tier='bronze')"])
+    async def all(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        limit: Annotated[int, Meta(ge=1)] | None = None,
+        key: str | None = None,
+    ) -> list[Any]:
+        """Call a tool that gives its items page by page, and return the items of all pages as one list.
+
+        Follows page and pages, offset and total, cursors and page tokens, as the tool's arguments and results show
+        them. In code, pass the tool itself, and its arguments by their names.
+
+        Args:
+            tool: The tool; in code itself, else its name.
+            args: Its arguments by their names.
+            limit: How many items at the most; without it, more than 10,000 are an error.
+            key: The list that holds the items, where a result has several.
+        """
+        from onetool.core.all_pages import AllPages, PagingError
+        from onetool.sdk import call_tool
+
+        with _span("ot.all", tool=tool):
+            spec = self._found(tool).spec
+            pages = AllPages(spec, args or {}, limit, key)
+            try:
+                while pages.next_args is not None:
+                    pages.add(await call_tool(spec.name, **pages.next_args))
+            except PagingError as error:
+                raise ToolFailure(str(error)) from None
+            return pages.items
+
 
 # State, reports, reload
 
@@ -267,7 +299,8 @@ class StateTools:
         Returns:
             `lines`; of a search also their `numbers`; `total_lines` of the whole result; how many lines are `returned`,
             from which `offset`; and whether it `has_more`: then go on at offset + returned. A page that is too large to
-            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so.
+            be sent is `cut`: go on at `next`. For a handle that is unknown or expired a text that says so. Code gets
+            the value itself with ot.load.
         """
         from onetool.services.results import HandleNotFoundError, ResultExpiredError
 
@@ -277,6 +310,20 @@ class StateTools:
                 return self._view.page(handle, offset, limit, search, fuzzy, column)
         except (HandleNotFoundError, ResultExpiredError) as gone:
             return str(gone)
+
+    @tool(read_only=True, timeout=RESULT_SECONDS)
+    def load(self, handle: str) -> Any:
+        """Give code the value of a large result that was stored behind a handle, to go on computing with it.
+
+        Args:
+            handle: The handle that came in place of the result.
+
+        Returns:
+            The value as the run or the tool gave it, data or a text, of 32 MB at the most. Of a run that returned no
+            value, what it printed.
+        """
+        with _span("ot.load", handle=handle):
+            return self._view.load(handle)
 
     @tool(timeout=STATS_SECONDS, examples=['ot.stats(period="day")'])
     def stats(self, period: str = "all", tool: str | None = None, output: str | None = None) -> dict[str, Any] | str:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from onetool.core.call import can_run
+from onetool.core.context import current_call
 from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
@@ -114,15 +116,17 @@ def _sorted(scores: dict[str, float]) -> list[tuple[str, float]]:
 
 # ot.help() without a query
 
-OVERVIEW = """\
+CALLED = "Call tools in code as pack.tool(key=value). "
+OVERVIEW = f"""\
 # OneTool
 
-Call tools in code as pack.tool(key=value). Find out what there is with:
+{CALLED}Find out what there is with:
 
 - ot.search("what you want to do"): the tools that fit best
 - ot.tools(pattern="word"): tools by name; ot.packs(): what they belong to
-- ot.aliases(), ot.snippets(): shorter names, and templates of code that are called as $name key=value
-- ot.help("name"): all about one tool, pack, alias or $snippet; anything else is searched for, typos included
+- ot.aliases(): shorter names of tools
+- ot.snippets(): templates of code that are called as $name key=value
+- ot.help("name"): all about one of these; anything else is searched for, typos included
 - ot.signature("pack.tool"): how a tool is called, in a line
 
 Info levels of ot.tools, ot.packs, ot.aliases, ot.snippets and of matches in ot.help:
@@ -133,13 +137,30 @@ Info levels of ot.tools, ot.packs, ot.aliases, ot.snippets and of matches in ot.
 Examples:
 - ot.tools(pattern="file", info="list")
 - ot.help("fs.read_file")
-- ot.call("any name", {"key": "value"}): also tools whose names are not valid in Python
+- ot.call("any name", {{"key": "value"}}): also tools whose names are not valid in Python
 
 Tips:
 - A large result comes back as a handle: ot.result(handle="…", offset=101), or search="regex" for the lines that matter.
 - Do the whole job in one run: loop, filter, and return only what you need.
 - Something is missing? ot.health() and ot.servers() tell how things are, ot.stats() what was called.
 - ot.reload() reads the config again."""
+
+IN_CODE = ("$", "in one run")  # what lines say that are about code
+
+
+def overview(tools: set[str], runs: bool) -> str:
+    """Return what is true for a caller who has these tools, and can run code or not."""
+    parts: list[str] = []
+    for part in OVERVIEW.split("\n\n"):
+        lines = part.split("\n")
+        kept = [
+            line
+            for line in lines
+            if tools.issuperset(re.findall(r"ot\.\w+", line)) and (runs or not any(word in line for word in IN_CODE))
+        ]
+        if kept[:1] == lines[:1] and len(kept) >= min(len(lines), 2):  # not a heading of nothing
+            parts.append("\n".join(kept))
+    return "\n\n".join(parts) if runs else "\n\n".join(parts).replace(CALLED, "")
 
 
 # ot.help(query)
@@ -166,11 +187,14 @@ class Help:
             pages = [self.help(one, info, catalogue, allowed) for one in dict.fromkeys(query[:MAX_NAMES])]
             return "\n\n".join(page if isinstance(page, str) else "\n".join(page) for page in pages) or OVERVIEW
         query = query.strip()[:MAX_QUERY]
-        if not query:
-            return OVERVIEW
         tools, there = self._listing.of(catalogue, allowed), self._last
-        if there is None or there.tools is not tools:  # made once for each catalogue: another config has another one
-            there = self._last = _Catalogue(self._view, tools, catalogue, allowed)
+        context = current_call.get()
+        runs = context is None or context.in_code or (context.call.source != "ask" and can_run())
+        if not query:
+            return overview({"ot.call", *(tool.word for tool in tools)}, runs)
+        # Made once for each catalogue: another config has another one.
+        if there is None or there.tools is not tools or there.runs is not runs:
+            there = self._last = _Catalogue(self._view, tools, catalogue, allowed, runs)
         if exact := there.called(query):
             return "\n\n".join(exact)
         found = self._matches(query, there, allowed)
@@ -200,7 +224,7 @@ class _Catalogue:
     """Everything with a name that the caller may see."""
 
     def __init__(
-        self, view: View, tools: list[ListedTool], catalogue: Snapshot, allowed: Collection[str] | None
+        self, view: View, tools: list[ListedTool], catalogue: Snapshot, allowed: Collection[str] | None, runs: bool
     ) -> None:
         self.view = view
         self.tools = tools
@@ -209,7 +233,8 @@ class _Catalogue:
         self.aliases = view.aliases
         if allowed is not None:  # of what may be used
             self.aliases = {name: to for name, to in view.aliases.items() if to in self.by_name}
-        self.snippets = view.snippets(catalogue, allowed)
+        self.runs = runs
+        self.snippets = view.snippets(catalogue, allowed) if runs else {}
         self.packs: dict[str, PackView] = packs_of(tools, view.server_packs(allowed), dict(view.instructions))
 
     @cached_property

@@ -73,6 +73,10 @@ class View(Protocol):
         """Return some lines of a stored result of the running call's caller."""
         ...
 
+    def load(self, handle: str) -> Any:
+        """Return the value of a stored result of that caller. Raises ToolFailure."""
+        ...
+
     def publish(self, topic: str, message: str) -> str: ...
 
     def reload(self) -> None:

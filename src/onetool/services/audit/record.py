@@ -27,6 +27,7 @@ BEGUN = "begun"  # of a line that was written before the call; a later one with 
 
 HASH_DIGITS = 16
 MAX_WHAT = 300  # characters
+MAX_MADE = 2_000
 MAX_FIELD = 80  # characters of all others
 _ID = re.compile(r"[\w.:-]{1,80}", re.ASCII)
 # Reasons of OneTool. Those of a tool's author are not written: they could quote a value.
@@ -83,6 +84,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""
     id: Annotated[str, Meta(description="The id of the call.")] = ""
     run: Annotated[str, Meta(description="The run whose code called.")] = ""
+    made: Annotated[str, Meta(description="Of a run that was cancelled: what its calls came to.")] = ""
 
     @property
     def failed(self) -> bool:
@@ -106,6 +108,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     args: str = ""
     id: str = ""
     run: str | None = None
+    made: str = ""
 
     def line(self) -> str:
         """Return the line of the log."""
@@ -128,6 +131,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
             args=self.args,
             id=_cleaned(self.id),
             run=_cleaned(self.run or ""),
+            made=_cleaned(self.made, MAX_MADE),
         )
         return _encode(record).decode()
 
@@ -197,6 +201,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         ms=event.duration_ms,
         args=hasher.of({"code": event.code}),
         id=event.id,
+        made=event.made,
     )
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from onetool.core.call import Page as Page
 from onetool.core.errors import ToolFailure
-from onetool.services.results.paging import fitting as fitting
 from onetool.services.results.paging import is_page as is_page
+from onetool.services.results.paging import sendable_page as sendable_page
 
 MAX_SHOWN_HANDLE = 60  # characters of a handle that came from outside
 _HANDLE = re.compile(r"[0-9a-f]{32}")

@@ -253,6 +253,7 @@ MAX_BYTES = 32 * 1024 * 1024  # of a page, also for code
 MAX_SIMILAR = 1_000  # lines; more are not useful
 MAX_SEARCH_S = 5.0
 _AROUND = 16  # bytes for quotes, a mark, spaces and the number of a line
+_AROUND_PAGE = 300  # bytes of its other members
 _ESCAPE = 10  # bytes, of \\U0001f600 for example
 _SHOWN = 200  # characters of a line inside a message
 
@@ -364,6 +365,15 @@ def is_page(value: Any) -> TypeGuard[Page]:
         and all(type(line) is str for line in value["lines"])
         and all(type(value[key]) is int for key in ("offset", "column") if key in value)
     )
+
+
+def sendable_page(page: Page, inline_bytes: int, size: int | None = None) -> Page:
+    """Return the page, cut where it has more than `inline_bytes`: half of them are for what the lines are wrapped in.
+
+    `size` is its size, where that is known.
+    """
+    size = sum(map(written, page["lines"])) + _AROUND_PAGE if size is None else size
+    return page if size <= inline_bytes else fitting(page, inline_bytes // 2)
 
 
 def fitting(page: Page, most_bytes: int) -> Page:

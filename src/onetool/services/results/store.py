@@ -9,6 +9,7 @@ Other stores write to the same database. So a text is written, and deleted, in s
 the row is one that ends soon. The row of a result that has ended stays for a day, to tell "expired" from "not found".
 """
 
+import json
 import logging
 import os
 import sys
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -60,16 +61,25 @@ class ResultStore:
         self._max = max_total_mb * MB
         self._next_sweep = 0.0
 
-    def put(self, text: str, owner: str = "", name: str | None = None) -> StoredResult:
-        """Store a text. `name` is the tool that it came from. Raises NotStoredError."""
+    def put(
+        self, text: str, owner: str = "", name: str | None = None, value: str | None = None, is_json: bool = False
+    ) -> StoredResult:
+        """Store a text. `name` is the tool that it came from. Raises NotStoredError.
+
+        The text shows a value, which `load` returns: it is the text itself; what the text says, with `is_json`; or what
+        the JSON in `value` says.
+        """
         size, lines = _size(text), text.count("\n") + (not text.endswith("\n") and text != "")
-        if size > self._max:
+        if size + (0 if value is None else _size(value)) > self._max:
             raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._max:,}")
         handle = os.urandom(16).hex()
-        key = _key(handle, owner)
-        note = ResultNote(_masked(handle, key, owner), name and _whole(name[:MAX_NAME]), _whole(text[:MAX_HEAD]))
+        masked = _masked(handle, _key(handle, owner), owner)
+        note = ResultNote(masked, name and _whole(name[:MAX_NAME]), _whole(text[:MAX_HEAD]), is_json)
         try:
-            self._write((key, _owner_key(owner), msgspec.json.encode(note), size, lines, False), text)
+            if value is not None:  # a row of its own, without an owner: no list shows it
+                self._write((_key(_value_handle(handle), owner), "", b"", _size(value), 1, False), value)
+            facts = (_key(handle, owner), _owner_key(owner), msgspec.json.encode(note), size, lines, False)
+            self._write(facts, text)
         except DatabaseError as error:
             raise NotStoredError(f"the result could not be kept: {error}") from error
         self._make_room()
@@ -120,12 +130,29 @@ class ResultStore:
             raise ResultTooLargeError(handle, found.size, most_bytes)
         return "".join(piece.text for piece in self._pieces(found))
 
+    def load(self, handle: str, owner: str = "", most_bytes: int = MAX_BYTES) -> Any:
+        """Return the value that was stored. Raises as `read` does."""
+        found, is_json = self._find(handle, owner), True
+        try:
+            found = self._find(_value_handle(handle), owner)
+        except ResultExpiredError:
+            raise ResultExpiredError(handle, removed=True) from None
+        except HandleNotFoundError:  # the value is in the text
+            notes = self._read("SELECT note FROM results WHERE key = %s AND ended_at IS NULL", (_key(handle, owner),))
+            with _translated():
+                is_json = any(msgspec.json.decode(note, type=ResultNote).is_json for (note,) in notes)
+        if found.size > most_bytes:
+            raise ResultTooLargeError(handle, found.size, most_bytes)
+        text = "".join(piece.text for piece in self._pieces(found))
+        return json.loads(text) if is_json else text
+
     def remove(self, handle: str, owner: str = "") -> None:
         """Forget a result. Raises HandleNotFoundError, ResultExpiredError, ToolFailure."""
         self._find(handle, owner)
-        forget = "UPDATE results SET ended_at = 0, note = %s WHERE key = %s"
+        forget = "UPDATE results SET ended_at = 0, note = %s WHERE key IN (%s, %s)"
+        keys = _key(handle, owner), _key(_value_handle(handle), owner)
         with _translated():
-            self._database.write(lambda work: work.execute(forget, (b"", _key(handle, owner))))
+            self._database.write(lambda work: work.execute(forget, (b"", *keys)))
         self.sweep()
 
     def sweep(self) -> None:
@@ -268,11 +295,17 @@ class ResultNote(msgspec.Struct, frozen=True):
     masked: str
     name: str | None
     head: str
+    is_json: bool = False
 
 
 def _key(handle: str, owner: str) -> str:
     """Return what a result is stored by: nobody gets the handle from it, and another owner has another key."""
     return blake2b(_encoded(f"{handle} {owner}"), digest_size=16).hexdigest()
+
+
+def _value_handle(handle: str) -> str:
+    """Return the handle of the row with the value that the text of another row shows."""
+    return blake2b(bytes.fromhex(handle), digest_size=16, person=b"value").hexdigest()
 
 
 def _owner_key(owner: str) -> str:

@@ -1,0 +1,211 @@
+"""AllPages: the items of all pages of a tool, found by what its arguments and its results are called.
+
+A page is asked for by a cursor, a number or an offset. Which of them a tool takes is in its schema. Where the next page
+is, or that there is none, is in its results: `nextPageToken`, `page` and `pages`, `offset` and `total`, `has_more`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from onetool.core.errors import cut
+from onetool.core.json_data import size_of
+from onetool.core.signature import kinds_of
+from onetool.core.spec import ToolSpec
+
+DEFAULT_LIMIT = 10_000
+MAX_ITEM_BYTES = 16 * 1024 * 1024  # of all items: what one call of a tool may give to code
+MAX_SHOWN = 200  # characters of what an error shows
+
+# By their names without case and signs, the usual ones first.
+CURSORS = ("cursor", "pagetoken", "nextpagetoken", "nexttoken", "nextcursor", "continuationtoken", "startingafter",
+           "after", "marker")  # fmt: skip
+PAGES = ("page", "pagenumber", "pageno", "pageindex")
+OFFSETS = ("offset", "skip", "start", "startat", "startindex", "from")
+NEXT = ("nextpagetoken", "nextcursor", "nexttoken", "continuationtoken", "endcursor", "nextmarker", "next", "cursor")
+NEXT_PAGES, NEXT_OFFSETS = ("nextpage",), ("nextoffset",)
+LAST_PAGES = ("pages", "totalpages", "pagecount", "numpages", "lastpage")
+TOTALS = ("total", "totalcount", "totalitems", "totalresults", "totalsize", "totalrecords")
+MORE = ("hasmore", "hasnextpage", "hasnext", "more", "istruncated", "truncated")
+
+
+class PagingError(ValueError):
+    """A tool whose pages can't be followed. The message says what was seen."""
+
+
+class AllPages:
+    """`next_args` are the arguments of the next call, None when all is there; `add` takes what that call gave."""
+
+    def __init__(
+        self, spec: ToolSpec, args: Mapping[str, Any], limit: int | None = None, key: str | None = None
+    ) -> None:
+        self._tool = spec.name
+        self._limit = limit
+        self._key = key
+        properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
+        named = {_plain(name): name for name in reversed(spec.order)}
+        counted = {plain: name for plain, name in named.items() if _counts(properties.get(name))}
+        self._cursor = named.get(_first(CURSORS, named) or "")
+        self._page, self._offset = (counted.get(_first(names, counted) or "") for names in (PAGES, OFFSETS))
+        self._begin = {
+            name: _integer(args.get(name, properties[name].get("default")))
+            for name in (self._page, self._offset)
+            if name
+        }
+        self._base: int | None = None  # the number of the first page
+        self._last: Any = None
+        self._bytes = 0
+        self.items: list[Any] = []
+        self.next_args: dict[str, Any] | None = dict(args)
+
+    def add(self, value: Any) -> None:
+        """Take a page. Raises PagingError."""
+        args, self.next_args = self.next_args or {}, None
+        items, facts = self._read(value)
+        if items and items == self._last:
+            raise PagingError(f"{self._tool} gave the same page twice, for {_shown(args)}: {_shown(facts)}")
+        self._last = items
+        self._bytes += size_of(items)
+        if self._bytes > MAX_ITEM_BYTES:
+            raise PagingError(f"the items of {self._tool} have more than {MAX_ITEM_BYTES:,} bytes: ask for fewer")
+        self.items += items
+        if self._limit is not None and len(self.items) >= self._limit:
+            del self.items[self._limit :]
+            return
+        if len(self.items) > DEFAULT_LIMIT and self._limit is None:
+            raise PagingError(f"{self._tool} has more than {DEFAULT_LIMIT:,} items: say limit=… for that many of them")
+        changes = self._following(args, items, facts)
+        self.next_args = None if changes is None else {**args, **changes}
+
+    def _read(self, value: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the items of a page, and what is said beside them."""
+        if isinstance(value, list) and self._key is None:
+            return cast(list[Any], value), {}
+        found = _lists(value)
+        keys = [key for key in found if self._key in (None, key, key.rpartition(".")[2])]
+        if len(keys) != 1:
+            there = f"its lists are {', '.join(found)}" if found else f"it has no list: {_shown(value)}"
+            wanted = (
+                f"say which one with key=…: {there}" if self._key is None else f"no list is called {self._key}: {there}"
+            )
+            raise PagingError(f"{self._tool} gave a result in which the items can't be told; {wanted}")
+        return found[keys[0]], _facts(cast(dict[str, Any], value))
+
+    def _following(self, args: Mapping[str, Any], items: list[Any], facts: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the arguments that ask for the page after this one; None if it was the last."""
+        more, pages, total = _first(MORE, facts), _number(LAST_PAGES, facts), _number(TOTALS, facts)
+        is_more, following = more is not None and bool(facts[more]), facts.get(_first(NEXT, facts) or "")
+        if more is not None and not is_more:
+            return None
+        if self._cursor is not None and _is_token(following):
+            return {self._cursor: following}
+        if self._page is not None and items:
+            return self._next_page(self._page, args, facts, pages, total)
+        if self._offset is not None and items:
+            return self._next_offset(self._offset, args, len(items), facts, total)
+        if (
+            self._page is None
+            and self._offset is None
+            and (
+                is_more
+                or following
+                or (pages or 1) > 1
+                or (total or 0) > len(self.items)
+                or (self._cursor and not facts)
+            )
+        ):
+            raise self._unknown(facts, items)
+        return None
+
+    def _next_page(
+        self, name: str, args: Mapping[str, Any], facts: dict[str, Any], pages: int | None, total: int | None
+    ) -> dict[str, Any] | None:
+        if (following := _first(NEXT_PAGES, facts)) is not None:
+            number = _integer(facts[following])
+            return None if number is None else {name: number}
+        known = (_number(PAGES, facts), _integer(args.get(name)), self._begin[name], 1)
+        here = next(number for number in known if number is not None)
+        self._base = min(here, 1) if self._base is None else self._base
+        is_last = pages is not None and here - self._base + 1 >= pages
+        if is_last or (pages is None and total is not None and len(self.items) >= total):
+            return None
+        return {name: here + 1}
+
+    def _next_offset(
+        self, name: str, args: Mapping[str, Any], count: int, facts: dict[str, Any], total: int | None
+    ) -> dict[str, Any] | None:
+        if (following := _first(NEXT_OFFSETS, facts)) is not None:
+            number = _integer(facts[following])
+            return None if number is None else {name: number}
+        known = (_integer(args.get(name)), self._begin[name], 0)
+        here = next(number for number in known if number is not None)
+        is_last = total is not None and (here + count >= total or len(self.items) >= total)
+        return None if is_last else {name: here + count}
+
+    def _unknown(self, facts: dict[str, Any], items: list[Any]) -> PagingError:
+        takes = self._cursor or "no cursor, page or offset"
+        said = (
+            f"beside {len(items)} items its result says {_shown(facts)}"
+            if facts
+            else f"it gave a bare list of {len(items)}"
+        )
+        return PagingError(f"how {self._tool} pages can't be told: it takes {takes}, and {said}; call it page by page")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _first(names: tuple[str, ...], among: Mapping[str, Any]) -> str | None:
+    return next((name for name in names if name in among), None)
+
+
+def _number(names: tuple[str, ...], facts: Mapping[str, Any]) -> int | None:
+    return _integer(facts.get(_first(names, facts) or ""))
+
+
+def _integer(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+def _counts(schema: Any) -> bool:
+    """Return whether an argument takes a number: `from` may be a day, and `page` a title."""
+    return isinstance(schema, Mapping) and bool(
+        {"integer", "number"} & kinds_of(schema, cast(Mapping[str, Any], schema))
+    )
+
+
+def _lists(value: Any) -> dict[str, list[Any]]:
+    """Return the lists of an object by their keys; if it has none, those of the objects in it: `data.items`."""
+    if not isinstance(value, dict):
+        return {}
+    members = cast(dict[str, Any], value)
+    own = {key: cast(list[Any], one) for key, one in members.items() if isinstance(one, list)}
+    return own or {
+        f"{key}.{name}": cast(list[Any], part)
+        for key, one in members.items()
+        if isinstance(one, dict)
+        for name, part in cast(dict[str, Any], one).items()
+        if isinstance(part, list)
+    }
+
+
+def _facts(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what an object, and the objects in it, say beside lists, by plain names; its own members come first."""
+    inner = {
+        _plain(name): part
+        for one in value.values()
+        if isinstance(one, dict)
+        for name, part in cast(dict[str, Any], one).items()
+        if not isinstance(part, list | dict)
+    }
+    return {**inner, **{_plain(name): one for name, one in value.items() if not isinstance(one, list | dict)}}
+
+
+def _is_token(value: Any) -> bool:
+    """Return whether it can be a cursor: not an address, which no argument takes."""
+    return type(value) is int or (isinstance(value, str) and value != "" and not value.startswith(("http", "/")))
+
+
+def _shown(value: Any) -> str:
+    return cut(repr(value), MAX_SHOWN)

@@ -1,0 +1,78 @@
+"""PendingFutures: the tool calls of a run that are under way on the event loop, and their answers."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from queue import SimpleQueue
+from typing import Any
+
+from onetool.core.errors import describe_error
+from onetool.sandbox.messages import Answer, Raised
+
+CancelWork = Callable[[], Any]
+Work = Callable[[Callable[[Answer], None]], CancelWork]
+"""Begins something on the loop, and calls with the answer when there is one; gives back how to cancel it."""
+
+STOPPED = -1  # no call has this number
+
+
+class PendingFutures:
+    """The pending calls by id: `begin` starts one, `answers` waits for some, `stop` cancels all."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._cancels: dict[int, CancelWork | None] = {}  # touched on the loop only
+        self._queue: SimpleQueue[tuple[int, Answer | None]] = SimpleQueue()
+        self._arrived: dict[int, Answer] = {}
+        self._stopped = self._started = False
+
+    def begin(self, number: int, work: Work) -> None:
+        self._started = True
+        self._loop.call_soon_threadsafe(self._start, number, work)
+
+    def answers(self, wanted: Collection[int]) -> dict[int, Answer]:
+        """Return the answers that have arrived, at least one; none when the run was stopped."""
+        while not self._stopped:
+            while not self._queue.empty():
+                self._take(self._queue.get())
+            if found := {number: self._arrived.pop(number) for number in wanted if number in self._arrived}:
+                return found
+            self._take(self._queue.get())
+        return {}
+
+    def stop(self) -> None:
+        """Cancel all calls. From any thread, any number of times."""
+        self._stopped = True
+        if not self._started:
+            return
+        self._queue.put((STOPPED, None))
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            return  # the loop has closed, and everything on it has ended
+
+    def _take(self, item: tuple[int, Answer | None]) -> None:
+        number, answer = item
+        if answer is not None:
+            self._arrived[number] = answer
+
+    def _start(self, number: int, work: Work) -> None:
+        if self._stopped:
+            return
+
+        def arrived(answer: Answer) -> None:
+            self._cancels.pop(number, None)
+            self._queue.put((number, answer))
+
+        self._cancels[number] = None
+        try:
+            cancel = work(arrived)
+        except Exception as error:  # noqa: BLE001 - none is expected; but whoever waits must get an answer
+            arrived(Raised("RuntimeError", describe_error(error)))
+            return
+        if number in self._cancels:  # it may have been over at once
+            self._cancels[number] = cancel
+
+    def _cancel(self) -> None:
+        for cancel in list(self._cancels.values()):
+            if cancel is not None:
+                cancel()
