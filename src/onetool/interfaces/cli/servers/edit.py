@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from onetool.interfaces.cli.clients.known import CLIENT_FILES
+    from onetool.config.known_clients import CLIENT_FILES
 
     return [name for name in CLIENT_FILES if name.startswith(incomplete)]
 
@@ -230,8 +230,8 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
 
 def _list_clients(as_json: bool) -> None:
     """Print the clients found on this machine and their servers; unreadable files are reported."""
+    from onetool.config.known_clients import CLIENT_FILES, existing_files
     from onetool.config.server_import.translate import read_servers
-    from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
 
     rows: list[dict[str, Any]] = []
     for spot in existing_files(Path.cwd(), user_home(os.environ), os.environ):
@@ -291,7 +291,7 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
 
 def _read_client(client: str, project: bool) -> "list[ClientServers]":
     """Return the servers in the user's own files, then with `project` those in the files of this folder."""
-    from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
+    from onetool.config.known_clients import CLIENT_FILES, possible_files
 
     if client not in CLIENT_FILES:
         known = or_rather(client, CLIENT_FILES) or f"; known are {', '.join(CLIENT_FILES)}"
