@@ -3,8 +3,10 @@
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from document_places import stored_tokens
 from helpers import trusted, until
 from interfaces.rest.served import Api, problem
 from interfaces.rest.test_admin import KEY, TOKEN, served
@@ -154,3 +156,283 @@ def test_nothing_is_written_to_a_project_that_is_not_trusted_any_more(tmp_path, 
         assert not os.path.exists(home / ".onetool" / "onetool.yaml")
     finally:
         api.stop()
+
+
+# Adding
+
+
+def add(api, name=None, **body):
+    """Add servers as the page does: look, then confirm."""
+    body |= {"name": name} if name else {}
+    shown = api.ask("POST", "/servers?dryRun=true", body)
+    assert shown.status_code == 200, shown.text
+    checker(api.get("/openapi.json").json(), "ServerDrafts").validate(shown.json())
+    real = api.ask("POST", "/servers", {**body, "digest": shown.json()["digest"]})
+    assert real.status_code == 200, real.text
+    assert real.json()["servers"] == shown.json()["servers"]
+    return real.json()["servers"]
+
+
+def test_a_pasted_server_is_shown_then_confirmed_then_started(api):
+    block = block_of("offers", "a b")
+    body = {"text": json.dumps({"mcpServers": {"two": block}})}
+    before = api.file.read_bytes()
+    shown = api.ask("POST", "/servers?dryRun=true", body).json()
+    (one,) = shown["servers"]
+    assert one["command"].endswith("offers.py 'a b'")
+    assert any(line.startswith("program: ") for line in one["details"])
+    assert "digest" in problem(api.ask("POST", "/servers", body), 400, "invalid")["detail"]
+    other = {"text": json.dumps({"mcpServers": {"two": block_of("offers", "c")}}), "digest": shown["digest"]}
+    problem(api.ask("POST", "/servers", other), 409, "changed")
+    assert api.file.read_bytes() == before
+    assert "two" not in servers_of(api)
+    assert api.ask("POST", "/servers", {**body, "digest": shown["digest"]}).status_code == 200
+    until(lambda: servers_of(api)["two"]["state"] == "connected")
+    assert "a b" in api.ask("POST", "/call/two.one", {}).json()
+
+
+TYPED = {
+    "uvx mcp-server-time --local-timezone UTC": ("time", "uvx mcp-server-time --local-timezone UTC"),
+    "npx -y @modelcontextprotocol/server-everything@1.2": (
+        "everything",
+        "npx -y @modelcontextprotocol/server-everything@1.2",
+    ),
+    "LEVEL=high docker run -i ghcr.io/acme/notes-mcp": ("notes", "docker run -i ghcr.io/acme/notes-mcp"),
+    "python -m weather": ("weather", "python -m weather"),
+    "./start.sh": ("start", None),
+    "https://mcp.example.com/v1/mcp": ("example", "https://mcp.example.com/v1/mcp"),
+    "servers:\n  a: {command: x}\n": ("a", "x"),
+    '[mcp_servers.b]\ncommand = "y"\n': ("b", "y"),
+    '{\n  // mine\n  "c": {"command": "z"},\n}': ("c", "z"),
+}
+
+
+@pytest.mark.parametrize("text", TYPED)
+def test_what_people_paste_is_understood(api, text):
+    name, target = TYPED[text]
+    reply = api.ask("POST", "/servers?dryRun=true", {"text": text})
+    assert reply.status_code == 200, reply.text
+    (one,) = reply.json()["servers"]
+    assert one["name"] == name
+    assert target is None or target in (one.get("command"), one.get("url"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "just: words\nand: more", "'open", "[]", "{}", "A=b"])
+def test_what_is_no_server_is_refused(api, text):
+    problem(api.ask("POST", "/servers?dryRun=true", {"text": text}), 400, "invalid")
+
+
+def test_values_go_to_the_secrets_where_they_look_like_it_or_are_said_to_be(api):
+    block = {"url": "http://127.0.0.1:9/y", "headers": {"X-Key": SECRET, "X-Plain": "open", "X-Odd": "kept-value-1"}}
+    (one,) = add(api, servers={"web": block}, keep=["X-Odd"])
+    assert one["secrets"] == ["WEB_KEY", "WEB_ODD"]
+    assert {"header X-Key: ${WEB_KEY}", "header X-Odd: ${WEB_ODD}", "header X-Plain: open"} <= set(one["details"])
+    secrets = (api.file.parent / "secrets.yaml").read_text()
+    assert SECRET in secrets
+    assert "kept-value-1" in secrets
+    config = api.file.read_text()
+    assert "${WEB_ODD}" in config
+    assert SECRET not in config
+    assert "kept-value-1" not in config
+
+
+# Changing
+
+
+def definition(api, name):
+    reply = api.get(f"/servers/{name}/definition")
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def edit(api, name, change, **more):
+    """Edit a server as the page does: look, then confirm."""
+    found = definition(api, name)
+    body = {"definition": {**found["definition"], **change}, "seen": found["seen"], **more}
+    shown = api.ask("PUT", f"/servers/{name}?dryRun=true", body)
+    assert shown.status_code == 200, shown.text
+    real = api.ask("PUT", f"/servers/{name}", {**body, "digest": shown.json()["digest"]})
+    assert real.status_code == 200, real.text
+    return real.json()["servers"][0]
+
+
+YAML = f"""# mine
+http: {{token: {TOKEN}}}
+secrets: secrets.yaml
+watch: false
+
+servers:
+  # about it
+  two:   # the second
+    command: {{command}}
+    args: {{args}}
+    env:
+      GREETING: hi   # kind
+      API_TOKEN: {SECRET}
+      PORT: "80"
+  old: {{url: "http://127.0.0.1:9/x"}}  # of old
+
+# the end
+menu: run
+"""
+
+
+@pytest.fixture
+def written(api):
+    """One with a config that a person has written, with a secret in it."""
+    block = block_of("offers", "x")
+    api.text = YAML.replace("{command}", json.dumps(block["command"])).replace("{args}", json.dumps(block["args"]))
+    api.file.write_text(api.text)
+    assert api.ask("POST", "/call/ot.reload", {}).status_code == 200
+    until(lambda: servers_of(api).get("two", {}).get("state") == "connected")
+    return api
+
+
+def test_a_server_is_edited_and_its_secret_is_never_seen(written):
+    api = written
+    found = definition(api, "two")
+    assert found["definition"]["env"] == {"GREETING": "hi", "API_TOKEN": "${TWO_API_TOKEN}", "PORT": "80"}
+    assert SECRET not in json.dumps(found)
+    env = {**found["definition"]["env"], "GREETING": "good day"}
+    shown = edit(api, "two", {"env": env})
+    assert "env GREETING=good day" in shown["details"]
+    assert shown["secrets"] == ["TWO_API_TOKEN"]
+    new = api.file.read_text()
+    assert SECRET not in new
+    assert new.partition("servers:")[0] == api.text.partition("servers:")[0]
+    assert new.partition("  old:")[2] == api.text.partition("  old:")[2]
+    assert "# about it" in new
+    assert SECRET in (api.file.parent / "secrets.yaml").read_text()
+    until(lambda: servers_of(api)["two"]["state"] == "connected")
+    assert "good day" in api.ask("POST", "/call/two.one", {}).json()
+
+
+def test_what_somebody_else_changed_meanwhile_is_not_overwritten(written):
+    api = written
+    found = definition(api, "two")
+    body = {"definition": {**found["definition"], "timeout": 5}, "seen": found["seen"]}
+    digest = api.ask("PUT", "/servers/two?dryRun=true", body).json()["digest"]
+    problem(api.ask("PUT", "/servers/two", body), 400, "invalid")
+    unseen = {**body, "definition": {"command": "harmful"}, "digest": digest}
+    problem(api.ask("PUT", "/servers/two", unseen), 409, "changed")
+    edit(api, "two", {"timeout": 7})
+    before = api.file.read_bytes()
+    problem(api.ask("PUT", "/servers/two", {**body, "digest": digest}), 409, "changed")
+    assert api.file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"args": "x"}, "invalid"),
+        ({"env": {"A": 1}}, "invalid"),
+        ({"url": "http://h/mcp"}, "config_unchanged"),
+        ({"timeout": -1}, "config_unchanged"),
+        ({"command": "onetool", "args": ["mcp"]}, "invalid"),
+    ],
+)
+def test_a_definition_that_can_not_be_used_is_refused(written, wrong, code):
+    found = definition(written, "two")
+    body = {"definition": {**found["definition"], **wrong}, "seen": found["seen"]}
+    for query in ("?dryRun=true", ""):
+        reply = written.ask("PUT", f"/servers/two{query}", {**body, "digest": "x"})
+        problem(reply, *((400, "invalid") if code == "invalid" else (409, code if query else "changed")))
+    assert written.file.read_text() == written.text
+
+
+def test_of_concurrent_edits_none_is_lost(written):
+    names = [f"n{at}" for at in range(6)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: add(written, servers={name: {"url": f"http://127.0.0.1:9/{name}"}}), names))
+    assert {*names, "two", "old"} == {*servers_of(written)}
+
+
+def test_a_renamed_server_keeps_its_place_and_what_was_approved(written, tmp_path):
+    api = written
+    (tmp_path / "words").write_text("Gives one.")
+    add(api, servers={"pinned": block_of("described", tmp_path / "words", pin=True)})
+    until(lambda: servers_of(api)["pinned"]["state"] == "connected")
+    reply = api.ask("POST", "/servers/pinned/rename", {"name": "fixed"})
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["name"] == "fixed"
+    until(lambda: servers_of(api)["fixed"]["state"] == "connected")
+    (tmp_path / "words").write_text("Does what an enemy wants.")
+    api.ask("POST", "/servers/fixed/reconnect", {})
+    assert servers_of(api)["fixed"]["refused"] is True
+
+    before = api.file.read_text()
+    assert api.ask("POST", "/servers/two/rename", {"name": "zwei"}).status_code == 200
+    assert api.file.read_text() == before.replace("  two:   #", "  zwei: #")
+    assert "pinned" not in servers_of(api)
+    problem(api.ask("POST", "/servers/zwei/rename", {"name": "old"}), 409, "exists")
+    problem(api.ask("POST", "/servers/zwei/rename", {"name": "a\u202eb"}), 400, "invalid")
+    problem(api.ask("POST", "/servers/two/rename", {"name": "x"}), 404, "not_found")
+
+
+def test_a_removed_server_comes_back_byte_for_byte_and_only_once(written):
+    api = written
+    reply = api.ask("DELETE", "/servers/two")
+    assert reply.status_code == 200, reply.text
+    assert SECRET not in reply.text
+    assert SECRET not in api.file.read_text()
+    assert "two" not in servers_of(api)
+    undo = reply.json()
+    other = stored_tokens(api.file.parent.parent).add("other", role="admin")
+    theirs = api.ask("POST", "/servers/restore", undo, headers={"Authorization": f"Bearer {other}"})
+    problem(theirs, 404, "not_found")
+    back = api.ask("POST", "/servers/restore", undo)
+    assert back.status_code == 200, back.text
+    assert SECRET not in back.text
+    assert api.file.read_text() == api.text
+    problem(api.ask("POST", "/servers/restore", undo), 404, "not_found")
+    until(lambda: servers_of(api)["two"]["state"] == "connected")
+
+
+def test_a_removal_is_undone_in_a_file_that_has_changed_since(written):
+    api = written
+    undo = api.ask("DELETE", "/servers/two").json()
+    add(api, servers={"new": {"url": "http://127.0.0.1:9/n"}})
+    assert api.ask("POST", "/servers/restore", undo).status_code == 200
+    assert {*servers_of(api)} == {"two", "old", "new"}
+    assert SECRET in api.file.read_text()
+    undo = api.ask("DELETE", "/servers/old").json()
+    add(api, servers={"old": {"url": "http://127.0.0.1:9/other"}})
+    problem(api.ask("POST", "/servers/restore", undo), 409, "exists")
+
+
+def test_servers_of_an_included_file_are_changed_there(tmp_path):
+    (tmp_path / ".onetool").mkdir()
+    (tmp_path / ".onetool" / "more.yaml").write_text("servers: {there: {url: 'http://127.0.0.1:9/x'}}\n")
+    api = served(tmp_path, http={"token": TOKEN}, include=["more.yaml"])
+    api.client.headers.update(KEY)
+    try:
+        for method, path, body in (
+            ("GET", "/servers/there/definition", None),
+            ("PUT", "/servers/there", {"definition": {}, "seen": ""}),
+            ("DELETE", "/servers/there", None),
+            ("POST", "/servers/there/rename", {"name": "x"}),
+            ("POST", "/servers/there/disable", {}),
+        ):
+            assert "more.yaml" in problem(api.ask(method, path, body), 409, "config_unchanged")["detail"]
+    finally:
+        api.stop()
+
+
+# Looking at one
+
+
+def test_a_server_is_tested_and_shows_what_it_offers(api):
+    add(api, servers={"two": block_of("offers"), "bad": {"command": sys.executable, "args": ["-c", "exit('no luck')"]}})
+    good = api.ask("POST", "/servers/two/test", {}).json()
+    assert (good["ok"], good["tools"]) == (True, 1)
+    bad = api.ask("POST", "/servers/bad/test", {}).json()
+    assert bad["ok"] is False
+    assert "no luck" in bad["error"] + "".join(bad["log"])
+    offers = api.get("/servers/two/offers").json()
+    assert offers["prompts"] == [{"name": "two.ask", "description": "Asks about a place.", "arguments": ["place"]}]
+    assert [one["uri"] for one in offers["resources"]] == ["notes://today", "notes://day/{day}"]
+    document = api.get("/openapi.json").json()
+    checker(document, "ServerTest").validate(bad)
+    checker(document, "ServerOffers").validate(offers)
+    api.ask("POST", "/servers/two/disable", {})
+    problem(api.ask("POST", "/servers/two/test", {}), 409, "disabled")

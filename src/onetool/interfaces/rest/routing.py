@@ -19,6 +19,7 @@ from onetool.interfaces.rest import (
     invoke,
     run,
     server_edit,
+    server_import,
     servers,
 )
 from onetool.interfaces.rest.problem import RestError
@@ -137,6 +138,6 @@ def routes_of(*modules: ModuleType) -> list[RestRoute]:
 
 
 API_ROUTES = RouteTable(
-    routes_of(handlers, invoke, editing, imports, servers, server_edit, checks, grants, run, insight)
+    routes_of(handlers, invoke, editing, imports, servers, server_edit, server_import, checks, grants, run, insight)
 )
 check_route = API_ROUTES.check

@@ -1,4 +1,4 @@
-"""The handlers that change the servers in the config: found in other clients' files, pasted, edited, renamed, removed.
+"""The handlers that change a server in the config: switch, edit, rename, remove, and undo that.
 
 All are for admins. What a server would run is shown before it is written, and no more than that is written: what has
 changed in between is refused. Secrets never leave the machine; they are shown as `${NAME}`.
@@ -6,23 +6,22 @@ changed in between is refused. Secrets never leave the machine; they are shown a
 
 import asyncio
 import logging
-import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.config.find import NAME, own_folder, user_home
+from onetool.config.find import NAME, own_folder
 from onetool.core.errors import ConfigError
 from onetool.core.text import shown_line
+from onetool.database.connection import DatabaseError
 from onetool.http.asgi import encode
-from onetool.interfaces.rest.imports import import_report, reloaded
+from onetool.interfaces.rest.imports import reloaded
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import DRY_RUN, REPLACE
+from onetool.interfaces.rest.query import DRY_RUN
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.servers import (
@@ -38,8 +37,8 @@ from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
     from onetool.app import App
-    from onetool.config.server_import import Change, ConfigTarget, ServerImportPlan
-    from onetool.config.server_import.translate import ClientServers
+    from onetool.config.server_import import Change, ConfigTarget
+    from onetool.config.server_import.hide_secrets import SecretCollector
 
 log = logging.getLogger("onetool.serve")
 
@@ -60,144 +59,96 @@ class ServerDraft(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     notes: tuple[str, ...] = ()
 
 
-class FoundServer(ServerDraft, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A server in the file of another client."""
+class ServerDrafts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Servers that were written to the config, or would be."""
 
-    id: Annotated[str, Meta(description="For `POST /servers/import`. It differs if what is shown does.")]
+    dry_run: bool
+    servers: list[ServerDraft]
+    digest: Annotated[str, Meta(description="For the real one: what has changed since is refused.")]
 
 
-class FoundClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file of another client with MCP servers."""
+class ServerBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The keys of a server's block that are checked here. A block may have any others of the config."""
 
-    client: Annotated[str, Meta(description="As `onetool servers import --from` takes it.")]
-    title: str
+    command: str | UnsetType = UNSET
+    args: list[str] | UnsetType = UNSET
+    env: dict[str, str] | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    auth: str | dict[str, str] | UnsetType = UNSET
+
+
+class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """The block of a server in the config. Secrets that stand in it are `${NAME}`."""
+
+    name: str
     file: str
-    error: Annotated[str | UnsetType, Meta(description="Why the file can't be read.")] = UNSET
-    servers: tuple[FoundServer, ...] = ()
+    definition: dict[str, Any]
+    seen: Annotated[str, Meta(description="For PUT: a definition that has changed since is not replaced.")]
 
 
-class FoundClients(msgspec.Struct, frozen=True):
-    """The files of other clients that have servers."""
+class ServerEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new definition, and what was seen of it."""
 
-    clients: list[FoundClient]
-
-
-class TickedServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Servers of other clients."""
-
-    ids: Annotated[tuple[str, ...], Meta(description="Ids of `GET /servers/found`.", min_length=1)]
+    definition: dict[str, Any]
+    seen: Annotated[str, Meta(description="That of the definition which this one replaces.")]
+    keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
+    digest: Annotated[str | None, Meta(description="That of a dry run: what it showed is what is written.")] = None
 
 
-@RestRoute("GET", "/servers/found", "Servers", role="admin", gives=FoundClients, errors=(409,))
-async def find_servers(request: RestRequest) -> RestResponse:
-    """Find the MCP servers of other clients.
+class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another name."""
 
-    In the user's own files on the machine of the server: of Claude, Cursor, VS Code and others. Files of a project are
-    not read. Nothing is started.
-    """
-    return await asyncio.to_thread(_find, request)
+    name: str
 
 
-@RestRoute(
-    "POST",
-    "/servers/import",
-    "Servers",
-    role="admin",
-    takes=TickedServers,
-    example={"ids": ["5f2b1c0e9d8a7f6e5d4c3b2a19080706"]},
-    gives="ImportReport",
-    errors=(409,),
-)
-async def import_found_servers(request: RestRequest) -> RestResponse:
-    """Import servers of other clients.
+class RemovedServer(msgspec.Struct, frozen=True, rename="camel"):
+    """What brings a removed server back."""
 
-    Those that were shown by `GET /servers/found`: what has changed since is refused with 409. Secrets go into the
-    secrets file. No tool can call this.
-    """
-    asked = converted(await json_body(request), TickedServers)
-    return await asyncio.to_thread(_import_found, request, asked.ids)
+    undo: Annotated[str, Meta(description="The id for `POST /servers/restore`, for ten minutes and for you alone.")]
 
 
-def _find(request: RestRequest) -> RestResponse:
-    target = config_target(request.context.app)
-    clients: list[FoundClient] = []
-    for client, title, file, found in _client_files():
-        if isinstance(found, str):
-            clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
-        elif found.servers:
-            servers = tuple(_shown(target, found, name)[0] for name in found.servers)
-            clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
-    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(FoundClients(clients)), None)))
+class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of a removal."""
+
+    undo: str
 
 
-def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
-    """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
-    from onetool.config.client_files import JsoncError
-    from onetool.config.known_clients import CLIENT_FILES, existing_files
-    from onetool.config.server_import.translate import read_servers
-
-    home = user_home(os.environ)
-    for spot in existing_files(home, home, os.environ):
-        if not spot.in_project:
-            try:
-                found = read_servers(spot.file, home)
-            except JsoncError as why:
-                found = str(why)
-            yield spot.client, CLIENT_FILES[spot.client].title, spot.file, found
+# What is shown
 
 
-def _shown(target: "ConfigTarget", found: "ClientServers", name: str) -> "tuple[FoundServer, ClientServers]":
-    """Return one server of a file as it is shown, and as it is imported. Its id is independent of other servers."""
-    one = msgspec.structs.replace(found, servers={name: found.servers[name]})
-    draft = draft_of(target, _plan(target, one, replace=True), name)
-    if draft.exists:
-        draft = msgspec.structs.replace(draft, can_import=False, why="The config has a server of this name.")
-    facts = msgspec.structs.asdict(draft)
-    return FoundServer(id=digest_of([str(found.file), draft]), **facts), one
-
-
-def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
-    from onetool.config.server_import import Planner
-
-    target = config_target(request.context.app)
-    known: dict[str, ClientServers] = {}
-    for *_, found in _client_files():
-        if not isinstance(found, str):
-            shown = (_shown(target, found, name) for name in found.servers)
-            known |= {server.id: one for server, one in shown}
-    planner = Planner(target, replace=False, ask=lambda *_: None, reuse=False)
-    for id in dict.fromkeys(ids):
-        if id not in known:
-            raise changed_error("A file with one of these servers")
-        planner.add(known[id])
-    return _written(request, target, planner.done())
-
-
-def _plan(target: "ConfigTarget", found: "ClientServers", *, replace: bool) -> "ServerImportPlan":
-    from onetool.config.server_import import Planner
-
-    planner = Planner(target, replace=replace, ask=lambda *_: None, reuse=False)
-    planner.add(found)
-    return planner.done()
-
-
-def draft_of(target: "ConfigTarget", plan: "ServerImportPlan", name: str) -> ServerDraft:
-    """Return what a person is shown of a server of a plan."""
-    exists = name in target.servers
-    if (why := plan.skipped.get(name)) is not None:
-        return ServerDraft(name=shown_line(name), exists=exists, can_import=False, why=f"Left out: {why}.")
-    block = plan.servers[name]
+def draft_of(
+    target: "ConfigTarget", name: str, block: Mapping[str, Any], secrets: Iterable[str], notes: Iterable[str] = ()
+) -> ServerDraft:
+    """Return what a person is shown of a block that could be written."""
     words = [block.get("command", ""), *block.get("args", ())]
     return ServerDraft(
         name=shown_line(name),
-        exists=exists,
+        exists=name in target.servers,
         can_import=True,
         command=UNSET if "url" in block else shown_line(shlex.join(words)),
         url=shown_line(block["url"]) if "url" in block else UNSET,
         details=tuple(map(shown_line, target.details(name, block))),
-        secrets=tuple(plan.secrets),
-        notes=tuple(plan.notes),
+        secrets=tuple(secrets),
+        notes=tuple(map(shown_line, notes)),
     )
+
+
+def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
+    found = ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest)
+    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
+
+
+def check_digest(given: str | None, now: str) -> None:
+    """Raise an error unless this is what was shown: no server is started unseen."""
+    if given is None:
+        raise InvalidError("/digest: expected that of a dry run, which shows what would be started", "/digest")
+    if given != now:
+        raise changed_error("What would be started")
+
+
+# Writing the config
 
 
 def config_target(app: "App") -> "ConfigTarget":
@@ -212,11 +163,40 @@ def config_target(app: "App") -> "ConfigTarget":
     try:
         target = ConfigTarget(named, new=own_folder() / NAME)
     except (ConfigUnchangedError, ConfigError) as error:
-        raise RestError(409, "config_unchanged", str(error)) from None
+        raise unchanged(error) from None
     if file is not None and target.file.absolute() != file.absolute():
-        message = f"{target.file} has taken the place of {file}: reload the server, then try again."
-        raise RestError(409, "config_unchanged", message)
+        raise unchanged(f"{target.file} has taken the place of {file}: reload the server, then try again.")
     return target
+
+
+def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str, str] | None = None) -> None:
+    """Write the config. Raises RestError if it stays as it is."""
+    from onetool.config.server_import import ConfigUnchangedError
+
+    try:
+        target.write(change, secrets)
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise unchanged(error) from None
+
+
+def load_config(app: "App", target: "ConfigTarget") -> None:
+    """Load the config that was written. Raises RestError if it can't be used."""
+    if wrong := reloaded(app.reload):
+        why = "; ".join(one["why"] for one in wrong)
+        raise RestError(409, "config_unused", f"{target.file} was changed, but can't be used as it is: {why}")
+
+
+def unchanged(why: object) -> RestError:
+    return RestError(409, "config_unchanged", str(why))
+
+
+def _block(target: "ConfigTarget", name: str) -> dict[str, Any]:
+    from onetool.config.server_import import ConfigUnchangedError
+
+    try:
+        return target.block(name)
+    except ConfigUnchangedError as error:
+        raise unchanged(error) from None
 
 
 # Switching them on and off
@@ -244,92 +224,217 @@ def _switched(context: RestContext, name: str, on: bool) -> RestResponse:
 
     _, status = found_server(context, name)
     if on == (status.state == "disabled"):
-        change_config(context, name, partial(switch_server, name=name, on=on))
+        target = config_target(context.app)
+        _block(target, name)
+        write_config(target, partial(switch_server, name=name, on=on))
         log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
+        load_config(context.app, target)
     return server_response(context, name)
 
 
-def change_config(context: RestContext, name: str, change: "Change") -> None:
-    """Change the block of a server in the config, and load the config. Raises RestError."""
+# Editing
+
+
+@RestRoute("GET", "/servers/{server}/definition", "Servers", role="admin", gives=ServerDefinition, errors=(404, 409))
+async def get_server_definition(request: RestRequest) -> RestResponse:
+    """Get the block of a server in the config.
+
+    Secrets that stand in it are shown as `${NAME}`; with the next edit they go into the secrets file.
+    """
+    return await asyncio.to_thread(_definition, request.context, request.path[0])
+
+
+def _definition(context: RestContext, name: str) -> RestResponse:
+    found_server(context, name)
     target = config_target(context.app)
-    if elsewhere := target.elsewhere(name):
-        message = f"{name} stands in {elsewhere}, which the config includes: change it there."
-        raise RestError(409, "config_unchanged", message)
-    write_config(target, change)
-    if wrong := reloaded(context.app.reload):
-        why = "; ".join(one["why"] for one in wrong)
-        raise RestError(409, "config_unused", f"{target.file} was changed, but can't be used as it is: {why}")
+    hidden, _ = _hidden(context, target, name, _block(target, name))
+    found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
-def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str, str] | None = None) -> None:
-    """Write the config. Raises RestError if it stays as it is."""
-    from onetool.config.server_import import ConfigUnchangedError
+def _hidden(
+    context: RestContext, target: "ConfigTarget", name: str, block: Mapping[str, Any]
+) -> "tuple[dict[str, Any], SecretCollector]":
+    """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
+    from onetool.config.reach_servers import listed, text_of
+    from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
 
+    texts, known = dict(block), list[str]()
+    for key in ("env", "headers"):
+        values = block.get(key)
+        texts[key] = {str(one): text_of(value) for one, value in (values if isinstance(values, dict) else {}).items()}
+        known += [one for one, value in texts[key].items() if context.clean(value, None) != value]
+    texts["args"] = [text_of(one) for one in listed(block.get("args"))]
+    texts = {key: value for key, value in texts.items() if key in block}
+    collector = SecretCollector(target.secrets, reuse=False)
+    hidden = without_secrets(name, texts, collector, known)
+    if context.clean(hidden, None) != hidden:  # a mask would be written in place of the value
+        raise unchanged(f"The block of {name} holds a secret that can't be shown: edit {target.file} by hand.")
+    return hidden, collector
+
+
+@RestRoute(
+    "PUT",
+    "/servers/{server}",
+    "Servers",
+    role="admin",
+    query=(DRY_RUN,),
+    takes=ServerEdit,
+    example={"definition": {"url": "http://127.0.0.1:9000/mcp"}, "seen": "5f2b1c0e9d8a7f6e5d4c3b2a19080706"},
+    gives=ServerDrafts,
+    errors=(404, 409),
+)
+async def edit_server(request: RestRequest) -> RestResponse:
+    """Replace the block of a server in the config.
+
+    First with `dryRun=true`, which shows what would be started; then with its `digest`. Values that look like secrets,
+    and those in `keep`, go into the secrets file. 409: the block or what would be started has changed since.
+    """
+    asked = converted(await json_body(request), ServerEdit)
+    converted(asked.definition, ServerBlock, "/definition")
+    return await asyncio.to_thread(_edit, request, request.path[0], asked)
+
+
+def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
+    from onetool.config.edit import put_servers, server_block
+    from onetool.config.server_import import ConfigUnchangedError, is_onetool, placeholders
+    from onetool.config.server_import.hide_secrets import without_secrets
+    from onetool.config.yaml_nodes import ConfigFileError
+
+    context, dry_run = request.context, request.query["dryRun"]
+    found_server(context, name)
+    target = config_target(context.app)
+    old = _block(target, name)
+    hidden, collector = _hidden(context, target, name, old)
+    if asked.seen != digest_of(hidden):
+        raise changed_error(f"The definition of {name}")
+    new = without_secrets(name, asked.definition, collector, asked.keep)
+    if not new.get("url") and is_onetool(new, target.config):
+        raise InvalidError("/definition: this starts OneTool itself, whose tools are here already", "/definition")
+    secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
+    digest = digest_of([str(target.file), name, new])
+
+    def change(text: str) -> str:
+        if server_block(text, name) != old:
+            raise ConfigFileError(f"the block of {name} was changed just now; get it again")
+        return put_servers(text, {name: new})
+
+    if dry_run:
+        try:
+            target.check(change, secrets)
+        except ConfigUnchangedError as error:
+            raise unchanged(error) from None
+    else:
+        check_digest(asked.digest, digest)
+        write_config(target, change, secrets)
+        log.info("Edited over REST: the server %s", name)
+        load_config(context.app, target)
+    return drafts_response(request, [draft_of(target, name, new, secrets)], digest, dry_run)
+
+
+# Renaming
+
+
+@server_action("/servers/{server}/rename", takes=NewName, example={"name": "docs"})
+async def rename_server(request: RestRequest) -> RestResponse:
+    """Rename a server in the config.
+
+    Its tools are called by the new name then. What was approved and its login stay.
+    """
+    asked = converted(await json_body(request), NewName)
+    return await asyncio.to_thread(_rename, request.context, request.path[0], asked.name)
+
+
+def _rename(context: RestContext, name: str, new: str) -> RestResponse:
+    from onetool.config.edit import rename_server
+    from onetool.config.server_import import check_name
+    from onetool.config.server_import.translate import SkipServer
+
+    servers, _ = found_server(context, name)
     try:
-        target.write(change, secrets)
-    except (ConfigUnchangedError, ConfigError) as error:
-        raise RestError(409, "config_unchanged", str(error)) from None
+        check_name(new)
+    except SkipServer as why:
+        raise InvalidError(f"/name: {why}", "/name") from None
+    if new == name:
+        return server_response(context, name)
+    target = config_target(context.app)
+    _block(target, name)
+    if new in target.servers:
+        raise RestError(409, "exists", f"There is a server {new[:100]!r} already: choose another name.")
+    try:
+        servers.copy_state(name, new)
+    except DatabaseError as error:
+        raise RestError(503, "unavailable", f"What is known of {name} can't be stored: {error}.") from None
+    write_config(target, partial(rename_server, name=name, new=new))
+    log.info("Renamed over REST: the server %s to %s", name, new)
+    load_config(context.app, target)
+    servers.logout(name)
+    return server_response(context, new)
 
 
-# Adding servers to the config
+# Removing, and undoing that
+
+
+@RestRoute("DELETE", "/servers/{server}", "Servers", role="admin", gives=RemovedServer, errors=(404, 409))
+async def remove_server(request: RestRequest) -> RestResponse:
+    """Remove a server from the config.
+
+    Its secrets stay. `POST /servers/restore` with `undo` brings it back, for ten minutes.
+    """
+    return await asyncio.to_thread(_remove, request.context, request.path[0])
+
+
+def _remove(context: RestContext, name: str) -> RestResponse:
+    from onetool.config.edit import drop_server, put_servers
+
+    found_server(context, name)
+    target = config_target(context.app)
+    block, before, after = _block(target, name), "", ""
+
+    def change(text: str) -> str:
+        nonlocal before, after
+        before, after = text, drop_server(text, name)
+        return after
+
+    def restored(text: str) -> str:
+        """Give back the old text byte for byte, unless the file was changed meanwhile."""
+        return before if text == after else put_servers(text, {name: block})
+
+    write_config(target, change)
+    log.info("Removed over REST: the server %s", name)
+    undo = context.removals.add(name, restored)
+    load_config(context.app, target)
+    return RestResponse(200, encode(RemovedServer(undo)))
 
 
 @RestRoute(
     "POST",
-    "/tools/imports/servers",
+    "/servers/restore",
     "Servers",
     role="admin",
-    query=(REPLACE, DRY_RUN),
-    takes=dict,
-    example={"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}},
-    gives="ImportReport",
-    errors=(409,),
+    takes=UndoRequest,
+    example={"undo": "kT3v0Zq1fJ8s2LxWbYd9uA"},
+    gives="ServerEntry",
+    errors=(404, 409),
 )
-async def import_servers(request: RestRequest) -> RestResponse:
-    """Add MCP servers to the config.
+async def restore_server(request: RestRequest) -> RestResponse:
+    """Bring a removed server back.
 
-    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
-    tool can call this.
+    As it was, with the secrets that stood in its block. Only for the caller who removed it, and for ten minutes.
     """
-    data = await json_body(request)
-    return await asyncio.to_thread(_import_servers, request, data)
+    asked = converted(await json_body(request), UndoRequest)
+    return await asyncio.to_thread(_restore, request.context, asked.undo)
 
 
-def _import_servers(request: RestRequest, data: Any) -> RestResponse:
-    from onetool.config.client_files import JsoncError
-    from onetool.config.server_import.translate import servers_in
-
-    target = config_target(request.context.app)
-    try:
-        found = servers_in(data, Path("the request"), target.file.absolute().parent)
-    except JsoncError as why:
-        raise InvalidError(f"the body: {why}", "") from None
-    plan = _plan(target, found, replace=request.query["replace"])
-    if plan.skipped and not plan.servers:
-        raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
-    if not plan.servers and not plan.kept:
-        raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-    return _written(request, target, plan, request.query["dryRun"])
-
-
-def _written(
-    request: RestRequest, target: "ConfigTarget", plan: "ServerImportPlan", dry_run: bool = False
-) -> RestResponse:
-    """Write the servers of a plan, and load them."""
-    from onetool.config.edit import put_servers
-
-    if plan.servers and not dry_run:
-        write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)
-        log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
-    warnings = [{"about": "servers", "why": note} for note in plan.notes]
-    warnings += [] if dry_run or not plan.servers else reloaded(request.context.app.reload)
-    rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
-    rows += [{"name": name, "what": "kept"} for name in plan.kept]
-    report = import_report(
-        dry_run,
-        servers=rows,
-        skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
-        warnings=warnings,
-        secretsKept=list(plan.secrets),
-    )
-    return RestResponse(200, encode(report))
+def _restore(context: RestContext, undo: str) -> RestResponse:
+    found = context.removals.get(undo)
+    if found is None:
+        raise RestError(404, "not_found", "There is no such removal any more: add the server again.")
+    target = config_target(context.app)
+    if found.name in target.servers:
+        raise RestError(409, "exists", f"There is a server {found.name[:100]!r} by now: rename that one first.")
+    write_config(target, found.restored)
+    context.removals.drop(undo)
+    log.info("Restored over REST: the server %s", found.name)
+    load_config(context.app, target)
+    return server_response(context, found.name)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool.serve")
 
 MAX_LINES = 1000  # of a log, at once
+TEST_LINES = 10  # of the log of a server that failed its test
 
 
 class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,40 @@ class ServerLogPage(msgspec.Struct, frozen=True):
     next: Annotated[str, Meta(description="`after` of the next request.")]
 
 
+class ServerTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of asking a server for its tools."""
+
+    ok: bool
+    seconds: float
+    tools: int
+    error: str | UnsetType = UNSET
+    log: Annotated[list[str], Meta(description="The last lines of its log, if it failed.")] = []
+
+
+class OfferedPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt of a server."""
+
+    name: str
+    description: str
+    arguments: list[str]
+
+
+class OfferedResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that a server lets read, or a form of addresses: `notes://{day}`."""
+
+    uri: str
+    name: str
+    description: str
+    mime_type: str | None
+
+
+class ServerOffers(msgspec.Struct, frozen=True):
+    """What a server offers beside tools."""
+
+    prompts: list[OfferedPrompt]
+    resources: list[OfferedResource]
+
+
 class LoginPage(msgspec.Struct, frozen=True):
     """Where a person logs in, in a browser on the machine of the server."""
 
@@ -107,6 +143,12 @@ async def get_server(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(server_response, request.context, request.path[0])
 
 
+@RestRoute("GET", "/servers/{server}/offers", "Servers", role="edit", gives=ServerOffers, errors=(404,))
+async def get_server_offers(request: RestRequest) -> RestResponse:
+    """Get the prompts and resources of a server."""
+    return await asyncio.to_thread(_offers, request.context, request.path[0])
+
+
 @RestRoute("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
 async def read_server_log(request: RestRequest) -> RestResponse:
     """Read the log of a server.
@@ -127,6 +169,26 @@ async def reconnect_server(request: RestRequest) -> RestResponse:
     except ToolFailure as error:  # another process runs it, and is not reached
         raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None
     return await asyncio.to_thread(server_response, request.context, status.name)
+
+
+@server_action("/servers/{server}/test", gives=ServerTest)
+async def test_server(request: RestRequest) -> RestResponse:
+    """Ask a server for its tools.
+
+    It is connected if need be. What a test finds is its answer: a server that can't be reached is no error.
+    """
+    converted(await json_body(request, empty={}), NoOptions)
+    servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])
+    began, error, tools = monotonic(), None, 0
+    try:
+        tools = await servers.test(status.name)
+    except OneToolError as failure:
+        error = str(failure)
+    log_lines = [] if error is None else await asyncio.to_thread(servers.log_lines, status.name, TEST_LINES)
+    found = ServerTest(
+        ok=error is None, seconds=round(monotonic() - began, 3), tools=tools, error=error or UNSET, log=log_lines
+    )
+    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
 
 
 @server_action("/servers/{server}/login", gives=LoginPage)
@@ -158,6 +220,24 @@ def server_response(context: RestContext, name: str) -> RestResponse:
     changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
+
+
+def _offers(context: RestContext, name: str) -> RestResponse:
+    servers, _ = found_server(context, name)
+    offered = servers.offered(name)
+    found = ServerOffers(
+        prompts=[
+            OfferedPrompt(
+                name=one.name, description=one.spec.description, arguments=[*one.spec.input_schema["properties"]]
+            )
+            for one in offered.prompts
+        ],
+        resources=[
+            OfferedResource(uri=one.uri, name=one.name, description=one.spec.description, mime_type=one.mime_type)
+            for one in offered.resources
+        ],
+    )
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
 def _logs(context: RestContext, name: str, after: str) -> RestResponse:
