@@ -45,7 +45,7 @@ NEEDS = {
     "GET /servers/{server}/offers": "edit",
     "POST /servers/{server}/rename": "admin",
     "POST /servers/{server}/test": "admin",
-    "POST /servers/restore": "admin",
+    "POST /servers/{server}/restore": "admin",
     "GET /servers/found": "admin",
     "POST /servers/import": "admin",
     "GET /servers/{server}/logs": "admin",

@@ -103,7 +103,7 @@ def test_what_can_not_be_seen_is_shown(api, tmp_path):
     block = {"command": "x", "args": ["a\u200bb", "c\nd", "e f", "\x1b[2J"]}
     put(tmp_path / ".cursor" / "mcp.json", {"o\u202ene": block})
     (server,) = found(api).values()
-    assert (server["name"], server["canImport"]) == ("o\\u202ene", False)
+    assert (server["name"], server["canImport"]) == ("o\u202ene", False)
     put(tmp_path / ".cursor" / "mcp.json", {"one": block})
     (server,) = found(api).values()
     assert server["command"] == "x 'a\\u200bb' 'c\\nd' 'e f' '\\x1b[2J'"
@@ -378,13 +378,13 @@ def test_a_removed_server_comes_back_byte_for_byte_and_only_once(written):
     assert "two" not in servers_of(api)
     undo = reply.json()
     other = stored_tokens(api.file.parent.parent).add("other", role="admin")
-    theirs = api.ask("POST", "/servers/restore", undo, headers={"Authorization": f"Bearer {other}"})
+    theirs = api.ask("POST", "/servers/two/restore", undo, headers={"Authorization": f"Bearer {other}"})
     problem(theirs, 404, "not_found")
-    back = api.ask("POST", "/servers/restore", undo)
+    back = api.ask("POST", "/servers/two/restore", undo)
     assert back.status_code == 200, back.text
     assert SECRET not in back.text
     assert api.file.read_text() == api.text
-    problem(api.ask("POST", "/servers/restore", undo), 404, "not_found")
+    problem(api.ask("POST", "/servers/two/restore", undo), 404, "not_found")
     until(lambda: servers_of(api)["two"]["state"] == "connected")
 
 
@@ -392,12 +392,12 @@ def test_a_removal_is_undone_in_a_file_that_has_changed_since(written):
     api = written
     undo = api.ask("DELETE", "/servers/two").json()
     add(api, servers={"new": {"url": "http://127.0.0.1:9/n"}})
-    assert api.ask("POST", "/servers/restore", undo).status_code == 200
+    assert api.ask("POST", "/servers/two/restore", undo).status_code == 200
     assert {*servers_of(api)} == {"two", "old", "new"}
     assert SECRET in api.file.read_text()
     undo = api.ask("DELETE", "/servers/old").json()
     add(api, servers={"old": {"url": "http://127.0.0.1:9/other"}})
-    problem(api.ask("POST", "/servers/restore", undo), 409, "exists")
+    problem(api.ask("POST", "/servers/old/restore", undo), 409, "exists")
 
 
 def test_servers_of_an_included_file_are_changed_there(tmp_path):

@@ -44,7 +44,7 @@ log = logging.getLogger("onetool.serve")
 
 
 class ServerDraft(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A server as it would run. Secrets are `${NAME}`, and characters that can't be seen are escaped."""
+    """A server as it would run. Secrets are `${NAME}`; characters that can't be seen are escaped, except in `name`."""
 
     name: str
     exists: Annotated[bool, Meta(description="Whether the config has a server of this name.")]
@@ -106,7 +106,7 @@ class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RemovedServer(msgspec.Struct, frozen=True, rename="camel"):
     """What brings a removed server back."""
 
-    undo: Annotated[str, Meta(description="The id for `POST /servers/restore`, for ten minutes and for you alone.")]
+    undo: Annotated[str, Meta(description="The id for `POST …/restore`, for ten minutes and for you alone.")]
 
 
 class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,7 +124,7 @@ def draft_of(
     """Return what a person is shown of a block that could be written."""
     words = [block.get("command", ""), *block.get("args", ())]
     return ServerDraft(
-        name=shown_line(name),
+        name=name,
         exists=name in target.servers,
         can_import=True,
         command=UNSET if "url" in block else shown_line(shlex.join(words)),
@@ -379,7 +379,7 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
 async def remove_server(request: RestRequest) -> RestResponse:
     """Remove a server from the config.
 
-    Its secrets stay. `POST /servers/restore` with `undo` brings it back, for ten minutes.
+    Its secrets stay. `POST …/restore` with `undo` brings it back, for ten minutes.
     """
     return await asyncio.to_thread(_remove, request.context, request.path[0])
 
@@ -409,7 +409,7 @@ def _remove(context: RestContext, name: str) -> RestResponse:
 
 @RestRoute(
     "POST",
-    "/servers/restore",
+    "/servers/{server}/restore",
     "Servers",
     role="admin",
     takes=UndoRequest,
@@ -423,18 +423,18 @@ async def restore_server(request: RestRequest) -> RestResponse:
     As it was, with the secrets that stood in its block. Only for the caller who removed it, and for ten minutes.
     """
     asked = converted(await json_body(request), UndoRequest)
-    return await asyncio.to_thread(_restore, request.context, asked.undo)
+    return await asyncio.to_thread(_restore, request.context, request.path[0], asked.undo)
 
 
-def _restore(context: RestContext, undo: str) -> RestResponse:
+def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
     found = context.removals.get(undo)
-    if found is None:
+    if found is None or found.name != name:
         raise RestError(404, "not_found", "There is no such removal any more: add the server again.")
     target = config_target(context.app)
-    if found.name in target.servers:
-        raise RestError(409, "exists", f"There is a server {found.name[:100]!r} by now: rename that one first.")
+    if name in target.servers:
+        raise RestError(409, "exists", f"There is a server {name[:100]!r} by now: rename that one first.")
     write_config(target, found.restored)
     context.removals.drop(undo)
-    log.info("Restored over REST: the server %s", found.name)
+    log.info("Restored over REST: the server %s", name)
     load_config(context.app, target)
-    return server_response(context, found.name)
+    return server_response(context, name)

@@ -193,7 +193,7 @@ def _drafts(target: "ConfigTarget", found: "ClientServers", plan: "ServerImportP
             taken = "the config has a server of this name"
             why = f"It can't be added: {plan.skipped.get(name, taken)}."
             exists = name in target.servers
-            drafts.append(ServerDraft(name=shown_line(name), exists=exists, can_import=False, why=shown_line(why)))
+            drafts.append(ServerDraft(name=name, exists=exists, can_import=False, why=shown_line(why)))
     return drafts
 
 
