@@ -1815,7 +1815,7 @@ export interface components {
             /** @description For the real one: what has changed since is refused. */
             digest: string;
         };
-        /** @description A server as it would run. Secrets are `${NAME}`, and characters that can't be seen are escaped. */
+        /** @description A server as it would run. Secrets are `${NAME}`; characters that can't be seen are escaped, except in `name`. */
         ServerDraft: {
             name: string;
             /** @description Whether the config has a server of this name. */
