@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from browser.chromium import chromium
 from browser.harness import harness
 from browser.person import Person
+from sources.mcp_servers.authority import Authority
 
 TOKEN = "sesame-token-0123456789"
 SERVER = Path(__file__).parents[1] / "sources" / "mcp_servers" / "nasty" / "offers.py"
@@ -103,6 +105,33 @@ def test_a_server_is_added_by_the_form_with_a_value_kept_as_a_secret(guarded, tm
     person.click("Test", role="button")
     person.see("no-such-program")
     assert person.faults() == []
+
+
+def test_connect_opens_the_login_of_a_server(guarded):
+    _, person = guarded
+    with Authority() as authority:
+        person.open("#/servers?add=1").sign_in(TOKEN)
+        person.type_into(PASTE, authority.url)
+        person.type_into("Name of the server", "vault")
+        person.see("vault is called at:", authority.url)
+        person.click("Add and start", role="button")
+        person.see("Needs a login")
+        person.click("Connect", role="button")
+        person.see("Connected").see_no("Needs a login")  # the window that was opened needs nobody to type
+
+
+def test_on_another_machine_the_page_gives_the_command_for_a_login(browser, tmp_path):
+    host = "onetool.localhost"  # any name but those that stand for this machine
+    with (
+        Authority() as authority,
+        harness(tmp_path, token=TOKEN, http={"hosts": [host]}, servers={"vault": {"url": authority.url}}) as served,
+        chromium(host) as other,
+        other.page(width=1280, height=800) as page,
+    ):
+        person = Person(page, served.url.replace("127.0.0.1", host))
+        person.open("#/servers?server=vault").sign_in(TOKEN)
+        person.see("Needs a login", "Type this there:", "onetool servers login vault")
+        assert "Connect" not in person.names("button")
 
 
 def served_names(served):
