@@ -12,7 +12,8 @@ const toServer = { target: upstream, changeOrigin: true, headers: { origin: upst
 // Keys of texts are for those who write the page: it is sent with their numbers, from 1 on. Those that code puts together
 // stay, and those of one word.
 const TOGETHER = /^(health|role|source|theme)\./;
-const isNumbered = (key: string): boolean => key.includes(".") && !TOGETHER.test(key);
+const KEY = "[a-z]+\\.[a-z.-]+";
+const isNumbered = (key: string): boolean => new RegExp(`^${KEY}$`).test(key) && !TOGETHER.test(key);
 const NUMBERED = Object.keys(en).filter(isNumbered);
 const NAMED = Object.keys(en).filter((key) => !isNumbered(key));
 
@@ -40,7 +41,7 @@ const numberedKeys: Plugin = {
   enforce: "post",
   transform: (code, id) => {
     if (id.endsWith("/locales/en.ts")) return catalogue;
-    return /\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(/(["'`])([a-z]+\.[a-z.-]+)\1/g, (whole, _, key: string) => String(numbers.get(key) ?? whole)) : undefined;
+    return /\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(new RegExp(`(["'\`])(${KEY})\\1`, "g"), (whole, _, key: string) => String(numbers.get(key) ?? whole)) : undefined;
   },
 };
 
