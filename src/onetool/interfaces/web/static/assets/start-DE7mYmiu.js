@@ -1,0 +1,1 @@
+export{t as start}from"./base-CWC7jfLH.js";

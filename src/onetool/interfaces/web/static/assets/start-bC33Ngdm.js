@@ -1,1 +1,0 @@
-export{t as start}from"./base-BupiBY8h.js";
