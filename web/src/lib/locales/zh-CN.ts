@@ -576,7 +576,7 @@ export const zhCN: Messages = {
   "servers.form.started": "启动一个程序",
   "servers.form.text": "一条命令、一个网址，或其他客户端的 mcpServers",
   "servers.form.text.hint": "在您看到完整命令之前，不会启动任何东西。",
-  "servers.form.url": "网址",
+  "servers.form.url": "URL",
   "servers.form.way": "添加方式",
   "servers.gone": "没有名为 {name} 的服务器",
   "servers.idle": "尚未需要",
