@@ -1,1 +1,0 @@
-export{t as start}from"./base-CWC7jfLH.js";
