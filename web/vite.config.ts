@@ -9,31 +9,46 @@ import { zhCN } from "./src/lib/locales/zh-CN";
 const upstream = loadEnv("", ".", "ONETOOL_").ONETOOL_URL ?? "http://127.0.0.1:8765";
 const toServer = { target: upstream, changeOrigin: true, headers: { origin: upstream } };
 
+// Keys of texts are for those who write the page: it is sent with their numbers, from 1 on. Those that code puts together
+// stay, and those of one word.
+const TOGETHER = /^(health|role|source|theme)\./;
+const KEY = "[a-z]+\\.[a-z.-]+";
+const isNumbered = (key: string): boolean => new RegExp(`^${KEY}$`).test(key) && !TOGETHER.test(key);
+const NUMBERED = Object.keys(en).filter(isNumbered);
+const NAMED = Object.keys(en).filter((key) => !isNumbered(key));
+
 // Other languages are sent without their keys, in the order of the English ones: a third less.
+let order = Object.keys(en);
 const CATALOGUES: Record<string, Record<string, string>> = { "virtual:zh-CN": zhCN };
 const catalogues: Plugin = {
   name: "catalogues",
+  config: (_, { command }) => {
+    if (command === "build") order = ["", ...NUMBERED, ...NAMED];
+  },
   resolveId: (id) => (id in CATALOGUES ? `\0${id}` : undefined),
   load: (id) => {
     const found = CATALOGUES[id.slice(1)];
-    return id.startsWith("\0virtual:") && found ? `export default ${JSON.stringify(Object.keys(en).map((key) => found[key]))}` : undefined;
+    return id.startsWith("\0virtual:") && found ? `export default ${JSON.stringify(order.map((key) => found[key] ?? ""))}` : undefined;
   },
 };
 
-// Keys of texts are for those who write the page: it is sent with short ones. Those that code puts together stay.
-const TOGETHER = /^(health|role|source|theme)\./;
-const short = new Map(Object.keys(en).filter((key) => key.includes(".") && !TOGETHER.test(key)).map((key, place) => [key, `_${place.toString(36)}`]));
-const shortKeys: Plugin = {
-  name: "short-keys",
+const numbers = new Map(NUMBERED.map((key, place) => [key, place + 1]));
+const texts = en as Record<string, string>;
+const catalogue = `export const en = Object.assign(${JSON.stringify(["", ...NUMBERED.map((key) => texts[key])])}, ${JSON.stringify(Object.fromEntries(NAMED.map((key) => [key, texts[key]])))});`;
+const numberedKeys: Plugin = {
+  name: "numbered-keys",
   apply: "build",
   enforce: "post",
-  transform: (code, id) => (/\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(/(["'`])([a-z]+\.[a-z.-]+)\1/g, (whole, _, key: string) => (short.has(key) ? `"${short.get(key)}"` : whole)) : undefined),
+  transform: (code, id) => {
+    if (id.endsWith("/locales/en.ts")) return catalogue;
+    return /\/src\/.*\.(ts|svelte)$/.test(id) ? code.replace(new RegExp(`(["'\`])(${KEY})\\1`, "g"), (whole, _, key: string) => String(numbers.get(key) ?? whole)) : undefined;
+  },
 };
 
 // Relative addresses: the page also works below a path of somebody else's web app. No source maps: assets are committed.
 export default defineConfig({
   base: "./",
-  plugins: [svelte(), catalogues, shortKeys],
+  plugins: [svelte(), catalogues, numberedKeys],
   server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|audit|docs|openapi.json)(/|$|\\?)": toServer } },
   build: {
     outDir: "../src/onetool/interfaces/web/static",

@@ -105,6 +105,10 @@ SCREENS = {
     "chat": _chat,
     "chats": go("#/chat"),
     "servers": go("#/servers?server=clock", TABPANEL),
+    "servers-add": go("#/servers?add=1"),
+    "server-settings": go(
+        "#/servers?server=clock&tab=settings", "document.querySelector('main section.card') !== null"
+    ),
     "results": go("#/results", "click main li a", "document.querySelectorAll('main table tr').length > 3"),
     "stats": go("#/stats", "document.querySelectorAll('main svg').length > 1"),
     "audit": go("#/audit", "document.querySelectorAll('main table tr').length > 5"),

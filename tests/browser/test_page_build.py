@@ -266,7 +266,7 @@ def _import_servers(person, served):
     person.see("MCP servers", f"till\t{block['url']}\tnew", "Secrets that go into the secrets file")
     assert token not in person.value("document.querySelector('[role=region]').innerText")
     person.click("Import this")
-    person.see("Imported: 1 item")
+    person.see("Imported: 1 item", "1 server", "till", "Not reached")  # with why, as soon as it is known
     folder = served.server.folder
     assert token not in (folder / "onetool.yaml").read_text(encoding="utf-8")
     assert [one.name for one in folder.rglob("*") if one.is_file() and token.encode() in one.read_bytes()] == [

@@ -120,4 +120,4 @@ def test_nobody_has_servers_at_first(browser, tmp_path):
 def _adds(person):
     person.open("#/servers").sign_in(TOKEN).see("No MCP server is used yet")
     person.click("Add servers", role="link")
-    person.until("location.hash === '#/build?import=1'")
+    person.until("location.hash === '#/servers?add=1'")

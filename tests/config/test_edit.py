@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from onetool.config import load_config
 from onetool.config.client_files import put_file
 from onetool.config.convert import plain
-from onetool.config.edit import drop_host, drop_server, put_host, put_servers, servers_yaml, switch_server
+from onetool.config.edit import (
+    drop_host,
+    drop_server,
+    put_host,
+    put_servers,
+    rename_server,
+    servers_yaml,
+    switch_server,
+)
 from onetool.config.node import Findings
 from onetool.config.starter import starter_config
 from onetool.config.yaml_nodes import ConfigFileError, node_of
@@ -281,3 +289,19 @@ def test_whatever_the_servers_say_it_is_read_back(servers: dict[str, Any], old: 
     assert (data(new).get("servers") or {}) == {
         k: v for k, v in (before.get("servers") or {}).items() if k not in servers
     }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "servers:\n  # a\n  a:   # one\n    command: x   # why\n  b: {}\n",
+            "servers:\n  # a\n  c: # one\n    command: x   # why\n  b: {}\n",
+        ),
+        ('{"servers": {"a": {"command": "x"}, "b": {}}}', '{"servers": {c: {"command": "x"}, "b": {}}}'),
+    ],
+)  # fmt: skip
+def test_a_renamed_server_stays_in_its_place(old: str, new: str) -> None:
+    assert rename_server(old, "a", "c") == new
+    with pytest.raises(ConfigFileError, match="already"):
+        rename_server(old, "a", "b")

@@ -31,6 +31,14 @@ BY_HAND = "it is written in a way that can't be changed from here; please edit i
 Changes = dict[tuple[Any, ...], Any]  # by path; all in the same section
 
 _REMOVED: Any = object()
+
+
+class _NewKey(str):
+    """In place of a value: its key becomes this one."""
+
+    __slots__ = ()
+
+
 _NOTE = re.compile(r"\s*(#.*|---\s*|\.\.\.\s*)?", re.DOTALL)  # a line without data
 
 
@@ -45,6 +53,18 @@ def put_servers(text: str, servers: Mapping[str, Any]) -> str:
 
 def drop_server(text: str, name: str) -> str:
     return _edited(text, {(SERVERS, name): _REMOVED})
+
+
+def rename_server(text: str, name: str, new: str) -> str:
+    """Return the text with another name for this server, in the same place."""
+    if new in _data_of(text)[SERVERS]:
+        raise ConfigFileError(f"there is a server {new} already")
+    return _edited(text, {(SERVERS, name): _NewKey(new)})
+
+
+def server_block(text: str, name: str) -> Any:
+    """Return the block of a server; None if there is none."""
+    return _data_of(text)[SERVERS].get(name)
 
 
 def switch_server(text: str, name: str, on: bool) -> str:
@@ -123,10 +143,23 @@ def _change(data: Any, changes: Changes, written: Callable[[Any], Any]) -> None:
             node = node[key]
         if value is _REMOVED:
             del node[last]
+        elif isinstance(value, _NewKey):
+            _rename_key(node, last, written(str(value)))
         elif isinstance(node, list):
             node.append(written(value))
         else:
             node[last] = written(value)
+
+
+def _rename_key(node: Any, old: Any, new: Any) -> None:
+    at, value = list(node).index(old), node.pop(old)
+    if isinstance(node, CommentedMap):
+        comment = node.ca.items.pop(old, None)
+        node.insert(at, new, value)
+        if comment is not None:
+            node.ca.items[new] = comment
+    else:
+        node[new] = value
 
 
 def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str]:

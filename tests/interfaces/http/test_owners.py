@@ -17,6 +17,7 @@ from interfaces.http.matrix import token_entry
 from interfaces.http.test_roles import MCP_METHODS, OT_TOOLS, RULES
 from interfaces.mcp.peers import ABLE, TASKS, HttpPeer
 from interfaces.mcp.servers import CONFIG, PATIENCE, Server
+from interfaces.rest import test_server_edit
 
 KNOWS = {**ABLE, "extensions": {TASKS: {}}}
 TOKENS = {"ada": "ot_ada-0123456789-0123456789", "bob": "ot_bob-0123456789-0123456789"}
@@ -362,6 +363,7 @@ OTHER_ROUTES = {
     f"GET {_TOOL}/examples": test_examples_are_of_who_saves_them,
     f"PUT {_TOOL}/examples": test_examples_are_of_who_saves_them,
     "GET /events": test_events_tell_of_ones_own_calls,
+    "POST /servers/{server}/restore": test_server_edit.test_a_removed_server_comes_back_byte_for_byte_and_only_once,
 }
 """Routes with own things that have a test of their own above."""
 OWNED_METHODS = {
@@ -379,12 +381,14 @@ SHARED = {
     *(f"{method} {_TOOL}" for method in ("GET", "PUT", "PATCH", "DELETE")),
     *(f"POST {_TOOL}/{verb}" for verb in ("invoke", "validate", "preview", "copy", "rename")),
     *(f"POST /tools/imports/{kind}" for kind in ("zip", "curl", "openapi", "servers")),
-    *(f"POST /servers/{{server}}/{verb}" for verb in ("reconnect", "enable", "disable", "login")),
+    *(f"POST /servers/{{server}}/{verb}" for verb in ("reconnect", "enable", "disable", "login", "rename", "test")),
     "GET /tools/bundles", "GET /tools/bundles/{bundleID}/export", "GET /tools/tools", "GET /tools/tools/search",
     *(f"{method} /tools/bundles/{{bundleID}}/tools/{{toolSlug}}/versions" for method in ("GET", "PATCH")),
     "POST /tools/validate", "POST /tools/preview",
     "POST /tools/servers/{server}/approve", "POST /tools/trust", "POST /run/check", "GET /run/names", "GET /servers",
-    "GET /servers/{server}", "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
+    "GET /servers/{server}", "PUT /servers/{server}", "DELETE /servers/{server}", "GET /servers/{server}/definition",
+    "GET /servers/{server}/offers", "POST /servers", "GET /servers/found", "POST /servers/import",
+    "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
     "PUT /hosts/{host}", "PUT /secrets/{secret}", "GET /tokens", "POST /tokens", "DELETE /tokens/{token}",
     "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json",
 }  # fmt: skip

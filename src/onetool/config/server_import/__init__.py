@@ -20,12 +20,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onetool.config.client_files import EditError, put_file
+from onetool.config.convert import plain
 from onetool.config.file_checks import is_inside
-from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, trust_store
+from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_of, trust_store
 from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
 from onetool.config.node import Findings, Node
+from onetool.config.reach_servers import programs_of, server_details
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import starter_config
@@ -74,6 +76,23 @@ class ConfigTarget:
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
 
+    def details(self, name: str, block: Any) -> list[str]:
+        """Return a line for each thing that decides what a server would run and send, if it had this block."""
+        folder = block.get("cwd") if isinstance(block, dict) else None
+        folders = {name: self.file.absolute().parent / os.path.expanduser(folder)} if folder else {}
+        place = place_of(self.file.absolute())
+        programs = programs_of({name: block}, folders, place, {}, sets_safe_path=self.is_project)
+        return list(server_details(block, programs.get(name)))
+
+    def block(self, name: str) -> dict[str, Any]:
+        """Return the block of a server in this file. Raises ConfigUnchangedError if it is not there."""
+        if elsewhere := self.elsewhere(name):
+            raise ConfigUnchangedError(f"{name} stands in {elsewhere}, which the config includes: change it there.")
+        found = plain(self.servers[name], Findings()) if name in self.servers else None
+        if not isinstance(found, dict):
+            raise ConfigUnchangedError(f"{self.file} has no block of {name}: change it where it stands.")
+        return found
+
     def text(self) -> str:
         return self.file.read_text(encoding="utf-8", errors="surrogateescape") if self.file.exists() else ""
 
@@ -102,16 +121,28 @@ class ConfigTarget:
         except (EditError, ValueError) as why:
             raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
 
+    def check(self, change: Change, secrets: Mapping[str, str]) -> None:
+        """Raise ConfigUnchangedError if `write` would. Writes nothing."""
+        try:
+            self._tried(change, secrets, self.text())
+        except EditError as why:
+            raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
+
     def _changed(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
+        new = self._tried(change, secrets, text)
+        for name, value in secrets.items():  # the config must never be there without them
+            if self.secrets.file is None:
+                raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+            put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
+        return new
+
+    def _tried(self, change: Change, secrets: Mapping[str, str], text: str) -> str:
+        """Return the changed text. Raises EditError if it could not be used."""
         try:
             new = change(text if self.file.exists() else starter_config(example=False))
         except ConfigFileError as why:
             raise EditError(f"line {why.line}: {why.message}" if why.line else why.message) from None
         _must_load(self.file, new, secrets, {name for name, one in self.config.servers.items() if one.mistakes})
-        for name, value in secrets.items():  # the config must never be there without them
-            if self.secrets.file is None:
-                raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
-            put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
         return new
 
 
@@ -199,8 +230,13 @@ class Planner:
         ask: AskUser,
         reuse: bool = True,
         whole: bool = False,
+        keep: Collection[str] = (),
     ) -> None:
-        """`whole`: show the blocks of a project with their secrets, which came with the project, too."""
+        """`keep` names variables and headers that are secrets, whatever they look like.
+
+        `whole`: show the blocks of a project with their secrets, which came with the project, too.
+        """
+        self.keep = keep
         self.whole = whole
         self.target = target
         self.replace = replace
@@ -239,12 +275,11 @@ class Planner:
         try:
             if elsewhere := self.target.elsewhere(name):
                 raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
-            if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
-                raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
+            check_name(name)
             whole, notes = self._translated(raw, found)
             if is_onetool(whole, self.target.config):
                 raise SkipSelf("it is OneTool itself")
-            block = without_secrets(name, whole, self.collector)
+            block = without_secrets(name, whole, self.collector, self.keep)
         except SkipServer as why:
             self.plan.skipped[name] = str(why)
             self.plan.failed |= not isinstance(why, SkipSelf)
@@ -266,6 +301,12 @@ class Planner:
     def _translated(self, raw: Any, found: ClientServers) -> tuple[dict[str, Any], list[str]]:
         variables = Variables(found.folder, found.inputs, self.collector)
         return translated(raw, variables, found.folder, old_url=found.file.parent.name == ".gemini")
+
+
+def check_name(name: str) -> None:
+    """Raise SkipServer if a server can't have this name."""
+    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+        raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
 
 
 class SkipSelf(SkipServer):

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +133,11 @@ class SecretCollector:
         return True
 
 
-def without_secrets(server: str, block: dict[str, Any], collector: SecretCollector) -> dict[str, Any]:
-    """Return the block with placeholders for what must not stand in a config."""
-    return _Hider(server, collector).block(block)
+def without_secrets(
+    server: str, block: dict[str, Any], collector: SecretCollector, keep: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the block with placeholders for what must not stand in a config: also variables and headers in `keep`."""
+    return _Hider(server, collector, keep).block(block)
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -154,7 +156,8 @@ def _sounds_secret(name: str) -> bool:
 
 
 class _Hider:
-    def __init__(self, server: str, collector: SecretCollector) -> None:
+    def __init__(self, server: str, collector: SecretCollector, keep: Collection[str]) -> None:
+        self.keep = keep
         self.server = server
         self.own = variable_name(server)
         self.collector = collector
@@ -173,18 +176,21 @@ class _Hider:
         return hidden
 
     def _variable(self, name: str, value: str) -> str:
-        if not is_secret(name, value):
+        if not self._is_secret(name, value):
             return self._in_json(name, value)
         return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
 
     def _header(self, name: str, value: str) -> str:
-        if not is_secret(name, value):
+        if not self._is_secret(name, value):
             return self._in_json(name, value)
         if name.lower() in ("authorization", "proxy-authorization"):
             found = _SCHEME.match(value)
             scheme, bare = (found[1], found[2]) if found else ("", value)
             return scheme + self.collector.placeholder_for(f"{self.own}_TOKEN", self.server, bare)
         return self._named(name, value)
+
+    def _is_secret(self, name: str, value: str) -> bool:
+        return is_secret(name, value) or (name in self.keep and bool(value.strip()) and "${" not in value)
 
     def _auth(self, auth: Any) -> Any:
         if isinstance(auth, str):

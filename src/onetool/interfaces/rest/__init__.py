@@ -8,6 +8,7 @@ route          the declaration of a route, which is the decorator of its handler
 routing        all routes, and which of them a path means
 query          query parameters
 request        bodies, ETags, the caller, lists
+undo           what was removed, and can be had back
 problem        errors as application/problem+json
 
 handlers       bundles and tools; lists in pages
@@ -16,7 +17,9 @@ editing        copies, names, examples, drafts
 imports        ZIP, curl and OpenAPI in, ZIP out
 run            code: running and checking it
 insight        counts, the audit log, stored results
-servers        MCP servers: state, approval, import
+servers        MCP servers: state, log, approval
+server_edit    changing one in the config: switch, edit, rename, remove
+server_import  adding some to the config, also those of other clients
 checks         what is wrong, and whether a project is trusted
 grants         hosts and secrets for tools, and tokens for callers
 events         the ASGI apps at /events and /status

@@ -34,6 +34,7 @@ from onetool.http.asgi import (
 )
 from onetool.http.definition import FROM_TOOL
 from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.undo import Removals
 from onetool.sources.bundles.drafts import PreProcessorTurns
 from onetool.sources.bundles.errors import NotFoundError, OutdatedError
 from onetool.sources.bundles.rate_limits import refuse_limited
@@ -213,6 +214,7 @@ class RestContext:
         # What code of callers with this list of tools can say, and what that is made of.
         self.names: dict[tuple[str, ...] | None, tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
+        self.removals = Removals()
 
     @contextmanager
     def admitted(self, most: int, refusal: str, retry_s: int) -> Iterator[None]:

@@ -250,6 +250,10 @@ class UpstreamConnection:
         self.tools = await tools_of(self.client, note)
         self.offers = await offers_of(self.client, note)
 
+    async def count_tools(self) -> int:
+        """Ask the server for its tools, and return how many it has: whether it answers at all."""
+        return len(await tools_of(self.client, self._log.note))
+
     async def call(self, tool: str, args: Mapping[str, Any], call: UpstreamCall) -> CallToolResult:
         current_upstream_call.set(call)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onetool.sources.mcp_servers.connection import UpstreamConnection
     from onetool.sources.mcp_servers.upstream_calls import UpstreamCall
 
-RequestKind = Literal["tool", "prompt", "resource", "connect", "reconnect"]
+RequestKind = Literal["tool", "prompt", "resource", "tools", "connect", "reconnect"]
 
 
 class ServerRequest(msgspec.Struct, frozen=True):
@@ -30,6 +30,8 @@ class ServerRequest(msgspec.Struct, frozen=True):
                 return await connection.prompt(self.name, self.args, call)
             case "resource":
                 return await connection.resource(self.name, call)
+            case "tools":
+                return await connection.count_tools()
             case _:
                 raise ToolFailure(f"{self.kind} is no request to a server")
 

@@ -21,7 +21,7 @@ from onetool.core.signature import as_identifier
 from onetool.database.documents import Documents
 from onetool.sources.mcp_servers.owners import ServerOwners, ServerRequest, SharedState
 from onetool.sources.mcp_servers.proxy import ServerProxy
-from onetool.sources.mcp_servers.server_cache import Offers, ServerListing, file_name
+from onetool.sources.mcp_servers.server_cache import Offers, ServerCache, ServerListing, file_name
 from onetool.sources.mcp_servers.server_log import Redact
 from onetool.sources.mcp_servers.settings import AuthValue, ServerSettings, Transport, secrets_in
 
@@ -275,7 +275,25 @@ class Servers(Source):
 
         return forget(self.logins, file_name(name))
 
+    def copy_state(self, name: str, new: str) -> None:
+        """Store what is known of a server, what is approved and its login under a new name: a rename approves nothing.
+
+        Raises DatabaseError.
+        """
+        proxy = self._proxies[name]
+        ServerCache(self._documents, new, proxy.settings).write(proxy.cached)
+        if (login := self.logins.read(file_name(name))) is not None:
+            self.logins.write(file_name(new), login)
+
+    def offered(self, name: str) -> Catalogue:
+        """Return what a server offers now."""
+        return self._proxies[name].catalogue()
+
     # What is done with them
+
+    async def test(self, name: str) -> int:
+        """Connect a server if need be, and ask it for its tools; return how many it has. Raises ToolFailure."""
+        return await self.do(name, "tools/list", ServerRequest("tools"), True)
 
     def start(self) -> None:
         """Connect all of them, side by side, and come back at once."""

@@ -1,0 +1,440 @@
+"""The handlers that change a server in the config: switch, edit, rename, remove, and undo that.
+
+All are for admins. What a server would run is shown before it is written, and no more than that is written: what has
+changed in between is refused. Secrets never leave the machine; they are shown as `${NAME}`.
+"""
+
+import asyncio
+import logging
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onetool.config.find import NAME, own_folder
+from onetool.core.errors import ConfigError
+from onetool.core.text import shown_line
+from onetool.database.connection import DatabaseError
+from onetool.http.asgi import encode
+from onetool.interfaces.rest.imports import reloaded
+from onetool.interfaces.rest.problem import RestError
+from onetool.interfaces.rest.query import DRY_RUN
+from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.route import RestRoute
+from onetool.interfaces.rest.servers import (
+    NoOptions,
+    changed_error,
+    digest_of,
+    found_server,
+    server_action,
+    server_response,
+)
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.config.server_import import Change, ConfigTarget
+    from onetool.config.server_import.hide_secrets import SecretCollector
+
+log = logging.getLogger("onetool.serve")
+
+
+class ServerDraft(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A server as it would run. Secrets are `${NAME}`; characters that can't be seen are escaped, except in `name`."""
+
+    name: str
+    exists: Annotated[bool, Meta(description="Whether the config has a server of this name.")]
+    can_import: bool
+    why: Annotated[str | UnsetType, Meta(description="Why it can't be imported.")] = UNSET
+    command: Annotated[str | UnsetType, Meta(description="The whole command line, quoted as a shell takes it.")] = UNSET
+    url: str | UnsetType = UNSET
+    details: Annotated[
+        tuple[str, ...], Meta(description="Program, folder, variables, headers. `! `: decides which code runs.")
+    ] = ()
+    secrets: Annotated[tuple[str, ...], Meta(description="Secrets of it that go into the secrets file.")] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ServerDrafts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Servers that were written to the config, or would be."""
+
+    dry_run: bool
+    servers: list[ServerDraft]
+    digest: Annotated[str, Meta(description="For the real one: what has changed since is refused.")]
+
+
+class ServerBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The keys of a server's block that are checked here. A block may have any others of the config."""
+
+    command: str | UnsetType = UNSET
+    args: list[str] | UnsetType = UNSET
+    env: dict[str, str] | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    auth: str | dict[str, str] | UnsetType = UNSET
+
+
+class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """The block of a server in the config. Secrets that stand in it are `${NAME}`."""
+
+    name: str
+    file: str
+    definition: dict[str, Any]
+    seen: Annotated[str, Meta(description="For PUT: a definition that has changed since is not replaced.")]
+
+
+class ServerEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new definition, and what was seen of it."""
+
+    definition: dict[str, Any]
+    seen: Annotated[str, Meta(description="That of the definition which this one replaces.")]
+    keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
+    digest: Annotated[str | None, Meta(description="That of a dry run: what it showed is what is written.")] = None
+
+
+class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another name."""
+
+    name: str
+
+
+class RemovedServer(msgspec.Struct, frozen=True, rename="camel"):
+    """What brings a removed server back."""
+
+    undo: Annotated[str, Meta(description="The id for `POST …/restore`, for ten minutes and for you alone.")]
+
+
+class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of a removal."""
+
+    undo: str
+
+
+# What is shown
+
+
+def draft_of(
+    target: "ConfigTarget", name: str, block: Mapping[str, Any], secrets: Iterable[str], notes: Iterable[str] = ()
+) -> ServerDraft:
+    """Return what a person is shown of a block that could be written."""
+    words = [block.get("command", ""), *block.get("args", ())]
+    return ServerDraft(
+        name=name,
+        exists=name in target.servers,
+        can_import=True,
+        command=UNSET if "url" in block else shown_line(shlex.join(words)),
+        url=shown_line(block["url"]) if "url" in block else UNSET,
+        details=tuple(map(shown_line, target.details(name, block))),
+        secrets=tuple(secrets),
+        notes=tuple(map(shown_line, notes)),
+    )
+
+
+def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
+    found = ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest)
+    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
+
+
+def check_digest(given: str | None, now: str) -> None:
+    """Raise an error unless this is what was shown: no server is started unseen."""
+    if given is None:
+        raise InvalidError("/digest: expected that of a dry run, which shows what would be started", "/digest")
+    if given != now:
+        raise changed_error("What would be started")
+
+
+# Writing the config
+
+
+def config_target(app: "App") -> "ConfigTarget":
+    """Return the config to change: the one in force, else the user's own. Raises RestError.
+
+    A project's is looked up again, because it may not be trusted any more; nothing is written to it then.
+    """
+    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
+
+    file = app.config.path
+    named = None if file is None or app.config.whose == "project" else str(file)
+    try:
+        target = ConfigTarget(named, new=own_folder() / NAME)
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise unchanged(error) from None
+    if file is not None and target.file.absolute() != file.absolute():
+        raise unchanged(f"{target.file} has taken the place of {file}: reload the server, then try again.")
+    return target
+
+
+def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str, str] | None = None) -> None:
+    """Write the config. Raises RestError if it stays as it is."""
+    from onetool.config.server_import import ConfigUnchangedError
+
+    try:
+        target.write(change, secrets)
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise unchanged(error) from None
+
+
+def load_config(app: "App", target: "ConfigTarget") -> None:
+    """Load the config that was written. Raises RestError if it can't be used."""
+    if wrong := reloaded(app.reload):
+        why = "; ".join(one["why"] for one in wrong)
+        raise RestError(409, "config_unused", f"{target.file} was changed, but can't be used as it is: {why}")
+
+
+def unchanged(why: object) -> RestError:
+    return RestError(409, "config_unchanged", str(why))
+
+
+def _block(target: "ConfigTarget", name: str) -> dict[str, Any]:
+    from onetool.config.server_import import ConfigUnchangedError
+
+    try:
+        return target.block(name)
+    except ConfigUnchangedError as error:
+        raise unchanged(error) from None
+
+
+# Switching them on and off
+
+
+@server_action("/servers/{server}/enable")
+async def enable_server(request: RestRequest) -> RestResponse:
+    """Enable a server in the config file."""
+    return await _switch(request, on=True)
+
+
+@server_action("/servers/{server}/disable")
+async def disable_server(request: RestRequest) -> RestResponse:
+    """Disable a server in the config file."""
+    return await _switch(request, on=False)
+
+
+async def _switch(request: RestRequest, on: bool) -> RestResponse:
+    converted(await json_body(request, empty={}), NoOptions)
+    return await asyncio.to_thread(_switched, request.context, request.path[0], on)
+
+
+def _switched(context: RestContext, name: str, on: bool) -> RestResponse:
+    from onetool.config.edit import switch_server
+
+    _, status = found_server(context, name)
+    if on == (status.state == "disabled"):
+        target = config_target(context.app)
+        _block(target, name)
+        write_config(target, partial(switch_server, name=name, on=on))
+        log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
+        load_config(context.app, target)
+    return server_response(context, name)
+
+
+# Editing
+
+
+@RestRoute("GET", "/servers/{server}/definition", "Servers", role="admin", gives=ServerDefinition, errors=(404, 409))
+async def get_server_definition(request: RestRequest) -> RestResponse:
+    """Get the block of a server in the config.
+
+    Secrets that stand in it are shown as `${NAME}`; with the next edit they go into the secrets file.
+    """
+    return await asyncio.to_thread(_definition, request.context, request.path[0])
+
+
+def _definition(context: RestContext, name: str) -> RestResponse:
+    found_server(context, name)
+    target = config_target(context.app)
+    hidden, _ = _hidden(context, target, name, _block(target, name))
+    found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
+    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+
+
+def _hidden(
+    context: RestContext, target: "ConfigTarget", name: str, block: Mapping[str, Any]
+) -> "tuple[dict[str, Any], SecretCollector]":
+    """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
+    from onetool.config.reach_servers import listed, text_of
+    from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
+
+    texts, known = dict(block), list[str]()
+    for key in ("env", "headers"):
+        values = block.get(key)
+        texts[key] = {str(one): text_of(value) for one, value in (values if isinstance(values, dict) else {}).items()}
+        known += [one for one, value in texts[key].items() if context.clean(value, None) != value]
+    texts["args"] = [text_of(one) for one in listed(block.get("args"))]
+    texts = {key: value for key, value in texts.items() if key in block}
+    collector = SecretCollector(target.secrets, reuse=False)
+    hidden = without_secrets(name, texts, collector, known)
+    if context.clean(hidden, None) != hidden:  # a mask would be written in place of the value
+        raise unchanged(f"The block of {name} holds a secret that can't be shown: edit {target.file} by hand.")
+    return hidden, collector
+
+
+@RestRoute(
+    "PUT",
+    "/servers/{server}",
+    "Servers",
+    role="admin",
+    query=(DRY_RUN,),
+    takes=ServerEdit,
+    example={"definition": {"url": "http://127.0.0.1:9000/mcp"}, "seen": "5f2b1c0e9d8a7f6e5d4c3b2a19080706"},
+    gives=ServerDrafts,
+    errors=(404, 409),
+)
+async def edit_server(request: RestRequest) -> RestResponse:
+    """Replace the block of a server in the config.
+
+    First with `dryRun=true`, which shows what would be started; then with its `digest`. Values that look like secrets,
+    and those in `keep`, go into the secrets file. 409: the block or what would be started has changed since.
+    """
+    asked = converted(await json_body(request), ServerEdit)
+    converted(asked.definition, ServerBlock, "/definition")
+    return await asyncio.to_thread(_edit, request, request.path[0], asked)
+
+
+def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
+    from onetool.config.edit import put_servers, server_block
+    from onetool.config.server_import import ConfigUnchangedError, is_onetool, placeholders
+    from onetool.config.server_import.hide_secrets import without_secrets
+    from onetool.config.yaml_nodes import ConfigFileError
+
+    context, dry_run = request.context, request.query["dryRun"]
+    found_server(context, name)
+    target = config_target(context.app)
+    old = _block(target, name)
+    hidden, collector = _hidden(context, target, name, old)
+    if asked.seen != digest_of(hidden):
+        raise changed_error(f"The definition of {name}")
+    new = without_secrets(name, asked.definition, collector, asked.keep)
+    if not new.get("url") and is_onetool(new, target.config):
+        raise InvalidError("/definition: this starts OneTool itself, whose tools are here already", "/definition")
+    secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
+    digest = digest_of([str(target.file), name, new])
+
+    def change(text: str) -> str:
+        if server_block(text, name) != old:
+            raise ConfigFileError(f"the block of {name} was changed just now; get it again")
+        return put_servers(text, {name: new})
+
+    if dry_run:
+        try:
+            target.check(change, secrets)
+        except ConfigUnchangedError as error:
+            raise unchanged(error) from None
+    else:
+        check_digest(asked.digest, digest)
+        write_config(target, change, secrets)
+        log.info("Edited over REST: the server %s", name)
+        load_config(context.app, target)
+    return drafts_response(request, [draft_of(target, name, new, secrets)], digest, dry_run)
+
+
+# Renaming
+
+
+@server_action("/servers/{server}/rename", takes=NewName, example={"name": "docs"})
+async def rename_server(request: RestRequest) -> RestResponse:
+    """Rename a server in the config.
+
+    Its tools are called by the new name then. What was approved and its login stay.
+    """
+    asked = converted(await json_body(request), NewName)
+    return await asyncio.to_thread(_rename, request.context, request.path[0], asked.name)
+
+
+def _rename(context: RestContext, name: str, new: str) -> RestResponse:
+    from onetool.config.edit import rename_server
+    from onetool.config.server_import import check_name
+    from onetool.config.server_import.translate import SkipServer
+
+    servers, _ = found_server(context, name)
+    try:
+        check_name(new)
+    except SkipServer as why:
+        raise InvalidError(f"/name: {why}", "/name") from None
+    if new == name:
+        return server_response(context, name)
+    target = config_target(context.app)
+    _block(target, name)
+    if new in target.servers:
+        raise RestError(409, "exists", f"There is a server {new[:100]!r} already: choose another name.")
+    try:
+        servers.copy_state(name, new)
+    except DatabaseError as error:
+        raise RestError(503, "unavailable", f"What is known of {name} can't be stored: {error}.") from None
+    write_config(target, partial(rename_server, name=name, new=new))
+    log.info("Renamed over REST: the server %s to %s", name, new)
+    load_config(context.app, target)
+    servers.logout(name)
+    return server_response(context, new)
+
+
+# Removing, and undoing that
+
+
+@RestRoute("DELETE", "/servers/{server}", "Servers", role="admin", gives=RemovedServer, errors=(404, 409))
+async def remove_server(request: RestRequest) -> RestResponse:
+    """Remove a server from the config.
+
+    Its secrets stay. `POST …/restore` with `undo` brings it back, for ten minutes.
+    """
+    return await asyncio.to_thread(_remove, request.context, request.path[0])
+
+
+def _remove(context: RestContext, name: str) -> RestResponse:
+    from onetool.config.edit import drop_server, put_servers
+
+    found_server(context, name)
+    target = config_target(context.app)
+    block, before, after = _block(target, name), "", ""
+
+    def change(text: str) -> str:
+        nonlocal before, after
+        before, after = text, drop_server(text, name)
+        return after
+
+    def restored(text: str) -> str:
+        """Give back the old text byte for byte, unless the file was changed meanwhile."""
+        return before if text == after else put_servers(text, {name: block})
+
+    write_config(target, change)
+    log.info("Removed over REST: the server %s", name)
+    undo = context.removals.add(name, restored)
+    load_config(context.app, target)
+    return RestResponse(200, encode(RemovedServer(undo)))
+
+
+@RestRoute(
+    "POST",
+    "/servers/{server}/restore",
+    "Servers",
+    role="admin",
+    takes=UndoRequest,
+    example={"undo": "kT3v0Zq1fJ8s2LxWbYd9uA"},
+    gives="ServerEntry",
+    errors=(404, 409),
+)
+async def restore_server(request: RestRequest) -> RestResponse:
+    """Bring a removed server back.
+
+    As it was, with the secrets that stood in its block. Only for the caller who removed it, and for ten minutes.
+    """
+    asked = converted(await json_body(request), UndoRequest)
+    return await asyncio.to_thread(_restore, request.context, request.path[0], asked.undo)
+
+
+def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
+    found = context.removals.get(undo)
+    if found is None or found.name != name:
+        raise RestError(404, "not_found", "There is no such removal any more: add the server again.")
+    target = config_target(context.app)
+    if name in target.servers:
+        raise RestError(409, "exists", f"There is a server {name[:100]!r} by now: rename that one first.")
+    write_config(target, found.restored)
+    context.removals.drop(undo)
+    log.info("Restored over REST: the server %s", name)
+    load_config(context.app, target)
+    return server_response(context, name)

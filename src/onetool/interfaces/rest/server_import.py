@@ -1,0 +1,351 @@
+"""The handlers that add servers to the config: found in other clients' files, pasted, or typed into a form."""
+
+import asyncio
+import logging
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onetool.config.find import user_home
+from onetool.core.text import shown_line
+from onetool.http.asgi import encode
+from onetool.interfaces.rest.imports import import_report, reloaded
+from onetool.interfaces.rest.query import DRY_RUN, REPLACE
+from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.route import RestRoute
+from onetool.interfaces.rest.server_edit import (
+    ServerDraft,
+    ServerDrafts,
+    check_digest,
+    config_target,
+    draft_of,
+    drafts_response,
+    load_config,
+    write_config,
+)
+from onetool.interfaces.rest.servers import changed_error, digest_of
+from onetool.sources.bundles.errors import InvalidError
+from onetool.sources.bundles.validation import converted
+
+if TYPE_CHECKING:
+    from onetool.config.server_import import ConfigTarget, ServerImportPlan
+    from onetool.config.server_import.translate import ClientServers
+
+log = logging.getLogger("onetool.serve")
+
+# Words of a command line that say how something is run, not what.
+RUNNERS = re.compile(
+    r"(npx|bunx|uvx?|pnpm|yarn|npm|node|bun|deno|docker|podman|python[\d.]*|dlx|exec|run|tool)(\.\w+)?"
+)
+
+
+class FoundServer(ServerDraft, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A server in the file of another client."""
+
+    id: Annotated[str, Meta(description="For `POST /servers/import`. It differs if what is shown does.")]
+
+
+class FoundClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of another client with MCP servers."""
+
+    client: Annotated[str, Meta(description="As `onetool servers import --from` takes it.")]
+    title: str
+    file: str
+    error: Annotated[str | UnsetType, Meta(description="Why the file can't be read.")] = UNSET
+    servers: tuple[FoundServer, ...] = ()
+
+
+class FoundClients(msgspec.Struct, frozen=True):
+    """The files of other clients that have servers."""
+
+    clients: list[FoundClient]
+
+
+class TickedServers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Servers of other clients."""
+
+    ids: Annotated[tuple[str, ...], Meta(description="Ids of `GET /servers/found`.", min_length=1)]
+
+
+class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Servers to add: `text` or `servers`."""
+
+    text: Annotated[
+        str | UnsetType, Meta(description="Blocks of any client in JSON, TOML or YAML; a command line; or a URL.")
+    ] = UNSET
+    servers: Annotated[dict[str, dict[str, Any]] | UnsetType, Meta(description="Blocks by name.")] = UNSET
+    name: Annotated[str | UnsetType, Meta(description="The name, if it is one server.")] = UNSET
+    keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
+    digest: Annotated[str | None, Meta(description="That of a dry run: what it showed is what is written.")] = None
+
+
+# Those of other clients
+
+
+@RestRoute("GET", "/servers/found", "Servers", role="admin", gives=FoundClients, errors=(409,))
+async def find_servers(request: RestRequest) -> RestResponse:
+    """Find the MCP servers of other clients.
+
+    In the user's own files on the machine of the server: of Claude, Cursor, VS Code and others. Files of a project are
+    not read. Nothing is started.
+    """
+    return await asyncio.to_thread(_find, request)
+
+
+@RestRoute(
+    "POST",
+    "/servers/import",
+    "Servers",
+    role="admin",
+    takes=TickedServers,
+    example={"ids": ["5f2b1c0e9d8a7f6e5d4c3b2a19080706"]},
+    gives="ImportReport",
+    errors=(409,),
+)
+async def import_found_servers(request: RestRequest) -> RestResponse:
+    """Import servers of other clients.
+
+    Those that were shown by `GET /servers/found`: what has changed since is refused with 409. Secrets go into the
+    secrets file. No tool can call this.
+    """
+    asked = converted(await json_body(request), TickedServers)
+    return await asyncio.to_thread(_import_found, request, asked.ids)
+
+
+def _find(request: RestRequest) -> RestResponse:
+    target = config_target(request.context.app)
+    clients: list[FoundClient] = []
+    for client, title, file, found in _client_files():
+        if isinstance(found, str):
+            clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
+        elif found.servers:
+            servers = tuple(_shown(target, found, name)[0] for name in found.servers)
+            clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
+    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(FoundClients(clients)), None)))
+
+
+def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
+    """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
+    from onetool.config.client_files import JsoncError
+    from onetool.config.known_clients import CLIENT_FILES, existing_files
+    from onetool.config.server_import.translate import read_servers
+
+    home = user_home(os.environ)
+    for spot in existing_files(home, home, os.environ):
+        if not spot.in_project:
+            try:
+                found = read_servers(spot.file, home)
+            except JsoncError as why:
+                found = str(why)
+            yield spot.client, CLIENT_FILES[spot.client].title, spot.file, found
+
+
+def _shown(target: "ConfigTarget", found: "ClientServers", name: str) -> "tuple[FoundServer, ClientServers]":
+    """Return one server of a file as it is shown, and as it is imported. Its id is independent of other servers."""
+    one = msgspec.structs.replace(found, servers={name: found.servers[name]})
+    plan = _plan(target, one)
+    draft = _drafts(target, one, plan)[0]
+    id = digest_of([str(found.file), name, plan.servers.get(name), plan.skipped.get(name)])
+    return FoundServer(id=id, **msgspec.structs.asdict(draft)), one
+
+
+def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
+    target = config_target(request.context.app)
+    known: dict[str, ClientServers] = {}
+    for *_, found in _client_files():
+        if not isinstance(found, str):
+            shown = (_shown(target, found, name) for name in found.servers)
+            known |= {server.id: one for server, one in shown}
+    if not known.keys() >= {*ids}:
+        raise changed_error("A file with one of these servers")
+    return _written(request, target, _plan(target, *(known[id] for id in dict.fromkeys(ids))))
+
+
+def _plan(
+    target: "ConfigTarget", *found: "ClientServers", replace: bool = False, keep: tuple[str, ...] = ()
+) -> "ServerImportPlan":
+    from onetool.config.server_import import Planner
+
+    planner = Planner(target, replace=replace, ask=lambda *_: None, reuse=False, keep=keep)
+    for one in found:
+        planner.add(one)
+    return planner.done()
+
+
+def _drafts(target: "ConfigTarget", found: "ClientServers", plan: "ServerImportPlan") -> list[ServerDraft]:
+    """Return what a person is shown of the servers of a plan."""
+    from onetool.config.server_import import placeholders
+
+    drafts: list[ServerDraft] = []
+    for name in found.servers:
+        if (block := plan.servers.get(name)) is not None:
+            secrets = [one for one in placeholders(block) if one in plan.secrets]
+            notes = [note.removeprefix(f"{name}: ") for note in plan.notes if note.startswith(f"{name}: ")]
+            drafts.append(draft_of(target, name, block, secrets, notes))
+        else:
+            taken = "the config has a server of this name"
+            why = f"It can't be added: {plan.skipped.get(name, taken)}."
+            exists = name in target.servers
+            drafts.append(ServerDraft(name=name, exists=exists, can_import=False, why=shown_line(why)))
+    return drafts
+
+
+# Pasted ones, and those of a form
+
+
+@RestRoute(
+    "POST",
+    "/servers",
+    "Servers",
+    role="admin",
+    query=(DRY_RUN,),
+    takes=NewServers,
+    example={"text": "uvx mcp-server-time", "name": "time"},
+    gives=ServerDrafts,
+    errors=(409,),
+)
+async def add_servers(request: RestRequest) -> RestResponse:
+    """Add servers to the config.
+
+    First with `dryRun=true`, which shows what would be started; then with its `digest`. Values that look like secrets,
+    and those in `keep`, go into the secrets file. No tool can call this.
+    """
+    asked = converted(await json_body(request), NewServers)
+    return await asyncio.to_thread(_add, request, asked)
+
+
+def _add(request: RestRequest, asked: NewServers) -> RestResponse:
+    from onetool.config.edit import put_servers
+
+    target, dry_run = config_target(request.context.app), request.query["dryRun"]
+    found = _given(asked, target.file.absolute().parent)
+    plan = _plan(target, found, keep=asked.keep)
+    drafts = _drafts(target, found, plan)
+    digest = digest_of([str(target.file), plan.servers])
+    if not dry_run:
+        check_digest(asked.digest, digest)
+        if not plan.servers:
+            raise InvalidError("; ".join(f"{one.name}: {one.why}" for one in drafts), "")
+        write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)
+        log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
+        load_config(request.context.app, target)
+    return drafts_response(request, drafts, digest, dry_run)
+
+
+def _given(asked: NewServers, folder: Path) -> "ClientServers":
+    """Return the servers that a request has. Raises InvalidError."""
+    from onetool.config.client_files import JsoncError
+    from onetool.config.server_import.translate import read_data, servers_in
+
+    if (asked.text is UNSET) == (asked.servers is UNSET):
+        raise InvalidError("expected `text` or `servers`", "")
+    try:
+        if asked.servers is not UNSET:
+            data: Any = {"mcpServers": asked.servers}
+        else:
+            text = asked.text.strip() if asked.text is not UNSET else ""
+            data = {"mcpServers": typed} if (typed := _typed(text)) else read_data(text, "")
+        found = servers_in(data, Path("the request"), folder)
+    except JsoncError as why:
+        raise InvalidError(f"/text: {why}", "/text") from None
+    if not found.servers:
+        raise InvalidError('/text: expected {"mcpServers": {…}} of a client, a command line, or a URL', "/text")
+    if asked.name is UNSET:
+        return found
+    if len(found.servers) > 1:
+        raise InvalidError(f"/name: it is for one server, and there are {len(found.servers)}", "/name")
+    return msgspec.structs.replace(found, servers={asked.name: next(iter(found.servers.values()))})
+
+
+def _typed(text: str) -> dict[str, Any] | None:
+    """Return the block of a command line or a URL, by a name that fits; None if the text is something else."""
+    text = re.sub(r"\\\r?\n", " ", text)
+    if "\n" in text or text[:1] in ("", "{", "[", '"', "#") or re.match(r"[\w.\"-]+\s*[:=](\s|$)", text):
+        return None
+    if re.match(r"https?://\S+$", text, re.IGNORECASE):
+        host = re.sub(r"^(www|api|mcp)\.", "", re.split(r"[/:?#]", text.partition("://")[2].rpartition("@")[2])[0])
+        return {host.split(".")[0] or "server": {"url": text}}
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidError(f"/text: this is no command line: {error}", "/text") from None
+    env: dict[str, str] = {}
+    while words and re.match(r"[A-Za-z_]\w*=", words[0]):
+        name, _, env[name] = words.pop(0).partition("=")
+    if not words:
+        return None
+    known = (one for one in words if not one.startswith("-") and not RUNNERS.fullmatch(one.rpartition("/")[2]))
+    name = re.sub(r"@[\w.^~-]*$|\.\w+$", "", re.split(r"[/\\]", next(known, words[0]))[-1])
+    name = re.sub(r"^(mcp-)?(server|mcp)-|-(mcp-)?(server|mcp)$", "", name) or "server"
+    return {name: {"command": words[0], "args": words[1:], "env": env}}
+
+
+# As one report, for programs
+
+
+@RestRoute(
+    "POST",
+    "/tools/imports/servers",
+    "Servers",
+    role="admin",
+    query=(REPLACE, DRY_RUN),
+    takes=dict,
+    example={"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}},
+    gives="ImportReport",
+    errors=(409,),
+)
+async def import_servers(request: RestRequest) -> RestResponse:
+    """Add MCP servers to the config.
+
+    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
+    tool can call this.
+    """
+    data = await json_body(request)
+    return await asyncio.to_thread(_import_servers, request, data)
+
+
+def _import_servers(request: RestRequest, data: Any) -> RestResponse:
+    from onetool.config.client_files import JsoncError
+    from onetool.config.server_import.translate import servers_in
+
+    target = config_target(request.context.app)
+    try:
+        found = servers_in(data, Path("the request"), target.file.absolute().parent)
+    except JsoncError as why:
+        raise InvalidError(f"the body: {why}", "") from None
+    plan = _plan(target, found, replace=request.query["replace"])
+    if plan.skipped and not plan.servers:
+        raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
+    if not plan.servers and not plan.kept:
+        raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
+    return _written(request, target, plan, request.query["dryRun"])
+
+
+def _written(
+    request: RestRequest, target: "ConfigTarget", plan: "ServerImportPlan", dry_run: bool = False
+) -> RestResponse:
+    """Write the servers of a plan, and load them."""
+    from onetool.config.edit import put_servers
+
+    if plan.servers and not dry_run:
+        write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)
+        log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
+    warnings = [{"about": "servers", "why": note} for note in plan.notes]
+    warnings += [] if dry_run or not plan.servers else reloaded(request.context.app.reload)
+    rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
+    rows += [{"name": name, "what": "kept"} for name in plan.kept]
+    report = import_report(
+        dry_run,
+        servers=rows,
+        skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
+        warnings=warnings,
+        secretsKept=list(plan.secrets),
+    )
+    return RestResponse(200, encode(report))

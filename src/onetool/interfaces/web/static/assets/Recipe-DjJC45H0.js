@@ -1,1 +1,0 @@
-export{t as default}from"./make-C6Q0_MJb.js";
