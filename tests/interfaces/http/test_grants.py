@@ -87,6 +87,8 @@ def test_what_is_allowed_and_set_is_in_force_at_once_on_a_fresh_home(fresh):
         assert [(one.get("host"), one.get("secret")) for one in missing] == [(api.netloc, None), (None, "METEO_KEY")]
         found = [need for one in fresh.ask("GET", "/check").json["findings"] for need in one.get("needs", [])]
         assert sorted(found, key=str) == sorted(missing, key=str)
+        checked = fresh.ask("POST", f"/tools/bundles/{ID}/tools/now/version/1/validate", {"args": {}}).json
+        assert (checked["ok"], checked["needs"]) == (True, missing)
         host, secret = missing
         assert fresh.allow(host["host"]).json == {"host": api.netloc, "private": True}
         assert fresh.set("METEO_KEY", hosts=secret["hosts"]).json == {"name": "METEO_KEY", "hosts": [api.url]}
@@ -103,6 +105,7 @@ def test_what_is_allowed_and_set_is_in_force_at_once_on_a_fresh_home(fresh):
 PATHS = (
     ("PUT", "/hosts/api.example.com", {}),
     ("PUT", "/secrets/METEO_KEY", {"value": VALUE, "hosts": ["api.example.com"]}),
+    ("GET", "/secrets", None),
     ("GET", "/tokens", None),
     ("POST", "/tokens", {"name": "mine", "role": "admin"}),
     ("DELETE", "/tokens/call", None),
@@ -288,7 +291,23 @@ def test_hosts_and_secrets_that_come_at_once_are_all_kept(place):
 def test_no_route_tells_a_secret(place):
     assert place.set("TOLD_NOWHERE", hosts=["api.example.com"]).status == 200
     assert place.ask("GET", "/secrets/TOLD_NOWHERE").status == 405
-    assert place.ask("GET", "/secrets").status == 404
+    listed = place.ask("GET", "/secrets")
+    assert listed.status == 200
+    assert VALUE not in listed.body.decode()
+    assert "0123456789" not in listed.body.decode()
+
+
+def test_secrets_are_listed_with_where_they_may_go(place):
+    assert place.set("LISTED", hosts=["api.example.com"]).status == 200
+    assert place.set("OPENAI_API_KEY").status == 200
+    rows = {one["name"]: one for one in place.ask("GET", "/secrets", who=bearer(token_of("admin"))).json["secrets"]}
+    assert rows["LISTED"] == {
+        "name": "LISTED", "provider": None, "source": "file", "hosts": ["api.example.com"], "use": None
+    }  # fmt: skip
+    key = rows["OPENAI_API_KEY"]
+    assert (key["provider"], key["source"], key["hosts"]) == ("openai", "file", ["api.openai.com"])
+    assert (rows["GEMINI_API_KEY"]["source"], rows["OWN_TOKEN"]["use"]) == (None, "http.token")
+    assert "FROM_ENV" not in rows
 
 
 # Tokens

@@ -39,7 +39,6 @@ from onetool.interfaces.rest.problem import PROBLEM_TYPE, RestError
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body, sent_texts
 from onetool.interfaces.rest.route import EVENT_STREAM, PathParameter, RestRoute
 from onetool.interfaces.rest.routing import RouteTable, routes_of
-from onetool.sources.bundles.errors import InvalidError
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -286,22 +285,18 @@ async def list_models(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode(await app.ask_models.overview(request.context.allowed)))
 
 
-@RestRoute("GET", f"{ASK_PATH}/models/{{provider}}", "Questions", gives=KnownProvider)
+@RestRoute("GET", f"{ASK_PATH}/models/{{provider}}", "Questions", gives=KnownProvider, errors=(404,))
 async def list_provider_models(request: RestRequest) -> RestResponse:
     """List the models of a provider, as the provider lists them.
 
     A hosted provider is asked only if its key is set. If it does not answer within seconds, `error` says why.
     """
-    app = request.context.app
+    app, (provider,) = request.context.app, request.path
+    if provider not in PROVIDERS:
+        raise RestError(404, "not_found", f"There is no provider {provider[:100]!r}; there are {', '.join(PROVIDERS)}.")
     await app.look_again()
-    found = msgspec.to_builtins(await app.ask_models.listed(request.path[0]))
+    found = msgspec.to_builtins(await app.ask_models.listed(provider))
     return RestResponse(200, encode(request.context.clean(found, None)))
-
-
-def _provider(text: str) -> str:
-    if text not in PROVIDERS:
-        raise InvalidError(f"Invalid provider: {text[:100]!r} (expected one of {', '.join(PROVIDERS)})")
-    return text
 
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -313,7 +308,7 @@ ASK_ROUTES = RouteTable(
             description="Its id, or `last`.",
             example=LAST,
         ),
-        "provider": PathParameter({"type": "string", "enum": list(PROVIDERS)}, _provider, example="openai"),
+        "provider": PathParameter({"type": "string", "enum": list(PROVIDERS)}, example="openai"),
         "question": PathParameter(
             _ID, description="From the events of its stream.", example="0123456789abcdef0123456789abcdef"
         ),

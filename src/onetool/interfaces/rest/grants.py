@@ -14,7 +14,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.access import accepts_any, as_stored
-from onetool.app.grants import GrantRefusedError, GrantValueError, allow_host, store_secret
+from onetool.app.grants import (
+    GrantRefusedError,
+    GrantValueError,
+    SecretRow,
+    allow_host,
+    secrets_in_use,
+    store_secret,
+)
 from onetool.app.token_admin import (
     add_token,
     check_name,
@@ -79,6 +86,21 @@ class SecretState(msgspec.Struct, frozen=True):
 
     name: str
     hosts: Annotated[tuple[str, ...], Meta(description="The hosts that it is bound to.")]
+
+
+class SecretList(msgspec.Struct, frozen=True):
+    """The secrets that are stored, and the keys of model providers. No values."""
+
+    secrets: list[SecretRow]
+
+
+@RestRoute("GET", "/secrets", "Server", role="admin", audited=False, gives=SecretList)
+async def list_secrets(request: RestRequest) -> RestResponse:
+    """List the secrets and the hosts that they are bound to, without values.
+
+    The key of each model provider is in the list, also if it is not set.
+    """
+    return RestResponse(200, encode(SecretList(await asyncio.to_thread(secrets_in_use, request.context.app))))
 
 
 @RestRoute(

@@ -92,7 +92,7 @@ def hosted(tmp_path, monkeypatch):
 
 
 def test_a_provider_with_a_key_lists_its_models(hosted):
-    assert [one for one in models(hosted)["providers"] if one["id"] == "anthropic"][0]["models"] == [CLAUDE]
+    assert next(one for one in models(hosted)["providers"] if one["id"] == "anthropic")["models"] == [CLAUDE]
     assert hosted.model.others == []  # the overview asks nobody
     found = send(hosted, "GET", "/ask/models/anthropic").json
     assert found["models"] == [CLAUDE, "stand-in", "stand-in-small"]
@@ -116,7 +116,7 @@ def test_a_provider_without_a_key_is_not_asked(tmp_path):
         assert (found["isConfigured"], found["missing"]) == (False, "ANTHROPIC_API_KEY")
         assert harness.model.others == []
         refused = send(harness, "GET", "/ask/models/nobody")
-    assert (refused.status, refused.json["code"]) == (400, "bad_path")
+    assert (refused.status, refused.json["code"]) == (404, "not_found")
 
 
 def test_what_the_tools_cost_depends_on_which_there_are(tmp_path):
