@@ -13,6 +13,7 @@ load           all of these in order: a file -> Config; and which files and fold
 code_changes   which changes of a config are code, and which are settings
 edit           adds servers and hosts to the text of a config file and removes them
 client_files   reads and changes files of other clients
+known_clients  which clients there are, and where their files lie
 server_import  servers of other clients -> servers of the config
 starter        the config that `onetool init` writes
 """

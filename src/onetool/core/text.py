@@ -131,6 +131,18 @@ def hosts_in_ascii(text: str) -> Iterator[str]:
             yield ".".join(codes)
 
 
+def visible(text: object) -> str:
+    """Return a text on one line, with invisible and direction-changing characters escaped."""
+    return escape_invisible(str(text)).replace("\n", "\\n")
+
+
+def shown_line(text: str) -> str:
+    """Return a visible line; behind it, what looks like something else, and hosts as they are dialled."""
+    odd = [f"mind the letters: {word}" for word in dict.fromkeys(disguised(text))]
+    odd += [f"that is {host}" for host in dict.fromkeys(hosts_in_ascii(text))]
+    return visible(f"{text} ({'; '.join(odd)})" if odd else text)
+
+
 def _spelt(word: str) -> str:
     return "".join(sign if sign.isascii() else _code(sign) for sign in word)
 

@@ -17,12 +17,12 @@ from helpers import calls, cli, start, trusted
 
 from onetool.config import load_config
 from onetool.config.client_files import JsoncError
+from onetool.config.known_clients import CLIENT_FILES, possible_files
 from onetool.config.server_import import ConfigTarget, Planner
 from onetool.config.server_import.hide_secrets import is_secret
 from onetool.config.server_import.translate import MAX_BYTES, read_servers
 from onetool.core.errors import ConfigError
 from onetool.core.state_folders import IGNORED
-from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
 
 TOKEN = "ghp_0123456789abcdefghij"  # looks like one, and is none
 PASSWORD = "correct-horse-battery"

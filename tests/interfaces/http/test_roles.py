@@ -38,6 +38,8 @@ NEEDS = {
     "POST /tools/trust": "admin",
     "POST /run": "call",
     "POST /run/check": "call",
+    "GET /servers/found": "admin",
+    "POST /servers/import": "admin",
     "GET /servers/{server}/logs": "admin",
     "POST /servers/{server}/reconnect": "admin",
     "POST /servers/{server}/enable": "admin",

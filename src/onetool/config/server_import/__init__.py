@@ -21,11 +21,12 @@ import msgspec
 
 from onetool.config.client_files import EditError, put_file
 from onetool.config.file_checks import is_inside
-from onetool.config.find import FOLDER, NAME, find, own_folder, trust_store
+from onetool.config.find import FOLDER, NAME, find, own_folder, place_of, trust_store
 from onetool.config.include import check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
 from onetool.config.node import Findings, Node
+from onetool.config.reach_servers import programs_of, server_details
 from onetool.config.server_import.hide_secrets import SecretCollector, Variables, without_secrets
 from onetool.config.server_import.translate import ClientServers, SkipServer, translated
 from onetool.config.starter import starter_config
@@ -71,6 +72,14 @@ class ConfigTarget:
         """Return the included file that defines this server."""
         node = self.servers.get(name)
         return None if node is None or Path(node.file) == self.file.absolute() else node.file
+
+    def details(self, name: str, block: Any) -> list[str]:
+        """Return a line for each thing that decides what a server would run and send, if it had this block."""
+        folder = block.get("cwd") if isinstance(block, dict) else None
+        folders = {name: self.file.absolute().parent / os.path.expanduser(folder)} if folder else {}
+        place = place_of(self.file.absolute())
+        programs = programs_of({name: block}, folders, place, {}, sets_safe_path=self.is_project)
+        return list(server_details(block, programs.get(name)))
 
     def text(self) -> str:
         return self.file.read_text(encoding="utf-8", errors="surrogateescape") if self.file.exists() else ""

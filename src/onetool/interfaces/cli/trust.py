@@ -13,8 +13,8 @@ from onetool.config.find import FOLDER, NAME, own_folder, project_here, trust_st
 from onetool.config.reach import LINE, reach_of, readable
 from onetool.config.reach_servers import WARN
 from onetool.config.trust import new_programs, programs_of, trust_folder, trust_renewed
-from onetool.core import text as lookalike
 from onetool.core.errors import ConfigError
+from onetool.core.text import shown_line, visible
 from onetool.interfaces.cli.output import confirm, echo, is_interactive, print_json, print_table, styled, wants_json
 
 if TYPE_CHECKING:
@@ -215,15 +215,3 @@ def _mark(before: Mapping[str, str] | None, line: str, digest: str) -> str:
     if before is None or before.get(line) == digest:
         return ""
     return "(changed) " if line in before else "(new) "
-
-
-def visible(text: object) -> str:
-    """Text on one line, with invisible and direction-changing characters escaped."""
-    return lookalike.escape_invisible(str(text)).replace("\n", "\\n")
-
-
-def shown_line(text: str) -> str:
-    """Return a line of what is reached; behind it, what looks like something else, and hosts as they are dialled."""
-    odd = [f"mind the letters: {word}" for word in dict.fromkeys(lookalike.disguised(text))]
-    odd += [f"that is {host}" for host in dict.fromkeys(lookalike.hosts_in_ascii(text))]
-    return visible(f"{text} ({'; '.join(odd)})" if odd else text)

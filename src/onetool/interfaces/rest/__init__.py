@@ -16,7 +16,8 @@ editing        copies, names, examples, drafts
 imports        ZIP, curl and OpenAPI in, ZIP out
 run            code: running and checking it
 insight        counts, the audit log, stored results
-servers        MCP servers: state, approval, import
+servers        MCP servers: state, log, approval
+server_edit    MCP servers in the config: import, switch, change
 checks         what is wrong, and whether a project is trusted
 grants         hosts and secrets for tools, and tokens for callers
 events         the ASGI apps at /events and /status

@@ -9,7 +9,18 @@ from typing import NamedTuple
 from onetool.core.principal import LOCAL, Principal, Role
 from onetool.core.redaction import mask_credentials
 from onetool.http.asgi import Scope
-from onetool.interfaces.rest import checks, editing, grants, handlers, imports, insight, invoke, run, servers
+from onetool.interfaces.rest import (
+    checks,
+    editing,
+    grants,
+    handlers,
+    imports,
+    insight,
+    invoke,
+    run,
+    server_edit,
+    servers,
+)
 from onetool.interfaces.rest.problem import RestError
 from onetool.interfaces.rest.query import percent_decoded
 from onetool.interfaces.rest.route import PATH_PARAMETERS, PathParameter, RestRoute
@@ -125,5 +136,7 @@ def routes_of(*modules: ModuleType) -> list[RestRoute]:
     return [one for module in modules for one in vars(module).values() if isinstance(one, RestRoute)]
 
 
-API_ROUTES = RouteTable(routes_of(handlers, invoke, editing, imports, servers, checks, grants, run, insight))
+API_ROUTES = RouteTable(
+    routes_of(handlers, invoke, editing, imports, servers, server_edit, checks, grants, run, insight)
+)
 check_route = API_ROUTES.check

@@ -1,4 +1,4 @@
-"""The handlers of MCP servers: how they are doing, and what a person does about it; and adding them to the config.
+"""The handlers of MCP servers: how they are doing, and what a person does about it. `server_edit` changes the config.
 
 How a server is reached is for the role edit. Its log, which may have a password in it, and what is done to it are for
 admins.
@@ -21,16 +21,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.findings import server_problems
-from onetool.config.find import NAME, own_folder
-from onetool.core.errors import ConfigError, OneToolError, ToolFailure
+from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.text import or_rather
 from onetool.http.asgi import encode
-from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import AFTER, DRY_RUN, REPLACE
+from onetool.interfaces.rest.query import AFTER, DRY_RUN
 from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
-from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
 if TYPE_CHECKING:
@@ -93,7 +90,7 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing: the address says it all."""
 
 
-_action = partial(
+server_action = partial(
     RestRoute, "POST", tag="Servers", role="admin", takes=NoOptions, example={}, gives=ServerEntry, errors=(404, 409)
 )
 
@@ -107,7 +104,7 @@ async def list_servers(request: RestRequest) -> RestResponse:
 @RestRoute("GET", "/servers/{server}", "Servers", gives=ServerEntry, errors=(404,))
 async def get_server(request: RestRequest) -> RestResponse:
     """Get a server, and what has changed about its tools."""
-    return await asyncio.to_thread(_get, request.context, request.path[0])
+    return await asyncio.to_thread(server_response, request.context, request.path[0])
 
 
 @RestRoute("GET", "/servers/{server}/logs", "Servers", role="admin", query=(AFTER,), gives=ServerLogPage, errors=(404,))
@@ -120,7 +117,7 @@ async def read_server_log(request: RestRequest) -> RestResponse:
     return await asyncio.to_thread(_logs, request.context, request.path[0], request.query["after"])
 
 
-@_action("/servers/{server}/reconnect")
+@server_action("/servers/{server}/reconnect")
 async def reconnect_server(request: RestRequest) -> RestResponse:
     """Connect a server again."""
     converted(await json_body(request, empty={}), NoOptions)
@@ -129,22 +126,10 @@ async def reconnect_server(request: RestRequest) -> RestResponse:
         await servers.reconnect(status.name)
     except ToolFailure as error:  # another process runs it, and is not reached
         raise RestError(503, "unavailable", f"{error}.", hints=error.hints) from None
-    return await asyncio.to_thread(_get, request.context, status.name)
+    return await asyncio.to_thread(server_response, request.context, status.name)
 
 
-@_action("/servers/{server}/enable")
-async def enable_server(request: RestRequest) -> RestResponse:
-    """Enable a server in the config file."""
-    return await _switch(request, on=True)
-
-
-@_action("/servers/{server}/disable")
-async def disable_server(request: RestRequest) -> RestResponse:
-    """Disable a server in the config file."""
-    return await _switch(request, on=False)
-
-
-@_action("/servers/{server}/login", gives=LoginPage)
+@server_action("/servers/{server}/login", gives=LoginPage)
 async def login_to_server(request: RestRequest) -> RestResponse:
     """Begin a login to a server.
 
@@ -166,8 +151,9 @@ def _list(context: RestContext) -> RestResponse:
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
-def _get(context: RestContext, name: str) -> RestResponse:
-    servers, status = _found(context, name)
+def server_response(context: RestContext, name: str) -> RestResponse:
+    """Build the response with one server."""
+    servers, status = found_server(context, name)
     differences = servers.differences(name, _allowed(context))
     changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
@@ -175,7 +161,7 @@ def _get(context: RestContext, name: str) -> RestResponse:
 
 
 def _logs(context: RestContext, name: str, after: str) -> RestResponse:
-    servers, _ = _found(context, name)
+    servers, _ = found_server(context, name)
     lines, position = servers.log_after(name, after, MAX_LINES)
     return RestResponse(200, encode(ServerLogPage(context.clean(lines, None), position)))
 
@@ -185,7 +171,8 @@ def _allowed(context: RestContext) -> Any:
     return None if context.may_change else context.allowed
 
 
-def _found(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
+def found_server(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
+    """Return the servers, and the state of this one. Raises RestError."""
     servers = context.app.servers
     statuses = {} if servers is None else {one.name: one for one in servers.statuses(_allowed(context))}
     if servers is None or name not in statuses:
@@ -194,7 +181,7 @@ def _found(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
 
 
 def _enabled(context: RestContext, name: str) -> "tuple[Servers, ServerStatus]":
-    servers, status = _found(context, name)
+    servers, status = found_server(context, name)
     if status.state == "disabled":
         raise RestError(409, "disabled", f"{name} is switched off: POST /servers/{name}/enable.")
     return servers, status
@@ -220,36 +207,6 @@ def _facts(context: RestContext, status: "ServerStatus") -> ServerEntry:
         url=UNSET if is_command else target,
         runs_in=status.runs_in or UNSET,
     )
-
-
-# Switching them on and off: in the config, as the command line does
-
-
-async def _switch(request: RestRequest, on: bool) -> RestResponse:
-    converted(await json_body(request, empty={}), NoOptions)
-    _, status = await asyncio.to_thread(_found, request.context, request.path[0])
-    return await asyncio.to_thread(_switched, request.context, status, on)
-
-
-def _switched(context: RestContext, status: "ServerStatus", on: bool) -> RestResponse:
-    from onetool.config.edit import switch_server
-    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
-
-    app, name = context.app, status.name
-    if on == (status.state == "disabled"):
-        try:
-            target = ConfigTarget(str(app.config.path))
-            if elsewhere := target.elsewhere(name):
-                message = f"{name} stands in {elsewhere}, which the config includes: switch it there."
-                raise RestError(409, "config_unchanged", message)
-            target.write(partial(switch_server, name=name, on=on))
-        except (ConfigUnchangedError, ConfigError) as error:
-            raise RestError(409, "config_unchanged", str(error)) from None
-        log.info("Switched %s over REST: the server %s", "on" if on else "off", name)
-        if wrong := reloaded(app.reload):
-            why = "; ".join(one["why"] for one in wrong)
-            raise RestError(409, "config_unused", f"{app.config.path} was changed, but can't be used as it is: {why}")
-    return _get(context, name)
 
 
 # Approving what has changed about its tools
@@ -309,65 +266,3 @@ def changed_error(what: str | Path) -> RestError:
 
 def digest_of(data: Any) -> str:
     return sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()[:32]
-
-
-# Adding servers to the config
-
-
-@RestRoute(
-    "POST",
-    "/tools/imports/servers",
-    "Servers",
-    role="admin",
-    query=(REPLACE, DRY_RUN),
-    takes=dict,
-    example={"mcpServers": {"docs": {"url": "http://127.0.0.1:9000/mcp"}}},
-    gives="ImportReport",
-    errors=(409,),
-)
-async def import_servers(request: RestRequest) -> RestResponse:
-    """Add MCP servers to the config.
-
-    Blocks as other clients have them, by their names: all of them, or nothing. Secrets go into the secrets file. No
-    tool can call this.
-    """
-    data = await json_body(request)
-    return await asyncio.to_thread(_import_servers, request, data)
-
-
-def _import_servers(request: RestRequest, data: Any) -> RestResponse:
-    from onetool.config.client_files import JsoncError
-    from onetool.config.edit import put_servers
-    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError, Planner
-    from onetool.config.server_import.translate import servers_in
-
-    app, dry_run = request.context.app, request.query["dryRun"]
-    file = app.config.path
-    try:
-        target = ConfigTarget(str(file) if file else None, new=own_folder() / NAME)
-        planner = Planner(target, replace=request.query["replace"], ask=lambda *_: None, reuse=False)
-        planner.add(servers_in(data, Path("the request"), target.file.absolute().parent))
-        plan = planner.done()
-        if plan.skipped and not plan.servers:
-            raise InvalidError("; ".join(f"{name}: {why}" for name, why in plan.skipped.items()), "")
-        if not plan.servers and not plan.kept:
-            raise InvalidError('the body has no servers: send {"mcpServers": {"name": {…}}}', "")
-        if plan.servers and not dry_run:
-            target.write(partial(put_servers, servers=plan.servers), plan.secrets)
-            log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
-    except JsoncError as why:
-        raise InvalidError(f"the body: {why}", "") from None
-    except (ConfigUnchangedError, ConfigError) as error:
-        raise RestError(409, "config_unchanged", str(error)) from None
-    warnings = [{"about": "servers", "why": note} for note in plan.notes]
-    warnings += [] if dry_run or not plan.servers else reloaded(app.reload)
-    rows = [{"name": name, "what": "new", "block": block} for name, block in plan.servers.items()]
-    rows += [{"name": name, "what": "kept"} for name in plan.kept]
-    report = import_report(
-        dry_run,
-        servers=rows,
-        skipped=[{"about": name, "why": why} for name, why in plan.skipped.items()],
-        warnings=warnings,
-        secretsKept=list(plan.secrets),
-    )
-    return RestResponse(200, encode(report))

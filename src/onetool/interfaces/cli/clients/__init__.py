@@ -1,8 +1,8 @@
 """`onetool init --client`: prints the entry that an MCP client needs, or writes it to the client's file.
 
 A client's JSON or TOML file gets one server more, and keeps its comments, order and layout. The new text is parsed
-again before it is written, and the file is replaced atomically or not at all. `known` has each client: where its files
-are, and how it writes a server.
+again before it is written, and the file is replaced atomically or not at all. `onetool.config.known_clients` has each
+client: where its files are, and how it writes a server.
 """
 
 import json
@@ -20,7 +20,8 @@ import msgspec
 from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import user_config, user_home
-from onetool.interfaces.cli.clients.known import CLIENTS, KnownClient, OwnServer, own_command, served_at
+from onetool.config.known_clients import CLIENTS, KnownClient, OwnServer
+from onetool.interfaces.cli.clients.own_server import own_command, served_at
 from onetool.interfaces.cli.options import refuse_link_out
 
 

@@ -17,9 +17,9 @@ from onetool.config import find, load_config
 from onetool.config.client_files import JsoncError
 from onetool.config.file_checks import is_inside
 from onetool.config.find import place_of, user_home
-from onetool.config.reach_servers import programs_of, server_details, server_line
+from onetool.config.reach_servers import server_line
 from onetool.core.errors import OneToolError
-from onetool.core.text import or_rather
+from onetool.core.text import or_rather, shown_line, visible
 from onetool.interfaces.cli.options import config_option, data_options
 from onetool.interfaces.cli.output import (
     confirm,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def complete_client(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from onetool.interfaces.cli.clients.known import CLIENT_FILES
+    from onetool.config.known_clients import CLIENT_FILES
 
     return [name for name in CLIENT_FILES if name.startswith(incomplete)]
 
@@ -230,8 +230,8 @@ def unknown_server(name: str, known: Any) -> click.ClickException:
 
 def _list_clients(as_json: bool) -> None:
     """Print the clients found on this machine and their servers; unreadable files are reported."""
+    from onetool.config.known_clients import CLIENT_FILES, existing_files
     from onetool.config.server_import.translate import read_servers
-    from onetool.interfaces.cli.clients.known import CLIENT_FILES, existing_files
 
     rows: list[dict[str, Any]] = []
     for spot in existing_files(Path.cwd(), user_home(os.environ), os.environ):
@@ -291,7 +291,7 @@ def _read_servers(file: Path, folder: Path) -> "ClientServers":
 
 def _read_client(client: str, project: bool) -> "list[ClientServers]":
     """Return the servers in the user's own files, then with `project` those in the files of this folder."""
-    from onetool.interfaces.cli.clients.known import CLIENT_FILES, possible_files
+    from onetool.config.known_clients import CLIENT_FILES, possible_files
 
     if client not in CLIENT_FILES:
         known = or_rather(client, CLIENT_FILES) or f"; known are {', '.join(CLIENT_FILES)}"
@@ -335,18 +335,14 @@ def _ask_for_secret(server: str, secret: str) -> str | None:
 
 def _show_seen(plan: "ServerImportPlan", target: "ConfigTarget") -> None:
     """Print every server that was read, whole, on standard error."""
-    from onetool.interfaces.cli.trust import shown_detail, shown_line, visible
+    from onetool.interfaces.cli.trust import shown_detail
 
-    place = place_of(target.file.absolute())
     for one in plan.seen:
-        block = one.block if isinstance(one.block, dict) else {}
-        folders = {one.name: Path(os.path.expanduser(block["cwd"]))} if "cwd" in block else {}
-        programs = programs_of({one.name: block}, folders, place, {}, sets_safe_path=target.is_project)
         replaced = ", in place of the one that is there" if one.name in target.servers else ""
         fate = f"to be imported{replaced}" if one.taken else "not imported, because another file defines the same name"
         click.echo(visible(f"From {shown_path(one.file)}, {fate}:"), err=True)
         click.echo(f"  {shown_line(server_line(one.name, one.block))}", err=True)
-        for detail in server_details(one.block, programs.get(one.name)):
+        for detail in target.details(one.name, one.block):
             click.echo(f"      {shown_detail(detail)}", err=True)
 
 

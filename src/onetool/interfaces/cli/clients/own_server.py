@@ -1,0 +1,65 @@
+"""OneTool's own entry in a client's file: a command that works from any folder, or the URL of `onetool serve`."""
+
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from onetool.app.access import needs_credential, open_token_store
+from onetool.config import Config
+from onetool.config.known_clients import OwnServer
+from onetool.core.system import PROGRAM_SUFFIX
+
+TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server listens is not where one calls it
+
+
+def own_command() -> tuple[str, ...]:
+    """Return the command that starts this OneTool: its name if it is on every PATH, else its absolute path."""
+    script = next(_scripts(), None)
+    if script is None:  # run from its source, say
+        return sys.executable, "-P", "-m", "onetool"  # without -P a folder `onetool` where it starts would be run
+    # A client has another PATH: it is not started from the shell where this environment is active.
+    own = os.path.realpath(sysconfig.get_path("scripts")) if sys.prefix != sys.base_prefix else None
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
+    on_path = shutil.which("onetool", path=path)
+    if on_path and os.path.samefile(on_path, script):
+        return ("onetool",)
+    return (str(script.absolute()),)
+
+
+def _scripts() -> Iterator[Path]:
+    """Yield the script that runs now, else the one that was installed with us."""
+    for start in (Path(sys.argv[0]), Path(sysconfig.get_path("scripts"), "onetool")):
+        for suffix in dict.fromkeys((PROGRAM_SUFFIX, "")):
+            script = start.with_name(start.name + suffix)
+            if start.name == "onetool" and script.is_file():
+                yield script
+
+
+def served_at(url: str | None, config: Config) -> OwnServer:
+    """Return the server at this url, or at the address of the config. ValueError says what is wrong with the url."""
+    if url is None:
+        if config.http.port == 0:
+            raise ValueError("the config lets the system choose the port; say the url: --http URL.")
+        host = EVERYWHERE.get(config.http.host, config.http.host)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{config.http.port}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{url!r} is no url like http://127.0.0.1:8765/mcp.")
+    if "@" in parts.netloc:
+        raise ValueError(f"a password has no place in a client's file: keep a token in the environment, as {TOKEN}.")
+    if parts.path in ("", "/"):
+        parts = parts._replace(path="/mcp")
+    with open_token_store(config) as store:
+        guarded = needs_credential(config.http, store) or parts.hostname not in LOOPBACK
+    # The variable that the config's token comes from; a token that stands there itself gets the usual name.
+    named = re.fullmatch(r"\$\{(\w+)\}", getattr(config.http.token, "shown", ""))
+    variable = named[1] if named else TOKEN
+    return OwnServer(url=parts.geturl(), token=variable if guarded else None)
