@@ -438,7 +438,7 @@ def test_an_editor_names_no_unbound_secret_for_a_curl_command(site):
     for query in ("", "?dryRun=true"):
         asked = {**body, "secrets": {proposed["name"]: "FREE"}}
         refused(site.ask("edit", "POST", f"/tools/imports/curl{query}", asked))
-    found = site.ask("edit", "POST", "/tools/imports/curl", {**body, "secrets": {proposed["name"]: "OPENAI_API_KEY"}})
+    found = site.ask("edit", "POST", "/tools/imports/curl", {**body, "secrets": {proposed["name"]: "GEMINI_API_KEY"}})
     problem(found, 409, "secret_in_use")
 
 
