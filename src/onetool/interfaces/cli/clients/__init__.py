@@ -17,11 +17,11 @@ from typing import Any
 import click
 import msgspec
 
+from onetool.app.own_server import own_command, served_at
 from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import user_config, user_home
 from onetool.config.known_clients import CLIENTS, KnownClient, OwnServer
-from onetool.interfaces.cli.clients.own_server import own_command, served_at
 from onetool.interfaces.cli.options import refuse_link_out
 
 
