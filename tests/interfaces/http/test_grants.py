@@ -6,12 +6,14 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from helpers import until
+from helpers import cli, until
 from interfaces.http.conftest import Served
 from interfaces.http.matrix import token_entry, token_of
 from interfaces.http.test_page_links import bearer, session_of
 from services.audit_places import lines_in
 from upstream import Reply, Upstream
+
+from onetool.config.known_clients import CLIENTS
 
 VALUE = "meteo-live-0123456789"
 ID = "01890a5d-0000-7000-8000-00000000000a"
@@ -308,6 +310,26 @@ def test_secrets_are_listed_with_where_they_may_go(place):
     assert (key["provider"], key["source"], key["hosts"]) == ("openai", "file", ["api.openai.com"])
     assert (rows["GEMINI_API_KEY"]["source"], rows["OWN_TOKEN"]["use"]) == (None, "http.token")
     assert "FROM_ENV" not in rows
+
+
+# Clients
+
+
+def test_the_entries_are_those_of_init(place):
+    url = "http://127.0.0.1:8765"
+    told = place.ask("GET", f"/tools/clients?url={quote(url, safe='')}", who=bearer(token_of("edit"))).json["clients"]
+    assert [one["client"] for one in told] == list(CLIENTS)
+    env = {"ONETOOL_HOME": str(place.home), "HOME": str(place.server.folder), "OWN_TOKEN": OWN}
+    for one in told:
+        way = ["--http", url] if CLIENTS[one["client"]].takes_urls else []
+        config = ["--config", str(place.server.folder / "onetool.yaml")]
+        done = cli("init", "--client", one["client"], "--user", *way, *config, cwd=place.server.folder, env=env)
+        assert one["entry"] == done.stdout, one["client"]
+        assert one["token"] == ("OWN_TOKEN" if way else None)
+    told = place.ask("GET", "/tools/clients", who=bearer(token_of("call")))
+    assert "claude-desktop" not in told.body.decode()
+    assert str(place.server.folder) not in told.body.decode()
+    assert place.ask("GET", "/tools/clients?url=http://a:b@127.0.0.1/mcp").status == 400
 
 
 # Tokens
