@@ -1,0 +1,1 @@
+export{i as default}from"./make-jpYdHX04.js";

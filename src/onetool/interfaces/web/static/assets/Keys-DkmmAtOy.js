@@ -1,0 +1,1 @@
+export{L as default}from"./base-u7yic9bE.js";

@@ -1,0 +1,1 @@
+export{t as default}from"./form-C_3_a1X_.js";

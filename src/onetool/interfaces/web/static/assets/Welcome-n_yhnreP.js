@@ -1,0 +1,1 @@
+export{D as default}from"./base-u7yic9bE.js";

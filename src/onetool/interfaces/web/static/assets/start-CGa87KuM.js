@@ -1,0 +1,1 @@
+export{t as start}from"./base-u7yic9bE.js";
