@@ -1,1 +1,0 @@
-export{L as default}from"./base-u7yic9bE.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./form-C_3_a1X_.js";

@@ -1,1 +1,0 @@
-export{D as default}from"./base-u7yic9bE.js";

@@ -1,1 +1,0 @@
-export{t as start}from"./base-u7yic9bE.js";
