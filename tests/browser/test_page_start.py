@@ -1,41 +1,14 @@
 """The first visit: from an empty home to a server, a tool and a model that uses it, without a terminal."""
 
 import json
-import sys
-from contextlib import contextmanager
 
 import pytest
 from ask.stand_in import Says, StandIn, Wants
-from browser.person import Person
-from browser.screens import look
-from interfaces.http.conftest import Served
-from interfaces.http.test_page_links import new_key
+from browser.screens import first_visit, look, start
 from upstream import Reply, Upstream
 
 KEY = "sk-stand-in-0123456789"
 SECRET = "meteo-live-0123456789"
-
-
-@contextmanager
-def first_visit(browser, folder, **config):
-    """A server on a fresh home with a file of Claude Code in it, and its owner on the page."""
-    clock = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
-    (folder / ".claude.json").write_text(json.dumps({"mcpServers": {"clock": clock}}))
-    home = folder / "home"
-    home.mkdir(mode=0o700)
-    if config:
-        (home / "onetool.yaml").write_text(json.dumps(config))
-    env = {"HOME": str(folder), "ONETOOL_HOME": str(home), "OLLAMA_HOST": "127.0.0.1:9"}
-    server = Served(folder, "--port", "0", real=True, env=env)
-    try:
-        with browser.page(width=1280, height=900) as page:
-            person = Person(page, f"http://127.0.0.1:{server.port}/")
-            person.key = f"#k={new_key(server)}"
-            person.home = home
-            yield person
-            assert person.faults() == [], "the browser complained"
-    finally:
-        server.stop()
 
 
 def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
@@ -83,7 +56,9 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
             assert person.axe() == []
             person.click("Set the key of openai", role="button")
             person.see("Ask anything")
-            person.until("[...document.querySelectorAll('datalist option')].some((one) => one.value === 'stand-in-small')")
+            person.until(
+                "[...document.querySelectorAll('datalist option')].some((one) => one.value === 'stand-in-small')"
+            )
             person.ask("How is the sky in Rome?")
             person.see("It is clear in Rome.")
             assert len(api.seen) == 2
@@ -91,7 +66,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
 
             # All but the agent's entry are ticked, and cards can be dismissed
             person.open("#/tools").see("Give it to your agent")
-            assert len(person.names("img")) == 3
+            person.until("document.querySelectorAll('main .tick').length === 3")
             assert "/mcp" in person.text()
             person.click("Dismiss: Make a tool", role="button")
             person.see_no("A URL, a curl command or an OpenAPI document").reload()
@@ -110,7 +85,9 @@ def test_a_wrong_key_is_replaced_in_settings(browser, tmp_path):
             person.type_into("Key of anthropic", value)
             person.press("Enter")
             person.until("document.querySelector('dialog .badge.good') !== null")
-            person.until("[...document.querySelectorAll('dialog input[type=password]')].every((one) => one.value === '')")
+            person.until(
+                "[...document.querySelectorAll('dialog input[type=password]')].every((one) => one.value === '')"
+            )
             assert value in (person.home / "secrets.yaml").read_text()
             assert value not in person.value("document.documentElement.outerHTML")
             person.press("Escape")
@@ -167,8 +144,7 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
 def test_the_cards_are_for_everybody(browser, tmp_path, language, scheme):
     with first_visit(browser, tmp_path) as person:
         look(person, language, scheme, 1280)
-        person.open(person.key, "document.querySelectorAll('main section.card').length === 4")
-        person.until("document.querySelectorAll('main input[type=password]').length > 2 && document.querySelector('main pre')")
+        start(person)
         assert person.axe() == []
         assert person.overflow() == []
         person.page.click("main section.card .primary")

@@ -105,6 +105,27 @@ def test_a_tool_is_one_row_and_is_switched_with_all_its_versions(person, served)
         served.api.delete(f"/tools/bundles/{METEO}/tools/thrice/version/{version}")
 
 
+def test_the_switch_of_a_version_that_is_off_is_off(person, served):
+    tool = {"type": "script", "argSchema": {"type": "object"}, "scriptImpl": {"code": "1"}}
+    for version in ("1", "2"):
+        served.put_tool(METEO, "aged", tool, version)
+    done = served.api.patch(f"/tools/bundles/{METEO}/tools/aged/version/1", json={"isEnabled": False})
+    assert done.status_code == 200, done.text
+    for version, state in (("1", "false"), ("2", "true")):
+        for place in (f"#/tools?tool={METEO}/aged/{version}", f"#/build?tool={METEO}/aged/{version}"):
+            person.open(place)
+            person.until(f"document.querySelector('article [role=switch]')?.getAttribute('aria-checked') === '{state}'")
+
+
+def test_own_tools_are_folded_away(person):
+    person.open("#/tools").see("numbers.add").see_no("ot.version")
+    person.click("Show 16 built-in ot tools", role="button")
+    person.until("document.querySelector('.fold').ariaExpanded === 'true'")
+    person.click("Hide 16 built-in ot tools", role="button")
+    person.type_into("Filter tools", "ot.version")
+    person.see("ot.version").see_no("built-in ot tools")
+
+
 def test_escape_closes_the_innermost_thing_first(person, served):
     person.open("#/tools?tool=" + "/".join(served.path_of("numbers.add").split("/")[i] for i in (3, 5, 7)))
     person.click("Copy as", role="button")

@@ -170,7 +170,9 @@ def secrets_in_use(app: "App") -> list[SecretRow]:
     return [
         msgspec.structs.replace(
             row,
-            hosts=tuple(map(binding_for, key_urls(app.config, row.name))) if row.provider else row.hosts,
+            hosts=tuple(map(binding_for, key_urls(app.config, row.name, is_stored=row.source is not None)))
+            if row.provider
+            else row.hosts,
             use=rules.use_by_server(row.name),
         )
         for row in secret_rows(app.config.secrets)
