@@ -136,7 +136,7 @@ def test_a_notice_does_not_cover_what_one_saves_with(person, served):
     person.value(f"void (location.hash = '#/build?tool={METEO}/{slug}/1')")
     person.see("Save as version 2", "Undo")
     notice = person.value("document.querySelector('.notice').getBoundingClientRect().toJSON()")
-    covered = f"""__person.all('main button').filter((one) => one.checkVisibility()).filter((one) => {{
+    covered = f"""__person.all('main header button').filter((one) => one.checkVisibility()).filter((one) => {{
       const box = one.getBoundingClientRect();
       return box.right > {notice["left"]} && box.bottom > {notice["top"]} && box.top < {notice["bottom"]};
     }}).map((one) => one.innerText)"""

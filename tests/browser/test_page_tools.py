@@ -48,7 +48,7 @@ def test_a_tool_shows_what_it_is_and_how_it_does(person, served):
         assert served.api.post(served.path_of("meteo.forecast") + "/invoke", json={"args": {"city": city}}).json()["ok"]
     person.open("#/tools").see("meteo.forecast")
     person.click("meteo.forecast", role="link")
-    person.until("document.querySelector('h1:not(.unseen)')?.textContent === 'meteo.forecast'")
+    person.until("document.querySelector('article h1')?.textContent === 'meteo.forecast'")
     person.click("About", role="tab")
     person.see("where", "meteo.forecast(", "celsius", "/v1/${city}")
     person.click("Usage", role="tab")

@@ -1,0 +1,1 @@
+export{t as default}from"./form-DSX3ed0b.js";

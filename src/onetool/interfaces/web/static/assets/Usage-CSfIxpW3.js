@@ -1,0 +1,1 @@
+export{I as default}from"./form-DSX3ed0b.js";

@@ -1,0 +1,1 @@
+export{t as start}from"./base-D7P0tWfn.js";
