@@ -1,1 +1,0 @@
-export{c as default}from"./make-V3VtRyoB.js";

@@ -1,1 +1,0 @@
-export{i as default}from"./make-V3VtRyoB.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./form-DSX3ed0b.js";
