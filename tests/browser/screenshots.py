@@ -68,13 +68,13 @@ def main() -> None:
         sys.exit("There is no Chromium on this machine: `make browser` installs one.")
     folder = Path(sys.argv[1])
     with TemporaryDirectory() as home, TemporaryDirectory() as other, chromium("127.0.0.1") as browser:
-        with busy_stage(Path(home)) as served:
-            for name in sys.argv[2:] or WANTED:
-                take(browser, served, folder, name, SCREENS[name], WANTED[name])
         with TemporaryDirectory() as new, first_visit(browser, Path(new)) as person:
             look(person, "en", "light", 1200)
             start(person)
             save(person, folder, "start")
+        with busy_stage(Path(home)) as served:
+            for name in sys.argv[2:] or WANTED:
+                take(browser, served, folder, name, SCREENS[name], WANTED[name])
         with harness(Path(other), token="sesame-token-0123456789") as served:
             take(browser, served, folder, "sign-in", SIGN_IN, ONE_LOOK)
 

@@ -155,7 +155,7 @@ def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
 
 def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser, tmp_path):
     with harness(tmp_path, **config()) as served, browser.page(width=1280, height=800) as page:
-        person = signed_in(Person(page, served.url), "boss", "#/tools").see("numbers.add")
+        person = signed_in(Person(page, served.url), "boss", "#/tools").see("numbers.add", "Key of openai", "mcpServers\"")
         file = served.server.folder / "onetool.yaml"
         given = json.loads(file.read_text())
         file.write_text(json.dumps(given | {"http": {**given["http"], "admin": False}}))
