@@ -99,7 +99,9 @@ def test_one_sees_who_one_is_and_what_one_may(person):
     person.see("You", "may call tools", "May call:", "numbers.*", "meteo.forecast", "This session ends")
     assert person.axe() == []
     person.press("Escape")
-    person.open("#/build").see("Build needs the role edit. caller has the role call: ask an admin.").see_no("tokens add")
+    person.open("#/build").see("Build needs the role edit. caller has the role call: ask an admin.").see_no(
+        "tokens add"
+    )
     assert "build" not in links(person)
     assert "audit" not in links(person)
     assert person.axe() == []
@@ -155,7 +157,9 @@ def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
 
 def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser, tmp_path):
     with harness(tmp_path, **config()) as served, browser.page(width=1280, height=800) as page:
-        person = signed_in(Person(page, served.url), "boss", "#/tools").see("numbers.add", "Key of openai", "mcpServers\"")
+        person = signed_in(Person(page, served.url), "boss", "#/tools").see(
+            "numbers.add", "Key of openai", 'mcpServers"'
+        )
         file = served.server.folder / "onetool.yaml"
         given = json.loads(file.read_text())
         file.write_text(json.dumps(given | {"http": {**given["http"], "admin": False}}))
@@ -170,7 +174,9 @@ def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser
 def test_servers_are_imported_by_admins(person):
     signed_in(person, "editor", "#/build?import=1")
     person.type_into("Or paste", json.dumps({"mcpServers": {"till": {"url": "http://127.0.0.1:9/mcp"}}}))
-    person.see("Importing MCP servers needs the role admin. editor has the role edit: ask an admin.").see_no("Import this")
+    person.see("Importing MCP servers needs the role admin. editor has the role edit: ask an admin.").see_no(
+        "Import this"
+    )
     person.type_into("Or paste", "curl https://api.example.com/v1/rain?city=Oslo")
     person.see("Import this").see_no("needs the role")
     assert refused(person) == []
