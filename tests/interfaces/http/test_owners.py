@@ -385,7 +385,7 @@ SHARED = {
     "POST /tools/validate", "POST /tools/preview",
     "POST /tools/servers/{server}/approve", "POST /tools/trust", "POST /run/check", "GET /run/names", "GET /servers",
     "GET /servers/{server}", "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
-    "GET /ask/models/{provider}", "GET /secrets", "GET /tools/clients",
+    "GET /ask/models/{provider}", "GET /secrets", "GET /tools/clients", "GET /servers/found", "POST /servers/import",
     "PUT /hosts/{host}", "PUT /secrets/{secret}", "GET /tokens", "POST /tokens", "DELETE /tokens/{token}",
     "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json",
 }  # fmt: skip
