@@ -49,7 +49,7 @@ const numberedKeys: Plugin = {
 export default defineConfig({
   base: "./",
   plugins: [svelte(), catalogues, numberedKeys],
-  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|audit|docs|openapi.json)(/|$|\\?)": toServer } },
+  server: { host: "127.0.0.1", proxy: { "^/(login|tools|call|run|ask|mcp|events|status|servers|results|stats|check|trust|audit|hosts|secrets|tokens|docs|openapi.json)(/|$|\\?)": toServer } },
   build: {
     outDir: "../src/onetool/interfaces/web/static",
     emptyOutDir: true,
@@ -68,8 +68,9 @@ export default defineConfig({
           groups: [
             // It takes the key of a link out of the address before the rest is loaded.
             { name: "link", priority: 3, test: /preload-helper|src\/lib\/link\./ },
-            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(screens|actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(About|Finder|KeyList|Notices|Settings|TryIt|Usage|Versions|Welcome|Bars|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
-            { name: "form", test: /src\/(parts\/(form|result)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples|removal))/ },
+            { name: "base", priority: 2, test: /node_modules\/svelte|src\/(App\.|start\.|styles|screens\/(Tools?|SignIn)\.|lib\/(screens|actions|api|catalog|calls|events|filter|i18n|json-text|keys|locales\/en|notices|paragraphs|recent|route|schema-rows|secrets|session|dropped|shown|sized|storage|theme|tool|tour|working)\.|parts\/(About|Finder|Notices|TryIt|Versions|Words|Prose|VirtualList|CopyButton|Dialog|Empty|Keyboard|Needs|Palette|Skeleton|Switch|Tabs)\.)/ },
+            { name: "welcome", test: /src\/(parts\/(Welcome|Keys|KeyList|Settings|Tokens|start\/)|lib\/start)/ },
+            { name: "form", test: /src\/(parts\/(form|result|Usage|Bars)|lib\/(form-|invoke|trial|result-views|recipe-text|copy-as|examples|removal))/ },
             { name: "make", test: /src\/(screens\/(build\/|Build|Play|recipe\/|Recipe|chat\/|Chat)|lib\/(build|recipe|run|play|code-names|chat-|chat\.|markdown))/ },
           ],
         },

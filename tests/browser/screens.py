@@ -6,6 +6,10 @@ from contextlib import contextmanager
 
 from ask.stand_in import Says, StandIn, Wants
 from browser.harness import METEO, asks, harness
+from browser.person import Person
+from interfaces.http.conftest import Served
+from interfaces.http.test_page_links import KEY as LINK_KEY
+from interfaces.http.test_page_links import page as page_command
 from upstream import Reply
 
 TOKEN = "sesame-token-0123456789"
@@ -167,3 +171,32 @@ def _use(served, model):
     model.will(Says("I look it up.", calls=wanted), Says(ANSWER, usage=(812, 96, 0)))
     asked = served.api.post("/ask", json={"prompt": "Where is it warmer, in Rome or in Oslo?", "approve": "always"})
     assert asked.status_code == 200, asked.text
+
+
+def start(person):
+    """The four cards, with what they have to load."""
+    person.open(person.key, "document.querySelectorAll('main section.card').length === 4")
+    person.until("document.querySelectorAll('main input[type=password]').length > 0")
+    person.until("document.querySelectorAll('main pre').length > 0")
+
+
+@contextmanager
+def first_visit(browser, folder, **config):
+    """A server on a fresh home with a file of Claude Code in it, and its owner on the page."""
+    clock = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
+    (folder / ".claude.json").write_text(json.dumps({"mcpServers": {"clock": clock}}))
+    home = folder / ".onetool"
+    home.mkdir(mode=0o700)
+    if config:
+        (home / "onetool.yaml").write_text(json.dumps(config))
+    env = {"HOME": str(folder), "ONETOOL_HOME": str(home), "OLLAMA_HOST": "127.0.0.1:9"}
+    server = Served(folder, "--port", "0", real=True, env=env)
+    try:
+        with browser.page(width=1280, height=900) as page:
+            person = Person(page, f"http://127.0.0.1:{server.port}/")
+            person.key = LINK_KEY.search(page_command(server, **env).stdout.strip())[0]
+            person.home = home
+            yield person
+            assert person.faults() == [], "the browser complained"
+    finally:
+        server.stop()

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from browser.chromium import chromium, found
 from browser.harness import harness
 from browser.person import Person
-from browser.screens import SCREENS, SIGN_IN, busy_stage, look, sign_in
+from browser.screens import SCREENS, SIGN_IN, busy_stage, first_visit, look, sign_in, start
 from browser.small_png import small_png
 
 LOOKS = {"": ("light", 1200), "-dark": ("dark", 1200), "-phone": ("light", 375)}
@@ -46,10 +46,14 @@ def take(browser, served, folder, name, go, looks):
             go(person)
             if name == "try":
                 _called(person)
-            person.value(STEADY)
-            file = folder / f"page-{name}{suffix}.png"
-            file.write_bytes(small_png(person.picture()))
-            print(f"{file.name}  {file.stat().st_size / 1024:.0f} KB", flush=True)
+            save(person, folder, f"{name}{suffix}")
+
+
+def save(person, folder, name):
+    person.value(STEADY)
+    file = folder / f"page-{name}.png"
+    file.write_bytes(small_png(person.picture()))
+    print(f"{file.name}  {file.stat().st_size / 1024:.0f} KB", flush=True)
 
 
 def _called(person):
@@ -64,6 +68,10 @@ def main() -> None:
         sys.exit("There is no Chromium on this machine: `make browser` installs one.")
     folder = Path(sys.argv[1])
     with TemporaryDirectory() as home, TemporaryDirectory() as other, chromium("127.0.0.1") as browser:
+        with TemporaryDirectory() as new, first_visit(browser, Path(new)) as person:
+            look(person, "en", "light", 1200)
+            start(person)
+            save(person, folder, "start")
         with busy_stage(Path(home)) as served:
             for name in sys.argv[2:] or WANTED:
                 take(browser, served, folder, name, SCREENS[name], WANTED[name])

@@ -99,7 +99,9 @@ def test_one_sees_who_one_is_and_what_one_may(person):
     person.see("You", "may call tools", "May call:", "numbers.*", "meteo.forecast", "This session ends")
     assert person.axe() == []
     person.press("Escape")
-    person.open("#/build").see("This needs the role edit. caller has the role call: ask an admin.").see_no("tokens add")
+    person.open("#/build").see("Build needs the role edit. caller has the role call: ask an admin.").see_no(
+        "tokens add"
+    )
     assert "build" not in links(person)
     assert "audit" not in links(person)
     assert person.axe() == []
@@ -108,6 +110,19 @@ def test_one_sees_who_one_is_and_what_one_may(person):
     person.see("Sign in to OneTool")
     person.sign_in(TOKENS["boss"]).see("boss", "Audit")
     assert {"build", "health", "audit"} <= {*links(person)}
+
+
+@pytest.mark.parametrize(("name", "steps"), [("caller", 3), ("editor", 5), ("boss", 6)])
+def test_the_tour_fits_the_role(browser, served, name, steps):
+    with browser.page(width=1280, height=800) as page:
+        person = Person(page, served.url, is_new=True)
+        signed_in(person, name).see("Every tool in one list", f"1 / {steps}")
+        assert ("switch tools on and off" in person.text()) == (name != "caller")
+        for number in range(2, steps + 1):
+            person.press("Enter")
+            person.see(f"{number} / {steps}")
+            person.until("document.querySelector('.pointed') !== null")
+        assert person.faults() == []
 
 
 def test_without_a_token_one_may_edit_and_is_told_how_to_get_further(browser, tmp_path):
@@ -123,7 +138,7 @@ def test_without_a_token_one_may_edit_and_is_told_how_to_get_further(browser, tm
         assert {"build", "health"} <= {*links(person)}
         assert "audit" not in links(person)
         assert person.axe() == []
-        person.open("#/audit").see("This needs the role admin.", "onetool page")
+        person.open("#/audit").see("Audit needs the role admin.", "onetool page")
         person.open("#/tools").see("numbers.add")
         assert person.names("switch") != []
         assert refused(person) == []
@@ -135,14 +150,16 @@ def test_a_server_that_is_for_calls_only_says_so(browser, tmp_path):
         file = served.server.folder / "onetool.yaml"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"http": {"admin": False}}))
         reload(served)
-        person = Person(page, served.url).open("#/build").see("This needs the role edit.", "for calls only")
+        person = Person(page, served.url).open("#/build").see("Build needs the role edit.", "for calls only")
         assert not {"build", "health", "audit"} & {*links(person)}
         assert person.faults() == []
 
 
 def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser, tmp_path):
     with harness(tmp_path, **config()) as served, browser.page(width=1280, height=800) as page:
-        person = signed_in(Person(page, served.url), "boss", "#/tools").see("numbers.add")
+        person = signed_in(Person(page, served.url), "boss", "#/tools").see(
+            "numbers.add", "Key of openai", 'mcpServers"'
+        )
         file = served.server.folder / "onetool.yaml"
         given = json.loads(file.read_text())
         file.write_text(json.dumps(given | {"http": {**given["http"], "admin": False}}))
@@ -150,16 +167,18 @@ def test_an_admin_of_a_server_that_becomes_one_for_calls_only_is_told_so(browser
         person.forgive("status of 403")
         person.click("Switch weather on or off", role="switch")
         person.until("document.querySelector('nav [data-screen=build]') === null")
-        person.open("#/build").see("This needs the role edit.", "for calls only").see_no("ask an admin")
+        person.open("#/build").see("Build needs the role edit.", "for calls only").see_no("ask an admin")
         assert person.faults() == []
 
 
 def test_servers_are_imported_by_admins(person):
     signed_in(person, "editor", "#/build?import=1")
     person.type_into("Or paste", json.dumps({"mcpServers": {"till": {"url": "http://127.0.0.1:9/mcp"}}}))
-    person.see("This needs the role admin. editor has the role edit: ask an admin.").see_no("Import this")
+    person.see("Importing MCP servers needs the role admin. editor has the role edit: ask an admin.").see_no(
+        "Import this"
+    )
     person.type_into("Or paste", "curl https://api.example.com/v1/rain?city=Oslo")
-    person.see("Import this").see_no("This needs the role")
+    person.see("Import this").see_no("needs the role")
     assert refused(person) == []
 
 

@@ -139,7 +139,7 @@ def test_it_fits_a_phone_and_is_reached_by_keys(browser, served, admin, person):
 
 def test_others_are_told_why_they_see_none(browser, tmp_path):
     with harness(tmp_path) as served, browser.page() as page:
-        person = Person(page, served.url).open("#/audit").see("This needs the role admin.", "onetool page")
+        person = Person(page, served.url).open("#/audit").see("Audit needs the role admin.", "onetool page")
         assert person.value("document.querySelector('nav [data-screen=audit]') === null")
         person.press("g l")
         assert person.faults() == [], "the server was not asked"

@@ -39,7 +39,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.see("Pick what to edit")
     assert person.value("Array.from(document.querySelectorAll('h1'), (one) => one.textContent)") == ["Build"]
     person.click("New bundle")
-    person.type_into("Slug", "shop")
+    person.type_into("Name", "shop")
     person.press("Control+s")
     person.see("Saved: shop", "No tools are in it yet")
     bundle = bundle_of(served, "shop")
@@ -52,7 +52,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
     person.see_no("Unsaved draft")
 
     person.click("New HTTP tool", nth=1)
-    person.type_into("Slug", "price")
+    person.type_into("Name", "price")
     person.type_into("Description", HOSTILE)
     person.click("Add an argument")
     person.type_into("Name of argument 1", "item")
@@ -68,7 +68,7 @@ def test_a_bundle_and_an_http_tool_are_built_and_a_draft_survives_a_reload(perso
 
     person.reload()
     person.see("Unsaved draft")
-    assert person.reads("Slug") == "price"
+    assert person.reads("Name") == "price"
     person.type_into("Value of days", "3")
     person.see(f"GET {served.upstream.url}/v1/item?days=3")
     person.press("Control+s")
@@ -136,7 +136,7 @@ def test_a_notice_does_not_cover_what_one_saves_with(person, served):
     person.value(f"void (location.hash = '#/build?tool={METEO}/{slug}/1')")
     person.see("Save as version 2", "Undo")
     notice = person.value("document.querySelector('.notice').getBoundingClientRect().toJSON()")
-    covered = f"""__person.all('main button').filter((one) => one.checkVisibility()).filter((one) => {{
+    covered = f"""__person.all('main header button').filter((one) => one.checkVisibility()).filter((one) => {{
       const box = one.getBoundingClientRect();
       return box.right > {notice["left"]} && box.bottom > {notice["top"]} && box.top < {notice["bottom"]};
     }}).map((one) => one.innerText)"""
@@ -148,7 +148,7 @@ def test_a_copy_is_said_to_be_without_the_draft(person, served):
     served.put_tool(METEO, "plain", TOOL)
     person.open(f"#/build?tool={METEO}/plain/1")
     person.click("Duplicate", role="button")
-    assert person.reads("Slug") == "plain-copy"
+    assert person.reads("Name") == "plain-copy"
     person.see_no("Your unsaved changes stay in this draft.")
     person.press("Escape")
     person.type_into("Description", "Mine.")
@@ -175,7 +175,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
         person.open(place)
         person.drop(target, file)
         person.see("An OpenAPI document", "pets.json", "list-pets", "What would come")
-    person.type_into("Slug of the bundle", "pets")
+    person.type_into("Name of the bundle", "pets")
     person.see("pets\tBundle\tnew", f"onetool auth set PETS_API_KEY --host {served.upstream.url}")
     assert bundle_of(served, "pets") is None
     person.click("Import this")
@@ -195,7 +195,7 @@ def test_what_is_built_in_is_duplicated_into_a_bundle(person, served):
     person.see("can't be changed here")
     person.click("Duplicate into a bundle")
     person.choose("Bundle", "meteo")
-    person.type_into("Slug", "plus")
+    person.type_into("Name", "plus")
     person.click("Duplicate", role="button")
     person.see("Copied: plus", "meteo.plus")
     assert tool(served, METEO, "plus", "1")["pythonImpl"] == {"func": "numbers.add"}
@@ -209,7 +209,7 @@ def test_a_script_is_made_and_renamed_and_its_bundle_is_exported_deleted_and_com
     person.open(f"#/build?bundle={SHOES}")
     person.see("No tools are in it yet")
     person.click("New script", nth=1)
-    person.type_into("Slug", "double")
+    person.type_into("Name", "double")
     person.click("Add an argument")
     person.type_into("Name of argument 1", "n")
     person.choose("Type of n", "integer")
@@ -217,7 +217,7 @@ def test_a_script_is_made_and_renamed_and_its_bundle_is_exported_deleted_and_com
     person.press("Control+s")
     person.see("Saved: double 1", "shoes.double")
     person.click("Rename")
-    person.type_into("Slug", "twice")
+    person.type_into("Name", "twice")
     person.click("Rename", role="button")
     person.see("Renamed to twice 1", "shoes.twice")
     assert tool(served, SHOES, "double", "1") is None
@@ -236,7 +236,7 @@ def test_a_script_is_made_and_renamed_and_its_bundle_is_exported_deleted_and_com
     person.open("#/build?import=1")
     person.attach("input[type=file]", tmp_path / "shoes.zip")
     person.see("The archive of a bundle", "twice", "is here already")
-    person.type_into("Slug of the bundle", "boots")
+    person.type_into("Name of the bundle", "boots")
     person.see("boots\tBundle\tnew")
     person.click("Import this")
     person.see("Imported: 1 item")
@@ -339,9 +339,9 @@ def test_two_tabs_know_of_each_others_drafts(person, served, browser):
     person.open("#/build?new=http")
     with second_tab(browser, person) as other:
         other.open("#/build?new=script")
-        other.type_into("Slug", "of-the-other-tab")
+        other.type_into("Name", "of-the-other-tab")
         person.see("New script\ndraft")
-        person.type_into("Slug", "of-this-tab")
+        person.type_into("Name", "of-this-tab")
         other.see("New HTTP tool\ndraft")
         person.reload()
         person.see("New script\ndraft", "New HTTP tool\ndraft")

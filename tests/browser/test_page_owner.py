@@ -69,11 +69,11 @@ def test_a_tool_with_a_key_is_built_allowed_set_tried_called_and_switched_off(br
 
         person.open("#/build")
         person.click("New bundle")
-        person.type_into("Slug", "meteo")
+        person.type_into("Name", "meteo")
         person.press("Control+s")
         person.see("Saved: meteo", "No tools are in it yet")
         person.click("New HTTP tool", nth=1)
-        person.type_into("Slug", "now")
+        person.type_into("Name", "now")
         person.type_into("URL", f"{api.url}/now")
         person.click("Auth")
         person.choose("Kind of auth", "Bearer token")

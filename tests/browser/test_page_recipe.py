@@ -111,7 +111,7 @@ def test_the_weather_of_three_cities_is_mailed_as_a_table(person, served, post, 
     person.see('if step1[1]["daily"][0]["celsius"] < 10 else None')
     person.press("Control+s")
     person.choose("Bundle", "meteo")
-    person.type_into("Slug", "mailed")
+    person.type_into("Name", "mailed")
     person.click("Save", role="button")
     person.see("Saved: mailed 1")
     person.reload()

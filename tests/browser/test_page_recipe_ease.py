@@ -40,7 +40,7 @@ def test_without_a_bundle_saving_makes_one(tmp_path, browser):
         person.press("Control+s")
         is_at(person, "New bundle")
         person.write("my-home")
-        person.type_into("Slug", "evening")
+        person.type_into("Name", "evening")
         person.see("In code: my_home.evening", "The first half of its tools' names")
         assert person.axe() == []
         person.press("Enter")
@@ -54,7 +54,7 @@ def test_without_a_bundle_saving_makes_one(tmp_path, browser):
         person.type_into("Description", "Light.")
         person.see("Unsaved draft")
         person.press("Control+s")
-        is_at(person, "Slug")
+        is_at(person, "Name")
         person.see("this becomes a new one")
         person.press("Enter")
         person.see("Saved: evening 2")

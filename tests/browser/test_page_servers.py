@@ -107,7 +107,7 @@ def test_a_reconnection_is_told_of_the_server_that_it_was_asked_of(guarded):
     person.click("uno", role="link")
     person.click("Reconnect", role="button")
     person.click("gone", role="link")
-    person.until("document.querySelector('h1:not(.unseen)')?.textContent === 'gone'")
+    person.until("document.querySelector('h1:not(.title)')?.textContent === 'gone'")
     person.value("void letGo()")
     person.see("Connecting to uno again").see_no("Connecting to gone again")
 

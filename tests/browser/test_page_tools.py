@@ -48,7 +48,7 @@ def test_a_tool_shows_what_it_is_and_how_it_does(person, served):
         assert served.api.post(served.path_of("meteo.forecast") + "/invoke", json={"args": {"city": city}}).json()["ok"]
     person.open("#/tools").see("meteo.forecast")
     person.click("meteo.forecast", role="link")
-    person.until("document.querySelector('h1:not(.unseen)')?.textContent === 'meteo.forecast'")
+    person.until("document.querySelector('article h1')?.textContent === 'meteo.forecast'")
     person.click("About", role="tab")
     person.see("where", "meteo.forecast(", "celsius", "/v1/${city}")
     person.click("Usage", role="tab")
@@ -103,6 +103,27 @@ def test_a_tool_is_one_row_and_is_switched_with_all_its_versions(person, served)
     served.api.patch(versions, json={"isEnabled": True})
     for version in ("1", "2", "3"):
         served.api.delete(f"/tools/bundles/{METEO}/tools/thrice/version/{version}")
+
+
+def test_the_switch_of_a_version_that_is_off_is_off(person, served):
+    tool = {"type": "script", "argSchema": {"type": "object"}, "scriptImpl": {"code": "1"}}
+    for version in ("1", "2"):
+        served.put_tool(METEO, "aged", tool, version)
+    done = served.api.patch(f"/tools/bundles/{METEO}/tools/aged/version/1", json={"isEnabled": False})
+    assert done.status_code == 200, done.text
+    for version, state in (("1", "false"), ("2", "true")):
+        for place in (f"#/tools?tool={METEO}/aged/{version}", f"#/build?tool={METEO}/aged/{version}"):
+            person.open(place)
+            person.until(f"document.querySelector('article [role=switch]')?.getAttribute('aria-checked') === '{state}'")
+
+
+def test_own_tools_are_folded_away(person):
+    person.open("#/tools").see("numbers.add").see_no("ot.version")
+    person.click("Show 16 built-in ot tools", role="button")
+    person.until("document.querySelector('.fold').ariaExpanded === 'true'")
+    person.click("Hide 16 built-in ot tools", role="button")
+    person.type_into("Filter tools", "ot.version")
+    person.see("ot.version").see_no("built-in ot tools")
 
 
 def test_escape_closes_the_innermost_thing_first(person, served):

@@ -23,6 +23,7 @@ grants          gives tools what they need: hosts that they may call, and secret
 config_lint     keys of a config that have no effect
 
 access          whether a server needs a credential, and the tokens that there are
+own_server      the entry that an MCP client needs to call this server, or to start it
 token_admin     adds, lists and revokes named tokens
 allow_lists     which tools each caller of a server may call
 audit           the audit log of an app that is served

@@ -33,7 +33,7 @@ from onetool.sources.catalogues import Offered
 from onetool.sources.packs import Registry
 
 if TYPE_CHECKING:
-    from onetool.app.ask import AskService, ModelOverview, PendingAnswer
+    from onetool.app.ask import AskModels, AskService, PendingAnswer
     from onetool.app.code_names import CodeNames
     from onetool.ask.sessions import SessionStore
     from onetool.config.model import ServerSettings, Snippet
@@ -256,11 +256,12 @@ class App:
 
         return await self._ask_service.user_call(name, args, on_session, AskOptions(**options))
 
-    async def ask_models(self, within: Collection[str] | None = None) -> "ModelOverview":
-        """Return which models can be asked, and about how many tokens these tools cost with each question."""
-        from onetool.app.ask import model_overview
+    @property
+    def ask_models(self) -> "AskModels":
+        """The models that can be asked."""
+        from onetool.app.ask import AskModels
 
-        return await model_overview(self._ask_service, within)
+        return AskModels(self._ask_service)
 
     @property
     def sessions(self) -> "SessionStore":

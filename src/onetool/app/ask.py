@@ -37,7 +37,6 @@ from onetool.ask.model_choice import (
     OLLAMA_SETTING,
     PROBE,
     ModelChoice,
-    Secret,
     choose_model,
     chosen_provider,
     model_lister,
@@ -305,8 +304,11 @@ def _with_hints(answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, hints=(ALLOWING,)) if answer.denied else answer
 
 
-# Which models can be asked. No hosted provider is asked for that: of these, the models are known that the config names,
-# and the one that is used where nobody names one. A server of one's own (Ollama, `ask.base_url`) is asked for its list.
+# Which models can be asked. Hosted providers are not asked for the overview: it has the models that the config names,
+# and the one that is used where nobody names one. A self-hosted server (Ollama, `ask.base_url`) is asked for its list.
+
+
+LISTING_S = 5.0  # seconds that a hosted provider has to list its models
 
 
 class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -317,6 +319,7 @@ class KnownProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_configured: Annotated[bool, Meta(description="Whether it can be asked: its key is there, or its server.")]
     missing: Annotated[str | UnsetType, Meta(description="What has to be set first.")] = UNSET
     needs: Annotated[tuple[Need, ...] | UnsetType, Meta(description="Its key, where it is missing.")] = UNSET
+    error: Annotated[str | UnsetType, Meta(description="Why its list of models could not be read.")] = UNSET
 
 
 class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -328,40 +331,69 @@ class ModelOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tool_tokens: Annotated[int, Meta(description="About how many tokens the list of tools costs in each request.")]
 
 
-async def model_overview(service: AskService, within: Collection[str] | None) -> ModelOverview:
-    """`within` are the tools that may be called; None allows all."""
-    providers = await asyncio.gather(*(_known_provider(service, name) for name in PROVIDERS))
-    by_name = {one.id: one for one in providers}
-    choice = service.choice(None)
-    name = await asyncio.to_thread(lambda: chosen_provider(choice, keys_for(service.runtime.config, choice)))
-    chosen, toolset = by_name[name or "ollama"], service.toolset(within)
-    return ModelOverview(
-        provider=chosen.id if chosen.is_configured else None,
-        model=next(iter(chosen.models), None) if chosen.is_configured else None,
-        providers=tuple(providers),
-        tool_tokens=await asyncio.to_thread(toolset.tokens, chosen.id),
-    )
+class AskModels:
+    """The models that the providers of a service have."""
+
+    def __init__(self, service: AskService) -> None:
+        self._service = service
+
+    async def overview(self, within: Collection[str] | None) -> ModelOverview:
+        """Return all providers, and about how many tokens the tools cost. `within` are the tools that may be called;
+        None allows all.
+        """
+        service = self._service
+        providers = await asyncio.gather(*map(self._provider, PROVIDERS))
+        by_name = {one.id: one for one in providers}
+        choice = service.choice(None)
+        name = await asyncio.to_thread(lambda: chosen_provider(choice, keys_for(service.runtime.config, choice)))
+        chosen, toolset = by_name[name or "ollama"], service.toolset(within)
+        return ModelOverview(
+            provider=chosen.id if chosen.is_configured else None,
+            model=next(iter(chosen.models), None) if chosen.is_configured else None,
+            providers=tuple(providers),
+            tool_tokens=await asyncio.to_thread(toolset.tokens, chosen.id),
+        )
+
+    async def listed(self, name: str) -> KnownProvider:
+        """Return a provider with the models that it lists itself. Without its key, a hosted provider is not asked."""
+        known, choice = await self._provider(name), self._service.choice(name)
+        if not known.is_configured or _is_self_hosted(name, choice):  # those were asked just now
+            return known
+        try:
+            models = (*known.models, *await self._names(choice, LISTING_S))
+        except AskError as error:
+            return msgspec.structs.replace(known, error=str(error))
+        return msgspec.structs.replace(known, models=tuple(dict.fromkeys(models)))
+
+    async def _provider(self, name: str) -> KnownProvider:
+        choice, missing, error = self._service.choice(name), key_name(name), UNSET
+        secret = keys_for(self._service.runtime.config, choice)
+        is_there = has_key = bool(await asyncio.to_thread(secret, missing))
+        models = [adapter(name).model]
+        if _is_self_hosted(name, choice):
+            is_there, models = True, []
+            try:
+                models = await self._names(choice, PROBE)
+            except AskError as failure:
+                lacks_key = failure.reason == "unauthorized" and not has_key
+                is_there = choice.base_url is not None and not lacks_key
+                missing = missing if lacks_key else OLLAMA_SETTING
+                error = str(failure) if is_there else UNSET
+        return KnownProvider(
+            id=name,
+            models=tuple(dict.fromkeys(filter(None, [choice.model, *models]))),
+            is_configured=is_there,
+            missing=UNSET if is_there else missing,
+            needs=UNSET if is_there or missing == OLLAMA_SETTING else (key_need(name),),
+            error=error,
+        )
+
+    async def _names(self, choice: ModelChoice, seconds: float) -> list[str]:
+        """List the models of a provider. Raises AskError."""
+        secret = keys_for(self._service.runtime.config, choice)
+        lister = await asyncio.to_thread(model_lister, choice, secret, self._service.runtime.client)
+        return await lister.names(seconds)
 
 
-async def _known_provider(service: AskService, name: str) -> KnownProvider:
-    choice, own, needs = service.choice(name), adapter(name), UNSET
-    secret = keys_for(service.runtime.config, choice)
-    if name == "ollama" or choice.base_url is not None:
-        listed = await _listed(service, choice, secret)
-        is_there, missing, further = listed is not None or choice.base_url is not None, OLLAMA_SETTING, listed or []
-    else:
-        missing, further = key_name(name), [own.model]
-        is_there = bool(await asyncio.to_thread(secret, missing))
-        needs = UNSET if is_there else (key_need(name),)
-    models = tuple(dict.fromkeys(filter(None, [choice.model, *further])))
-    missing = UNSET if is_there else missing
-    return KnownProvider(id=name, models=models, is_configured=is_there, missing=missing, needs=needs)
-
-
-async def _listed(service: AskService, choice: ModelChoice, secret: Secret) -> list[str] | None:
-    """List the models of a self-hosted server; None where it does not answer."""
-    try:
-        lister = await asyncio.to_thread(model_lister, choice, secret, service.runtime.client)
-        return await lister.names(PROBE)
-    except AskError:
-        return None
+def _is_self_hosted(name: str, choice: ModelChoice) -> bool:
+    return name == "ollama" or choice.base_url is not None

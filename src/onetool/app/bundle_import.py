@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.http.allowed_hosts import binding_for, is_bound_to
 from onetool.http.url import HttpRequest, Url, parse_url, split
+from onetool.services.secret_file import NAME as SECRET_NAME
 from onetool.services.secret_file import SecretExistsError, drop_secret, has_secret, put_secret
 from onetool.services.secrets import Secrets
 from onetool.sources.bundles.archive import ImportPlan, Unpacked, plan, unpack
@@ -230,24 +232,41 @@ class CurlImport(NamedTuple):
     secrets: dict[str, str]
     notes: tuple[str, ...]
     host: str  # that the secrets are bound to
+    names: dict[str, str]  # of its secrets: the proposed ones, and those that are used
 
 
-def read_curl(command: str, slug: str, description: str | None, known: Secrets, reuse: bool = True) -> CurlImport:
+def read_curl(
+    command: str,
+    slug: str,
+    description: str | None,
+    known: Secrets,
+    reuse: bool = True,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> CurlImport:
     """Read the tool of a command, which is not run. Raises InvalidError.
 
     With `reuse`, a secret that is there with the same value and may go to the same host is used. Callers who may not
-    read secrets must not learn by this whether they have guessed one.
+    read secrets must not learn by this whether they have guessed one. `names` has other names for secrets of the
+    command; the secret that has such a name already is used as it is.
     """
     found = from_curl(command)
     given = {name: value for name, value in found.secrets.items() if value is not None}
+    for name in names.keys() - given.keys():
+        message = f"/secrets: the command has no secret {name!r} (expected {', '.join(given) or 'none'})"
+        raise InvalidError(message, "/secrets")
+    chosen = {name: _checked_name(names[name]) for name in names}
+    found = found._replace(tool=_renamed_placeholders(found.tool, _placeholders(chosen)))
+    stored = {chosen[name]: given.pop(name) for name in chosen}
     scheme, authority, _ = split(found.tool["httpImpl"]["request"]["urlTemplate"])
     url = parse_url(f"{scheme}://{authority}/")
     tool, secrets = split_secrets(found.tool, given, known, url if reuse else None)
+    used = {**dict(zip(given, secrets, strict=True)), **chosen}
+    secrets |= {name: value for name, value in stored.items() if not _is_taken(known, name)}
     words = slug.replace("-", " ")
     tool["displayName"] = f"{words[:1].upper()}{words[1:]}"
     if description is not None:
         tool["description"] = description
-    return CurlImport(tool, secrets, tuple(found.notes), binding_for(url))
+    return CurlImport(tool, secrets, tuple(found.notes), binding_for(url), used)
 
 
 def split_secrets(
@@ -270,8 +289,7 @@ def split_secrets(
             number += 1
             free = f"{name}_{number}"
         names[name] = free
-    other = {f"${{{name}}}": f"${{{free}}}" for name, free in names.items() if free != name}
-    return _renamed_placeholders(tool, other), {names[name]: value for name, value in found.items()}
+    return _renamed_placeholders(tool, _placeholders(names)), {names[name]: value for name, value in found.items()}
 
 
 @contextmanager
@@ -315,6 +333,17 @@ def _is_taken(known: Secrets, name: str) -> bool:
         return has_secret(known.file, name)
     except (OSError, ValueError):  # storing says what is wrong with it
         return False
+
+
+def _checked_name(name: str) -> str:
+    if not SECRET_NAME.fullmatch(name):
+        message = f"/secrets: {name[:100]!r} is not the name of a secret (expected letters, digits and _: METEO_KEY)"
+        raise InvalidError(message, "/secrets")
+    return name
+
+
+def _placeholders(names: Mapping[str, str]) -> dict[str, str]:
+    return {f"${{{name}}}": f"${{{other}}}" for name, other in names.items() if other != name}
 
 
 def _value(known: Secrets, name: str) -> str | None:

@@ -4,8 +4,12 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
+from msgspec import Meta
+
+from onetool.app.provider_keys import key_urls
 from onetool.config.edit import put_host
 from onetool.config.find import own_folder, trust_store, user_config
 from onetool.config.include import HostBoundSecret, check_kept, is_in_config
@@ -13,11 +17,19 @@ from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 from onetool.config.trust import trust_renewed
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.model_providers import PROVIDER_KEYS
-from onetool.http.allowed_hosts import NOWHERE, binding_command, is_private, reach, read_binding, read_entry
+from onetool.http.allowed_hosts import (
+    NOWHERE,
+    binding_command,
+    binding_for,
+    is_private,
+    reach,
+    read_binding,
+    read_entry,
+)
 from onetool.http.errors import RequestRefusedError
 from onetool.http.url import is_address, parse_url
 from onetool.services.secret_file import SecretExistsError, put_secret
-from onetool.services.secrets import Secret
+from onetool.services.secrets import Secret, Secrets
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -130,6 +142,42 @@ def _take_over(app: "App", file: Path, *, is_new: bool = False) -> None:
 # Secrets
 
 
+class SecretRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret, without its value."""
+
+    name: str
+    provider: Annotated[str | None, Meta(description="The model provider whose key it is.")]
+    source: Annotated[str | None, Meta(description="file, config, environment or keyring; null: it is not set.")]
+    hosts: Annotated[tuple[str, ...], Meta(description="The hosts that it is bound to.")]
+    use: Annotated[str | None, Meta(description="What the server itself uses it for; then it can't be replaced.")] = (
+        None
+    )
+
+
+def secret_rows(secrets: Secrets) -> list[SecretRow]:
+    """Return the stored secrets, and the key of each model provider, also if it is not set."""
+    return [
+        SecretRow(name=name, provider=PROVIDER_KEYS.get(name), source=source, hosts=secrets.hosts(name))
+        for name in dict.fromkeys([*PROVIDER_KEYS, *secrets.names()])
+        if (source := secrets.where(name)) or name in PROVIDER_KEYS
+    ]
+
+
+def secrets_in_use(app: "App") -> list[SecretRow]:
+    """Return the secrets of a running app. A provider's key is bound to where `ask` sends it."""
+    rules = app.runtime.secret_rules
+    return [
+        msgspec.structs.replace(
+            row,
+            hosts=tuple(map(binding_for, key_urls(app.config, row.name, is_stored=row.source is not None)))
+            if row.provider
+            else row.hosts,
+            use=rules.use_by_server(row.name),
+        )
+        for row in secret_rows(app.config.secrets)
+    ]
+
+
 def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replace: bool) -> tuple[str, ...]:
     """Store a secret for these hosts in the secrets file of a running app, at once. Returns its hosts.
 
@@ -172,25 +220,34 @@ def _binding(text: str) -> str:
     return f"http://{written}" if scheme == "http" else written
 
 
-def _hosts_to_store(app: "App", name: str, wanted: tuple[str, ...], replace: bool) -> tuple[str, ...]:
-    """Return the hosts that the secret gets. Raises GrantRefusedError if something else uses it."""
-    known, command = app.config.secrets, binding_command(name, wanted)
-    by_hand = f"If that is meant, on the command line: {command}"
+def check_new_secret(app: "App", name: str, wanted: tuple[str, ...]) -> None:
+    """Raise GrantRefusedError if something else would use a secret of this name, which is not stored yet."""
     if used := app.runtime.secret_rules.use_by_server(name):
         raise GrantRefusedError("secret_in_use", f"{name} is {used} of this server: name another secret in the tool")
     if name in PROVIDER_KEYS and wanted:
         message = f"{name} is a model provider's key, and goes to no other host: name another secret in the tool"
         raise GrantRefusedError("secret_in_use", message)
-    where, bound = known.where(name), known.hosts(name)
+    where = app.config.secrets.where(name)
     if wanted and (where == "environment" or (where is None and is_in_config(app.config.path, name))):
         source = "is a variable of the server's environment" if where else "is named in the config"
-        message = f"{name} {source}: what uses it there could not, if it were for {', '.join(wanted)} only. {by_hand}"
-        raise GrantRefusedError("secret_in_use", message)
+        message = f"{name} {source}: what uses it there could not, if it were for {', '.join(wanted)} only. "
+        by_hand = f"If that is meant, on the command line: {binding_command(name, wanted)}"
+        raise GrantRefusedError("secret_in_use", message + by_hand)
+
+
+def _hosts_to_store(app: "App", name: str, wanted: tuple[str, ...], replace: bool) -> tuple[str, ...]:
+    """Return the hosts that the secret gets. Raises GrantRefusedError if something else uses it."""
+    check_new_secret(app, name, wanted)
+    where, bound = app.config.secrets.where(name), app.config.secrets.hosts(name)
     if where in (None, "environment"):
         return wanted
     place = f", for {', '.join(bound)}" if bound else ""
     if not replace or where != "file":
-        how = "Its value can be replaced, with replace=true" if where == "file" else by_hand
+        how = (
+            "Its value can be replaced, with replace=true"
+            if where == "file"
+            else (f"If that is meant, on the command line: {binding_command(name, wanted)}")
+        )
         raise GrantRefusedError("secret_exists", f"{name} is stored already, in the {where}{place}. {how}")
     if any(one not in bound for one in wanted):
         command = binding_command(name, dict.fromkeys((*bound, *wanted)))

@@ -55,15 +55,18 @@ def provider_key(config: Config, name: str) -> str | None:
     return config.secrets.get(name, lambda _: True) or _users_key(config, name, lambda _: True)
 
 
-def key_urls(config: Config, name: str) -> list[Url]:
-    """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there."""
+def key_urls(config: Config, name: str, *, is_stored: bool = True) -> list[Url]:
+    """Return where a provider's key may go: to the provider, and to `ask.base_url` if `ask` would send it there.
+
+    A key that is not stored yet will be stored with the config, and goes to both.
+    """
     provider = PROVIDER_KEYS[name]
     official = adapter(provider).base_url
     if provider == "ollama":  # at the default address any program of this machine may listen
         official = ollama_url({OLLAMA_SETTING: os.environ.get(OLLAMA_SETTING) or "ollama.com"})
     places, ask = [official], config.ask
     choice = ModelChoice(provider=provider, base_url=ask.base_url)
-    if ask.base_url and provider == (ask.provider or "openai") and keys_for(config, choice)(name):
+    if ask.base_url and provider == (ask.provider or "openai") and (not is_stored or keys_for(config, choice)(name)):
         places.append(ask.base_url)
     found: list[Url] = []
     for place in places:

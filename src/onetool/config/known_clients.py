@@ -3,6 +3,7 @@
 `CLIENTS` can be given OneTool as a server; `CLIENT_FILES` are the files that servers are imported from.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -53,6 +54,30 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
         elif server.token is not None and self.variable is not None:
             entry["headers"] = {"Authorization": f"Bearer {self.variable % server.token}"}
         return entry
+
+    def snippet(self, name: str, server: OwnServer, file: Path) -> str:
+        """Return the entry as it stands in the file."""
+        dump = toml_snippet if file.suffix == ".toml" else json_snippet
+        return dump(self.section, name, self.entry(server))
+
+
+def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
+    return dumped({section: {name: entry}}, "  ") + "\n"
+
+
+def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
+    # A JSON text, or a list of them, is written the same way in TOML.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+    return "\n".join([f"[{section}.{name}]", *lines, ""])
+
+
+def dumped(data: Any, unit: str, indent: str = "") -> str:
+    """Write objects over several lines, lists in one: as people write such files."""
+    if not isinstance(data, dict):
+        return json.dumps(data, ensure_ascii=False)
+    deeper = indent + unit
+    members = [f"{deeper}{json.dumps(key)}: {dumped(value, unit, deeper)}" for key, value in data.items()]
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
 
 def _below(*parts: str, moved_by: str | None = None, moved: tuple[str, ...] = ()) -> Callable[[Path, Env], Path]:

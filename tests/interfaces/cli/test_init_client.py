@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from helpers import cli, trusted
 
+from onetool.app import own_server as server_module
+from onetool.app.own_server import own_command, served_at
 from onetool.config import load_config
 from onetool.config.client_files import EditError, put_file
 from onetool.config.known_clients import CLIENTS, OwnServer, _vscode_user
 from onetool.interfaces.cli.clients import json_snippet, toml_snippet
-from onetool.interfaces.cli.clients import own_server as server_module
-from onetool.interfaces.cli.clients.own_server import own_command, served_at
 from onetool.interfaces.cli.init import CLIENTS as CHOICES
 
 ONETOOL = str(Path(sys.executable).with_name("onetool"))

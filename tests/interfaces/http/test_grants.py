@@ -6,12 +6,14 @@ from urllib.parse import quote
 
 import pytest
 import yaml
-from helpers import until
+from helpers import cli, until
 from interfaces.http.conftest import Served
 from interfaces.http.matrix import token_entry, token_of
 from interfaces.http.test_page_links import bearer, session_of
 from services.audit_places import lines_in
 from upstream import Reply, Upstream
+
+from onetool.config.known_clients import CLIENTS
 
 VALUE = "meteo-live-0123456789"
 ID = "01890a5d-0000-7000-8000-00000000000a"
@@ -87,6 +89,8 @@ def test_what_is_allowed_and_set_is_in_force_at_once_on_a_fresh_home(fresh):
         assert [(one.get("host"), one.get("secret")) for one in missing] == [(api.netloc, None), (None, "METEO_KEY")]
         found = [need for one in fresh.ask("GET", "/check").json["findings"] for need in one.get("needs", [])]
         assert sorted(found, key=str) == sorted(missing, key=str)
+        checked = fresh.ask("POST", f"/tools/bundles/{ID}/tools/now/version/1/validate", {"args": {}}).json
+        assert (checked["ok"], checked["needs"]) == (True, missing)
         host, secret = missing
         assert fresh.allow(host["host"]).json == {"host": api.netloc, "private": True}
         assert fresh.set("METEO_KEY", hosts=secret["hosts"]).json == {"name": "METEO_KEY", "hosts": [api.url]}
@@ -103,6 +107,7 @@ def test_what_is_allowed_and_set_is_in_force_at_once_on_a_fresh_home(fresh):
 PATHS = (
     ("PUT", "/hosts/api.example.com", {}),
     ("PUT", "/secrets/METEO_KEY", {"value": VALUE, "hosts": ["api.example.com"]}),
+    ("GET", "/secrets", None),
     ("GET", "/tokens", None),
     ("POST", "/tokens", {"name": "mine", "role": "admin"}),
     ("DELETE", "/tokens/call", None),
@@ -288,7 +293,43 @@ def test_hosts_and_secrets_that_come_at_once_are_all_kept(place):
 def test_no_route_tells_a_secret(place):
     assert place.set("TOLD_NOWHERE", hosts=["api.example.com"]).status == 200
     assert place.ask("GET", "/secrets/TOLD_NOWHERE").status == 405
-    assert place.ask("GET", "/secrets").status == 404
+    listed = place.ask("GET", "/secrets")
+    assert listed.status == 200
+    assert VALUE not in listed.body.decode()
+    assert "0123456789" not in listed.body.decode()
+
+
+def test_secrets_are_listed_with_where_they_may_go(place):
+    assert place.set("LISTED", hosts=["api.example.com"]).status == 200
+    assert place.set("OPENAI_API_KEY").status == 200
+    rows = {one["name"]: one for one in place.ask("GET", "/secrets", who=bearer(token_of("admin"))).json["secrets"]}
+    assert rows["LISTED"] == {
+        "name": "LISTED", "provider": None, "source": "file", "hosts": ["api.example.com"], "use": None
+    }  # fmt: skip
+    key = rows["OPENAI_API_KEY"]
+    assert (key["provider"], key["source"], key["hosts"]) == ("openai", "file", ["api.openai.com"])
+    assert (rows["GEMINI_API_KEY"]["source"], rows["OWN_TOKEN"]["use"]) == (None, "http.token")
+    assert "FROM_ENV" not in rows
+
+
+# Clients
+
+
+def test_the_entries_are_those_of_init(place):
+    url = "http://127.0.0.1:8765"
+    told = place.ask("GET", f"/tools/clients?url={quote(url, safe='')}", who=bearer(token_of("edit"))).json["clients"]
+    assert [one["client"] for one in told] == list(CLIENTS)
+    env = {"ONETOOL_HOME": str(place.home), "HOME": str(place.server.folder), "OWN_TOKEN": OWN}
+    for one in told:
+        way = ["--http", url] if CLIENTS[one["client"]].takes_urls else []
+        config = ["--config", str(place.server.folder / "onetool.yaml")]
+        done = cli("init", "--client", one["client"], "--user", *way, *config, cwd=place.server.folder, env=env)
+        assert one["entry"] == done.stdout, one["client"]
+        assert one["token"] == ("OWN_TOKEN" if way else None)
+    told = place.ask("GET", "/tools/clients", who=bearer(token_of("call")))
+    assert "claude-desktop" not in told.body.decode()
+    assert str(place.server.folder) not in told.body.decode()
+    assert place.ask("GET", "/tools/clients?url=http://a:b@127.0.0.1/mcp").status == 400
 
 
 # Tokens

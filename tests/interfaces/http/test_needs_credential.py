@@ -13,7 +13,7 @@ import onetool
 from onetool import App
 from onetool.app.access import KnownTokens
 from onetool.app.allow_lists import AllowLists
-from onetool.interfaces.cli.clients.own_server import served_at
+from onetool.app.own_server import served_at
 from onetool.interfaces.http.app import HttpApp
 from onetool.interfaces.http.jwt_verifier import JwtVerifier
 from onetool.interfaces.http.serve import server_facts

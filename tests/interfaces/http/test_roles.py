@@ -58,6 +58,7 @@ NEEDS = {
     "GET /trust": "edit",
     "GET /audit": "admin",
     "PUT /hosts/{host}": "admin",
+    "GET /secrets": "admin",
     "PUT /secrets/{secret}": "admin",
     "GET /tokens": "admin",
     "POST /tokens": "admin",

@@ -127,7 +127,10 @@ def test_arguments_are_checked_and_nothing_is_called(real):
     tool = f"{bundle}/tools/weather/version/1"
     assert real.ask("PUT", tool, HTTP).status_code == 201
     good, bad = ({"city": "Oslo"}, {"city": 1, "town": "Oslo"})
-    assert real.ask("POST", f"{tool}/validate", {"args": good}).json() == {"ok": True, "errors": [], "warnings": []}
+    host = {"host": "api.example.com", "command": "onetool hosts allow api.example.com"}
+    assert real.ask("POST", f"{tool}/validate", {"args": good}).json() == {
+        "ok": True, "errors": [], "warnings": [], "needs": [host]
+    }  # fmt: skip
     assert set(pointers(real.ask("POST", f"{tool}/validate", {"args": bad}).json())) == {"/city", "/town"}
     assert real.ask("PATCH", tool, {"isEnabled": False}).status_code == 200
     assert real.ask("POST", f"{tool}/validate", {"args": good}).json()["ok"]

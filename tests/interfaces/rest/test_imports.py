@@ -185,6 +185,41 @@ def test_a_curl_command_becomes_a_tool_and_its_credentials_secrets(api):
     assert again["secretsKept"] == ["EXAMPLE_TOKEN_2"], "a name must not tell whether a value was guessed"
 
 
+def test_a_secret_of_a_command_gets_another_name_or_is_one_that_exists(tmp_path):
+    home = tmp_path / ".onetool"
+    home.mkdir()
+    (home / "onetool.yaml").write_text("secrets: secrets.yaml\n")
+    kept = 'METEO: {"value": "hidden-value-0", "hosts": ["api.example.com"]}\n'
+    (home / "secrets.yaml").touch(0o600)
+    (home / "secrets.yaml").write_text(kept)
+    api = Api(real=tmp_path, args=("--config", str(home / "onetool.yaml")))
+
+    def come(tool, query="", **names):
+        command = "curl -H 'Authorization: Bearer hidden-value-1' https://api.example.com/v1"
+        body = {"command": command, "bundle": "weather", "tool": tool, "secrets": names}
+        return api.ask("POST", f"/tools/imports/curl{query}", body)
+
+    try:
+        proposed = come("look", "?dryRun=true").json()["secretNames"]
+        assert proposed == [{"name": "EXAMPLE_TOKEN", "as": "EXAMPLE_TOKEN", "isNew": True}]
+        found = come("look", EXAMPLE_TOKEN="WEATHER_KEY").json()
+        assert found["secretNames"] == [{"name": "EXAMPLE_TOKEN", "as": "WEATHER_KEY", "isNew": True}]
+        assert found["secretsKept"] == ["WEATHER_KEY"]
+        found = come("again", EXAMPLE_TOKEN="METEO").json()
+        assert (found["secretsKept"], found["secretNames"][0]["isNew"]) == ([], False)
+        path = f"/tools/bundles/{found['bundles'][0]['id']}/tools"
+        assert "${WEATHER_KEY}" in api.get(f"{path}/look/version/1").text
+        assert "${METEO}" in api.get(f"{path}/again/version/1").text
+        problem(come("wrong", EXAMPLE_TOKEN="OPENAI_API_KEY"), 409, "secret_in_use")
+        problem(come("wrong", EXAMPLE_TOKEN="not a name"), 400, "invalid")
+        problem(come("wrong", NOBODY="METEO"), 400, "invalid")
+    finally:
+        api.stop()
+    after = (home / "secrets.yaml").read_text()
+    assert after.startswith(kept)
+    assert after.count("hidden-value-1") == 1
+
+
 def test_a_command_that_is_none_is_refused(api):
     before = state(api)
     body = {"command": "wget http://x.example", "bundle": "b", "tool": "t"}

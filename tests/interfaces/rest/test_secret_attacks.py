@@ -432,6 +432,16 @@ def test_what_an_editor_brings_with_curl_is_bound_to_its_host(site):
     refused(site.ask("edit", "PUT", f"{bundle}/tools/u/version/1", http(other)))
 
 
+def test_an_editor_names_no_unbound_secret_for_a_curl_command(site):
+    body = {"command": f"curl -H 'Authorization: Bearer own-0123456789-own' {site.url}/x", "bundle": "d", "tool": "t"}
+    [proposed] = site.ask("edit", "POST", "/tools/imports/curl?dryRun=true", body).json()["secretNames"]
+    for query in ("", "?dryRun=true"):
+        asked = {**body, "secrets": {proposed["name"]: "FREE"}}
+        refused(site.ask("edit", "POST", f"/tools/imports/curl{query}", asked))
+    found = site.ask("edit", "POST", "/tools/imports/curl", {**body, "secrets": {proposed["name"]: "GEMINI_API_KEY"}})
+    problem(found, 409, "secret_in_use")
+
+
 def test_check_names_unbound_secrets_that_tools_use(site):
     site.stored_by_admin(site.filled(header("${FREE} ${BOUND}")))
     mistakes = site.ask("admin", "GET", "/check").text

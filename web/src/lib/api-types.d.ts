@@ -296,7 +296,7 @@ export interface paths {
         put?: never;
         /**
          * Check arguments before a call
-         * @description Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
+         * @description Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments. `needs` has the hosts and secrets that the tool still needs.
          */
         post: operations["validateArgs"];
         delete?: never;
@@ -916,6 +916,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the secrets and the hosts that they are bound to, without values
+         * @description The key of each model provider is in the list, also if it is not set. It needs the role admin.
+         */
+        get: operations["listSecrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/secrets/{secret}": {
         parameters: {
             query?: never;
@@ -932,6 +952,26 @@ export interface paths {
          * @description It goes into the secrets file, and is in force at once. The hosts of a secret that is stored are never changed here, and its value only with `replace`; 409 says so. No tool can call this. It needs the role admin.
          */
         put: operations["setSecret"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tools/clients": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the entries that MCP clients need to call this server
+         * @description As `onetool init --client` writes them: with the URL, or, for editors only, with a command that starts OneTool on this machine. No entry has a secret in it.
+         */
+        get: operations["listClientEntries"];
+        put?: never;
         post?: never;
         delete?: never;
         options?: never;
@@ -1187,10 +1227,33 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the models that can be asked
-         * @description No hosted provider is asked for its list, so other models of it can be named as well.
+         * List the providers, and models that can be asked
+         * @description Ollama is looked for on this machine. No hosted provider is asked for its list: see `listProviderModels`.
          */
         get: operations["listModels"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ask/models/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example openai */
+                provider: "anthropic" | "gemini" | "ollama" | "openai";
+            };
+            cookie?: never;
+        };
+        /**
+         * List the models of a provider, as the provider lists them
+         * @description A hosted provider is asked only if its key is set. If it does not answer within seconds, `error` says why.
+         */
+        get: operations["listProviderModels"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1681,6 +1744,11 @@ export interface components {
             errors: components["schemas"]["DraftFault"][];
             /** @description What keeps it from being called for now. */
             warnings: components["schemas"]["DraftFault"][];
+            /**
+             * @description Of a stored tool: what has to be allowed or set before it can be called.
+             * @default []
+             */
+            needs?: components["schemas"]["Need"][];
         };
         /** @description What is wrong with a draft, or with arguments, and where. */
         DraftFault: {
@@ -1749,6 +1817,13 @@ export interface components {
             version?: string;
             /** @description What it does. */
             description?: string | null;
+            /**
+             * @description Other names for its secrets, by the names of `secrets` in the report of a dry run.
+             * @default {}
+             */
+            secrets?: {
+                [key: string]: string;
+            };
         };
         /** @description The MCP servers of the config. */
         ServerList: {
@@ -2044,6 +2119,22 @@ export interface components {
             host: string;
             private: boolean;
         };
+        /** @description The secrets that are stored, and the keys of model providers. No values. */
+        SecretList: {
+            secrets: components["schemas"]["SecretRow"][];
+        };
+        /** @description A secret, without its value. */
+        SecretRow: {
+            name: string;
+            /** @description The model provider whose key it is. */
+            provider: string | null;
+            /** @description file, config, environment or keyring; null: it is not set. */
+            source: string | null;
+            /** @description The hosts that it is bound to. */
+            hosts: string[];
+            /** @description What the server itself uses it for; then it can't be replaced. */
+            use?: string | null;
+        };
         /** @description The value of a secret, and the hosts that it is sent to. It can't be read again. */
         SecretGrant: {
             value: string;
@@ -2058,6 +2149,22 @@ export interface components {
             name: string;
             /** @description The hosts that it is bound to. */
             hosts: string[];
+        };
+        /** @description The entries of MCP clients for this server. */
+        ClientEntries: {
+            clients: components["schemas"]["ClientEntry"][];
+        };
+        /** @description OneTool's entry for the file of an MCP client. */
+        ClientEntry: {
+            /** @description As `onetool init --client` takes it. */
+            client: string;
+            title: string;
+            /** @description The user's own file of the client, below the home folder. */
+            file: string;
+            /** @description What `onetool init --client` writes: JSON, or TOML for a .toml file. */
+            entry: string;
+            /** @description The environment variable that the client takes the token from. */
+            token: string | null;
         };
         /** @description The named tokens, and what another one would change. */
         TokenList: {
@@ -2624,6 +2731,8 @@ export interface components {
             missing?: string;
             /** @description Its key, where it is missing. */
             needs?: components["schemas"]["Need"][];
+            /** @description Why its list of models could not be read. */
+            error?: string;
         };
         /** @description Sessions, the newest first. The token is null on the last page. */
         SessionPage: {
@@ -3655,6 +3764,12 @@ export interface components {
             }[];
             /** @description Names of secrets that came with it, and are in the secrets file. */
             secretsKept: string[];
+            /** @description Of a curl command: proposed names of its secrets, and the names that are used. */
+            secretNames: {
+                name: string;
+                as: string;
+                isNew: boolean;
+            }[];
             needs: {
                 /** @description `source` is null: the secret is not set. */
                 secrets: {
@@ -10319,6 +10434,111 @@ export interface operations {
             };
         };
     };
+    listSecrets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretList"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     setSecret: {
         parameters: {
             query?: {
@@ -10396,6 +10616,114 @@ export interface operations {
             /** @description It exists already, or something is in the way. */
             409: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listClientEntries: {
+        parameters: {
+            query?: {
+                /** @description Where clients reach this server; else as the config says. */
+                url?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientEntries"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12111,6 +12439,123 @@ export interface operations {
             };
             /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path takes other methods. */
+            405: {
+                headers: {
+                    Allow?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is larger than this server takes, or the question than the model takes. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A POST, and any request with a body, must say `Content-Type: application/json`, or what this route takes. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The Host is not a name of this server. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A bug in OneTool. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Something is busy, not configured, unreachable or stopping. Nothing has changed, unless the code is `change_unknown` or `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listProviderModels: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example openai */
+                provider: "anthropic" | "gemini" | "ollama" | "openai";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KnownProvider"];
+                };
+            };
+            /** @description Something in the request can't be used; `in` and `pointer` say where. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This server needs a token. */
+            401: {
+                headers: {
+                    "WWW-Authenticate"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not allowed: a role is missing, it is built in or disabled, or a page of another origin asks. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description It doesn't exist. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,6 +1,6 @@
-/** What can be imported, recognised by its content; a dry run says what would come. */
+/** What can be imported, recognised by its content: also an address, of an API or of its document. A dry run says what would come. */
 
-import { request } from "./api";
+import { request, type Sent } from "./api";
 import { slugOf } from "./build";
 import { catalog } from "./catalog.svelte";
 import type { Need } from "./failure";
@@ -9,6 +9,8 @@ import { isObject } from "./json-text";
 export type ImportKind = "zip" | "openapi" | "curl" | "servers";
 
 export interface Incoming {
+  /** Where the document is, if it was not given itself. */
+  url?: string;
   kind: ImportKind;
   /** What it is called: a file's name. */
   name: string;
@@ -23,6 +25,10 @@ export interface ImportOptions {
   bundle: string;
   tool: string;
   version: string;
+  /** Other names for secrets of a curl command. */
+  secrets: Record<string, string>;
+  /** Of a document: the tools that are wanted; null is all. */
+  only: readonly string[] | null;
 }
 
 export interface ImportReport {
@@ -32,6 +38,7 @@ export interface ImportReport {
   skipped: { about: string; why: string }[];
   warnings: { about: string; why: string }[];
   secretsKept: string[];
+  secretNames: { name: string; as: string; isNew: boolean }[];
   needs: { missing: Need[] };
 }
 
@@ -45,6 +52,11 @@ export async function recognise(given: Blob | string, name: string): Promise<Inc
   const text = given.replace(/^\ufeff/, "").trim();
   const command = text.replace(/^\$\s+/, "");
   if (/^curl(\.exe)?\s/.test(command)) return { kind: "curl", name, body: command, isYaml: false };
+  if (/^https?:\/\/\S+$/i.test(text)) {
+    const { pathname } = urlPart(text);
+    const isDocument = /\.(json|ya?ml)$|openapi|swagger|api-docs/i.test(pathname);
+    return isDocument ? { kind: "openapi", name: text, body: "{}", isYaml: false, url: text } : { kind: "curl", name, body: `curl '${text.replaceAll("'", "%27")}'`, isYaml: false };
+  }
   const data = parsed(text);
   if (isObject(data)) {
     if ("mcpServers" in data || "servers" in data && !("openapi" in data)) return { kind: "servers", name, body: text, isYaml: false };
@@ -64,10 +76,11 @@ function parsed(text: string): unknown {
 /** The options of an import, to begin with. */
 export function optionsFor(incoming: Incoming): ImportOptions {
   const url = incoming.kind === "curl" ? /https?:\/\/[^\s"']+/.exec(String(incoming.body))?.[0] : undefined;
-  const [path = "", ...labels] = url ? [urlPart(url).pathname, ...urlPart(url).hostname.split(".")] : [];
+  const { pathname: path, hostname } = urlPart(url ?? "");
+  const isAddress = /^[\d.]+$|^\[/.test(hostname);
   const last = path.split("/").filter((one) => one !== "" && !/[{}$%]/.test(one)).pop() ?? "";
   const kept = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled);
-  return { as: "", baseUrl: "", replace: false, bundle: kept?.slug ?? (slugOf(labels.at(-2) ?? "") || "mine"), tool: slugOf(last) || "request", version: "1" };
+  return { as: "", baseUrl: "", replace: false, bundle: kept?.slug ?? (slugOf(isAddress ? "local" : (hostname.split(".").at(-2) ?? hostname)) || "mine"), tool: slugOf(last) || "request", version: "1", secrets: {}, only: null };
 }
 
 function urlPart(text: string): { pathname: string; hostname: string } {
@@ -80,13 +93,16 @@ function urlPart(text: string): { pathname: string; hostname: string } {
 
 export async function runImport(incoming: Incoming, options: ImportOptions, dryRun: boolean, signal?: AbortSignal): Promise<ImportReport> {
   const { kind, body, isYaml } = incoming;
-  const query: Record<string, string | boolean | undefined> = { dryRun: dryRun || undefined };
+  const query: Sent["query"] & object = { dryRun: dryRun || undefined };
   if (kind === "curl") {
-    const json = { command: body, bundle: options.bundle, tool: options.tool, version: options.version };
+    const json = { command: body, bundle: options.bundle, tool: options.tool, version: options.version, secrets: options.secrets };
     return (await request<ImportReport>("tools/imports/curl", { json, query, signal })).data;
   }
   if (kind === "zip" || kind === "openapi") query.as = options.as;
-  if (kind === "openapi") query.baseUrl = options.baseUrl;
+  if (kind === "openapi") {
+    [query.baseUrl, query.url] = [options.baseUrl, incoming.url];
+    query.operation = options.only ?? undefined;
+  }
   if (kind === "servers") query.replace = options.replace || undefined;
   const type = kind === "zip" ? "application/zip" : isYaml ? "application/yaml" : "application/json";
   return (await request<ImportReport>(`tools/imports/${kind}`, { method: "POST", body, type, query, signal })).data;

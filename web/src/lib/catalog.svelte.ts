@@ -55,7 +55,10 @@ function byName(a: ToolRow, b: ToolRow): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-const sortKey = (row: ToolRow): string => (row.bundleSlug === "ot" ? "\uffff" : "") + nameOf(row).toLowerCase();
+/** Whether it is one of our own tools, which are about tools. */
+export const isOwn = (row: ToolRow): boolean => row.isBuiltIn && row.bundleSlug === "ot";
+
+const sortKey = (row: ToolRow): string => (isOwn(row) ? "\uffff" : "") + nameOf(row).toLowerCase();
 
 interface Switched {
   isEnabled: boolean;

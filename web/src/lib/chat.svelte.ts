@@ -12,6 +12,7 @@ import { t } from "./i18n.svelte";
 import { isObject, parseJson, writeJson, type JsonObject } from "./json-text";
 import { messageOf, notices } from "./notices.svelte";
 import { exactName, line } from "./shown";
+import { start } from "./start.svelte";
 import { working } from "./working.svelte";
 
 const DRAW_EVERY_MS = 40;
@@ -81,6 +82,7 @@ export class Conversation {
     const asked = { text: this.draft.trim(), files: this.files };
     if (this.running || asked.text === "") return;
     [this.draft, this.files, this.#last] = ["", [], asked];
+    start.mark("ask");
     await this.#answer(choice, withTools);
   }
 

@@ -24,6 +24,8 @@ class Chats {
   error: unknown = $state.raw(null);
   next: string | null = $state(null);
   models: Models | null = $state.raw(null);
+  /** What each provider said of its models, by its id. */
+  listed: Readonly<Record<string, Models["providers"][number]>> = $state.raw({});
   choice: ModelChoice = $state(stored("chat.model", { provider: "", model: "" }));
   withTools = $state(true);
   /** Where the next conversation begins. */
@@ -39,7 +41,7 @@ class Chats {
     this.stop();
     this.#open.clear();
     this.#fresh = new Conversation(null, (one) => this.#changed(one));
-    [this.list, this.next, this.models, this.state] = [[], null, null, "loading"];
+    [this.list, this.next, this.models, this.listed, this.state] = [[], null, null, {}, "loading"];
   }
 
   /** The conversation of an id; without one, the one that begins. */
@@ -102,6 +104,12 @@ class Chats {
     const { provider } = this.choice;
     const isThere = this.models?.providers.some((one) => one.id === provider && one.isConfigured) ?? true;
     if (provider && !isThere) this.choose({ provider: "", model: "" }); // its key is gone
+  }
+
+  /** Have the server ask a provider for its list. */
+  async readList(provider: string): Promise<void> {
+    const found = await get<Models["providers"][number]>(`ask/models/${encodeURIComponent(provider)}`).catch(() => null);
+    if (found) this.listed = { ...this.listed, [provider]: found };
   }
 
   async rename(row: SessionRow, title: string, quiet = false): Promise<void> {

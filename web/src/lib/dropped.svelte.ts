@@ -1,10 +1,16 @@
-/** A file that was dropped anywhere on the page: Build's import takes it. */
+/** A file that was dropped anywhere on the page, or a text that was pasted on the first screen: Build's import takes it. */
 
 import { route } from "./route.svelte";
 import { may } from "./session.svelte";
 
 class DroppedFile {
   file: File | null = $state.raw(null);
+  text = $state("");
+
+  paste(text: string): void {
+    this.text = text;
+    route.go("build", { import: "1" });
+  }
 
   /** Who takes files of their own, such as a chat, has done so before. */
   take = (event: DragEvent): void => {

@@ -138,15 +138,11 @@ class Play {
     this.running?.stop.abort();
   }
 
-  /** Open the code as a new tool. It goes into the first bundle; without one, that is made first. */
+  /** Open the code as a new tool. It goes into the first bundle; without one, the form makes it. */
   async saveAsTool(): Promise<void> {
     if (catalog.state !== "ready") await catalog.load(); // else no bundle is known yet
-    const home = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled);
-    if (!home) {
-      notices.done(t("build.first"));
-      return route.go("build", { new: "bundle" });
-    }
-    const draft = new Draft(`new/script/${home.id}`, { content: newTool("script"), place: { bundleID: home.id, slug: "", version: "1" }, etag: null, isNew: true });
+    const home = catalog.bundles.find((one) => !one.isBuiltIn && one.isEnabled)?.id ?? "";
+    const draft = new Draft(`new/script/${home}`, { content: newTool("script"), place: { bundleID: home, slug: "", version: "1" }, etag: null, isNew: true });
     const bringBack = draft.isFound ? draft.discard() : null; // somebody has begun another tool there
     draft.set("/scriptImpl/code", this.code);
     draft.keep();
@@ -155,7 +151,7 @@ class Play {
       route.go("play"); // where the code still is
     };
     if (bringBack) notices.done(t("play.replaced"), undo);
-    route.go("build", { new: "script", bundle: home.id });
+    route.go("build", { new: "script", bundle: home || undefined });
   }
 }
 

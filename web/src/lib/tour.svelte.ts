@@ -1,4 +1,4 @@
-/** The tour: five steps on the first visit. It points at things; it opens and changes nothing. */
+/** The tour: a few steps on the first visit, for the role that one has. It points at things; it opens and changes nothing. */
 
 import type { Key } from "./locales/en";
 import { may, type Role } from "./session.svelte";
@@ -10,19 +10,22 @@ interface Step {
   title: Key;
   text: Key;
   role?: Role; // that one needs for it
+  until?: Role; // others have a step of their own
 }
 
 const STEPS: readonly Step[] = [
-  { at: "tools", title: "tour.tools", text: "tour.tools.text" },
+  { at: "tools", title: "tour.tools", text: "tour.tools.call", until: "edit" },
+  { at: "tools", title: "tour.tools", text: "tour.tools.text", role: "edit" },
   { at: "find", title: "tour.find", text: "tour.find.text" },
   { at: "build", title: "tour.build", text: "tour.build.text", role: "edit" },
-  { at: "servers", title: "tour.servers", text: "tour.servers.text" },
+  { at: "chat", title: "tour.chat", text: "tour.chat.text" },
+  { at: "servers", title: "tour.servers", text: "tour.servers.text", role: "admin" },
   { at: "health", title: "tour.health", text: "tour.health.text", role: "edit" },
 ];
 
 class Tour {
   at: number | null = $state(null);
-  readonly #steps = $derived(STEPS.filter((one) => may(one.role ?? "call")));
+  readonly #steps = $derived(STEPS.filter((one) => may(one.role ?? "call") && !(one.until && may(one.until))));
 
   get count(): number {
     return this.#steps.length;

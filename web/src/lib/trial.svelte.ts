@@ -9,6 +9,7 @@ import { SvelteSet } from "svelte/reactivity";
 
 import { request, toolPath } from "./api";
 import { keyOf, nameOf } from "./catalog.svelte";
+import type { Need } from "./failure";
 import { initial, valueAt } from "./form-model";
 import { t } from "./i18n.svelte";
 import { invoke, type Fault, type Outcome, type Progress } from "./invoke";
@@ -36,6 +37,8 @@ export class Trial {
   text = $state("{}");
   textError: { line?: number; message: string } | null = $state.raw(null);
   faults: Fault[] = $state.raw([]);
+  /** What has to be allowed or set before the tool can be called. */
+  needs: readonly Need[] = $state.raw([]);
   /** Whether a call was refused: from then on, what is missing is pointed at, too. */
   isTried = $state(false);
   running: Running | null = $state.raw(null);
@@ -104,13 +107,19 @@ export class Trial {
     if (args === this.#checked) return;
     try {
       const sent = { body: `{"args": ${args}}`, method: "POST", signal };
-      const { data } = await request<{ errors?: Fault[] }>(`${toolPath(tool)}/validate`, sent);
+      const { data } = await request<{ errors?: Fault[]; needs?: Need[] }>(`${toolPath(tool)}/validate`, sent);
       if (signal.aborted) return;
       this.faults = (data.errors ?? []).map((one) => ({ ...one, pointer: one.pointer.replace(/^\/args(?=\/|$)/, "") }));
-      [this.#checked, this.#judged] = [args, judged];
+      [this.#checked, this.#judged, this.needs] = [args, judged, data.needs ?? []];
     } catch {
       // The call itself says what is wrong.
     }
+  }
+
+  /** Ask again: something was allowed or set. */
+  async checkAgain(tool: Tool): Promise<void> {
+    this.#checked = "";
+    await this.check(tool, new AbortController().signal);
   }
 
   /** What is worth showing now: what is missing only once somebody has tried. */

@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from onetool.config import load_secrets
 from onetool.config.include import HostBoundSecret, check_kept, is_in_config
-from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS, key_name
+from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options, find_here
 from onetool.interfaces.cli.output import print_json, print_table, tell_running_servers, wants_json, warn_if_short
@@ -91,16 +92,13 @@ def set_secret(ctx: click.Context, name: str, in_keyring: bool, hosts: tuple[str
 @click.pass_context
 def list_secrets(ctx: click.Context, as_json: bool) -> None:
     """List secrets, their sources and the hosts that they are bound to, not values."""
-    secrets = _secrets(ctx)
-    rows = [
-        {"name": name, "provider": PROVIDER_KEYS.get(name), "source": where, "hosts": list(secrets.hosts(name))}
-        for name in dict.fromkeys([*PROVIDER_KEYS, *secrets.names()])
-        if (where := secrets.where(name)) or name in PROVIDER_KEYS
-    ]
+    from onetool.app.grants import secret_rows  # it loads HTTP, which the other commands don't need
+
+    rows = secret_rows(_secrets(ctx))
     if wants_json(as_json):
-        print_json(rows)
+        print_json([{key: value for key, value in to_builtins(row).items() if key != "use"} for row in rows])
         return
-    cells = [(row["name"], row["provider"], row["source"] or "—", ", ".join(row["hosts"]) or "—") for row in rows]
+    cells = [(row.name, row.provider, row.source or "—", ", ".join(row.hosts) or "—") for row in rows]
     print_table("Secrets", ("name", "provider", "kept in", "bound to"), cells)
 
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.app.allow_lists import Offered
-from onetool.app.ask import ModelOverview
+from onetool.app.ask import KnownProvider, ModelOverview
 from onetool.ask.errors import AskError
 from onetool.ask.events import Answer, CallEnded, Done, Event, Started
 from onetool.ask.sessions.records import LAST, SESSION_ID
 from onetool.core.call import ServerResult, ToolCall
 from onetool.core.context import shown_args
+from onetool.core.model_providers import PROVIDERS
 from onetool.core.principal import owner
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, Receive, Scope, Send, encode, respond
@@ -272,24 +273,39 @@ async def ask(request: RestRequest) -> RestResponse | None:
 
 @RestRoute("GET", f"{ASK_PATH}/models", "Questions", gives=ModelOverview)
 async def list_models(request: RestRequest) -> RestResponse:
-    """List the models that can be asked.
+    """List the providers, and models that can be asked.
 
-    No hosted provider is asked for its list, so other models of it can be named as well.
+    Ollama is looked for on this machine. No hosted provider is asked for its list: see `listProviderModels`.
     """
     app = request.context.app
     await app.look_again()
-    return RestResponse(200, encode(await app.ask_models(request.context.allowed)))
+    return RestResponse(200, encode(await app.ask_models.overview(request.context.allowed)))
+
+
+@RestRoute("GET", f"{ASK_PATH}/models/{{provider}}", "Questions", gives=KnownProvider, errors=(404,))
+async def list_provider_models(request: RestRequest) -> RestResponse:
+    """List the models of a provider, as the provider lists them.
+
+    A hosted provider is asked only if its key is set. If it does not answer within seconds, `error` says why.
+    """
+    app, (provider,) = request.context.app, request.path
+    if provider not in PROVIDERS:
+        raise RestError(404, "not_found", f"There is no provider {provider[:100]!r}; there are {', '.join(PROVIDERS)}.")
+    await app.look_again()
+    found = msgspec.to_builtins(await app.ask_models.listed(provider))
+    return RestResponse(200, encode(request.context.clean(found, None)))
 
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 200}
 ASK_ROUTES = RouteTable(
-    (ask, list_models, *routes_of(ask_sessions, ask_approvals)),
+    (ask, list_models, list_provider_models, *routes_of(ask_sessions, ask_approvals)),
     {
         "session": PathParameter(
             {"type": "string", "pattern": f"^{SESSION_ID.pattern}$"},
             description="Its id, or `last`.",
             example=LAST,
         ),
+        "provider": PathParameter({"type": "string", "enum": list(PROVIDERS)}, example="openai"),
         "question": PathParameter(
             _ID, description="From the events of its stream.", example="0123456789abcdef0123456789abcdef"
         ),

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from onetool.app.findings import requirements_of
 from onetool.core.principal import lasting_owner
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
@@ -37,7 +38,7 @@ from onetool.sources.bundles.drafts import (
 )
 from onetool.sources.bundles.editing import ShownExamples, examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.errors import InvalidError
-from onetool.sources.bundles.model import Tool
+from onetool.sources.bundles.model import Tool, shown
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
 
@@ -232,16 +233,18 @@ async def validate_draft(request: RestRequest) -> RestResponse:
 async def validate_args(request: RestRequest) -> RestResponse | None:
     """Check arguments before a call.
 
-    Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments.
+    Nothing is called, except the pre-processors of the tool, which have 5 s. Pointers lead into the arguments. `needs`
+    has the hosts and secrets that the tool still needs.
     """
     args = read_args(await json_body(request, empty={}))
 
     async def validate() -> DraftReport:
         service, visibility = request.context.bundles, await request.context.visibility()
         await service.keep_in_step()
-        _, spec = await asyncio.to_thread(service.tool_and_spec, *request.path, visibility=visibility)
+        tool, spec = await asyncio.to_thread(service.tool_and_spec, *request.path, visibility=visibility)
         _, faults = await check_arguments(spec, args, request.context.pre_processor_turns)
-        return DraftReport(not faults, faults, [])
+        needs = await asyncio.to_thread(requirements_of, request.context.app.runtime, [shown(tool)])
+        return DraftReport(not faults, faults, [], tuple(needs.missing()))
 
     return await _answer(request, validate(), args)
 

@@ -1,4 +1,4 @@
-"""The handlers of /hosts, /secrets and /tokens: what an admin gives to tools, and to other callers.
+"""The handlers of /hosts, /secrets, /tokens and /tools/clients: what tools, other callers and clients are given.
 
 They do what `onetool hosts allow`, `onetool auth set` and `onetool tokens` do, by the same code, and put it in force at
 once. Values of secrets come in and never go out. Tokens are made only in a session that a link of `onetool page` has
@@ -14,7 +14,15 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onetool.app.access import accepts_any, as_stored
-from onetool.app.grants import GrantRefusedError, GrantValueError, allow_host, store_secret
+from onetool.app.grants import (
+    GrantRefusedError,
+    GrantValueError,
+    SecretRow,
+    allow_host,
+    secrets_in_use,
+    store_secret,
+)
+from onetool.app.own_server import ClientEntry, client_entries
 from onetool.app.token_admin import (
     add_token,
     check_name,
@@ -27,7 +35,7 @@ from onetool.app.token_admin import (
 from onetool.core.principal import OWNER, Role
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.problem import RestError
-from onetool.interfaces.rest.query import REPLACE_SECRET
+from onetool.interfaces.rest.query import REPLACE_SECRET, SERVER_URL
 from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
 from onetool.services.access_tokens import TokenNameError, TokenNameRevokedError, TokenStoreError, token_hash
@@ -81,6 +89,21 @@ class SecretState(msgspec.Struct, frozen=True):
     hosts: Annotated[tuple[str, ...], Meta(description="The hosts that it is bound to.")]
 
 
+class SecretList(msgspec.Struct, frozen=True):
+    """The secrets that are stored, and the keys of model providers. No values."""
+
+    secrets: list[SecretRow]
+
+
+@RestRoute("GET", "/secrets", "Server", role="admin", audited=False, gives=SecretList)
+async def list_secrets(request: RestRequest) -> RestResponse:
+    """List the secrets and the hosts that they are bound to, without values.
+
+    The key of each model provider is in the list, also if it is not set.
+    """
+    return RestResponse(200, encode(SecretList(await asyncio.to_thread(secrets_in_use, request.context.app))))
+
+
 @RestRoute(
     "PUT",
     "/secrets/{secret}",
@@ -114,6 +137,30 @@ async def _granted(request: RestRequest, grant: Callable[[], T]) -> T:
         raise InvalidError(f"/{error.part}: {error}", f"/{error.part}") from None
     except GrantRefusedError as error:
         raise RestError(409, error.code, f"{error}.") from None
+
+
+# Clients
+
+
+class ClientEntries(msgspec.Struct, frozen=True):
+    """The entries of MCP clients for this server."""
+
+    clients: list[ClientEntry]
+
+
+@RestRoute("GET", "/tools/clients", "Server", query=(SERVER_URL,), gives=ClientEntries)
+async def list_client_entries(request: RestRequest) -> RestResponse:
+    """List the entries that MCP clients need to call this server.
+
+    As `onetool init --client` writes them: with the URL, or, for editors only, with a command that starts OneTool on
+    this machine. No entry has a secret in it.
+    """
+    config, is_editor = request.context.app.config, request.context.principal.may("edit")
+    try:
+        found = await asyncio.to_thread(client_entries, config, request.query["url"], is_editor)
+    except ValueError as error:
+        raise RestError(400, "bad_parameter", str(error), part="query", pointer="/url") from None
+    return RestResponse(200, encode(ClientEntries(found)))
 
 
 # Named tokens

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from onetool.app.bundles import live_bundle
 from onetool.app.findings import requirements_of
+from onetool.app.grants import GrantRefusedError, check_new_secret
 from onetool.core.errors import ConfigError
 from onetool.http.asgi import JSON, encode, read_body
 from onetool.interfaces.rest.problem import RestError
@@ -50,6 +51,10 @@ class CurlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool: Slug
     version: Version = "1"
     description: Annotated[str | None, Meta(description="What it does.")] = None
+    secrets: Annotated[
+        dict[str, str],
+        Meta(description="Other names for its secrets, by the names of `secrets` in the report of a dry run."),
+    ] = {}
 
 
 @RestRoute(
@@ -193,9 +198,12 @@ def _imported(request: RestRequest, data: bytes, options: "ImportOptions") -> Re
     return RestResponse(200, encode(report))
 
 
+LISTS = ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept", "secretNames")
+
+
 def import_report(dry_run: bool, **found: Any) -> dict[str, Any]:
     """Build the answer to an import; keys without content are empty."""
-    empty: dict[str, Any] = {key: [] for key in ("bundles", "tools", "servers", "skipped", "warnings", "secretsKept")}
+    empty: dict[str, Any] = {key: [] for key in LISTS}
     return {"dryRun": dry_run, **empty, "needs": {"secrets": [], "hosts": [], "missing": []}, **found}
 
 
@@ -203,8 +211,13 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
     from onetool.app.bundle_import import SecretsNotKeptError, assemble, read_curl, secrets_stored
 
     known = app.config.secrets
-    found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False)
+    found = read_curl(asked.command, asked.tool, asked.description, known, reuse=False, names=asked.secrets)
     content, secrets = found.tool, found.secrets
+    for name in set(asked.secrets.values()) & secrets.keys():
+        try:
+            check_new_secret(app, name, (found.host,))
+        except GrantRefusedError as error:
+            raise RestError(409, error.code, f"{error}.") from None
     bindings = dict.fromkeys(secrets, (found.host,))
     try:
         home = app.bundles.get_bundle(asked.bundle)[0]
@@ -236,6 +249,7 @@ def _curl(app: "App", asked: CurlRequest, dry_run: bool) -> RestResponse:
             *(reloaded(app.reload_settings) if secrets and not dry_run else ()),
         ],
         secretsKept=list(secrets),
+        secretNames=[{"name": name, "as": used, "isNew": used in secrets} for name, used in found.names.items()],
         needs=needs.shown(),
     )
     return RestResponse(200, encode(report))

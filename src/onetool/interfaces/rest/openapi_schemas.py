@@ -126,6 +126,10 @@ SCHEMAS: dict[str, Schema] = {
         skipped={**_REMARKS, "description": "What could not be imported, and why."},
         warnings={**_REMARKS, "description": "What is not quite as it was, or can't be called yet."},
         secretsKept={**_TEXTS, "description": "Names of secrets that came with it, and are in the secrets file."},
+        secretNames=_list(
+            _whole(**{"name": _TEXT, "as": _TEXT, "isNew": _FLAG}),
+            "Of a curl command: proposed names of its secrets, and the names that are used.",
+        ),
         needs=_whole(
             secrets=_list(_whole(name=_TEXT, source=_NULLABLE), "`source` is null: the secret is not set."),
             hosts=_list(_whole(host=_TEXT, allowed={"type": ["boolean", "null"]}, entry=_NULLABLE)),

@@ -297,6 +297,7 @@ REPLACE_SECRET = QueryParameter("replace", _BOOLEAN, "Replace the value of a sec
 AS = QueryParameter("as", QueryType(_slug, SLUG_SCHEMA), "The slug of the bundle, instead of its own.")
 BASE_URL = QueryParameter("baseUrl", _URL, "Where the API is, if the document doesn't say.")
 URL = QueryParameter("url", _URL, "Where the document is, on an allowed host; then the body is `{}`.")
+SERVER_URL = QueryParameter("url", _URL, "Where clients reach this server; else as the config says.")
 TOKEN = QueryParameter("token", _BOOLEAN, "Send a bearer token, if the document says nothing about that.", False)
 ONLY = QueryParameter("only", _TEXTS, "Only operations whose path (`/users/*`) or tool name (`list-*`) matches.", ())
 TAG = QueryParameter("tag", _TEXTS, "Only operations with one of these tags.", ())

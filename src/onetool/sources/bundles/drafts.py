@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from onetool.core.errors import BadArguments, SchemaError, ToolFailure
+from onetool.core.errors import BadArguments, Need, SchemaError, ToolFailure
 from onetool.core.lenient import taken
 from onetool.core.spec import ToolSpec
 from onetool.http.preview import PreviewRequest
@@ -57,6 +57,9 @@ class DraftReport(msgspec.Struct, frozen=True):
     ok: Annotated[bool, Meta(description="Whether it would be taken.")]
     errors: list[DraftFault]
     warnings: Annotated[list[DraftFault], Meta(description="What keeps it from being called for now.")]
+    needs: Annotated[
+        tuple[Need, ...], Meta(description="Of a stored tool: what has to be allowed or set before it can be called.")
+    ] = ()
 
 
 def check_bundle_draft(data: Mapping[str, Any]) -> DraftReport:

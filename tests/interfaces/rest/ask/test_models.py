@@ -9,10 +9,12 @@ import pytest
 from ask.harness import KEY, Harness
 from interfaces.rest.ask.asgi_client import person
 
+from onetool.ask.providers import adapter
 from onetool.core.model_providers import PROVIDER_KEYS, PROVIDERS, key_name
 from onetool.interfaces.rest.ask_body import MAX_FILE_BYTES
 from onetool.interfaces.rest.openapi import openapi_document
 
+CLAUDE = adapter("anthropic").model
 PICTURE = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(100))).decode()
 
 
@@ -70,6 +72,51 @@ def test_an_ollama_lists_its_models(tmp_path, monkeypatch):
         found = next(one for one in told["providers"] if one["id"] == "ollama")
     assert (told["provider"], told["model"], found["isConfigured"]) == ("ollama", "stand-in", True)
     assert found["models"]
+
+
+def test_a_server_of_the_config_that_wants_a_key_needs_it(tmp_path):
+    with Harness(tmp_path, secrets={"OTHER": "x" * 20}) as harness:
+        told = models(harness)
+        found = next(one for one in told["providers"] if one["id"] == "openai")
+        assert (told["provider"], found["isConfigured"], found["missing"]) == (None, False, "OPENAI_API_KEY")
+        assert found["needs"][0]["secret"] == "OPENAI_API_KEY"
+        assert send(harness, "GET", "/ask/models/openai").json == found
+
+
+@pytest.fixture
+def hosted(tmp_path, monkeypatch):
+    """An app without an address in its config, and a stand-in where the provider itself would be."""
+    with Harness(tmp_path, ask={"provider": "anthropic", "base_url": None, "model": None}) as harness:
+        monkeypatch.setattr(adapter("anthropic"), "base_url", harness.model.urls["anthropic"])
+        yield harness
+
+
+def test_a_provider_with_a_key_lists_its_models(hosted):
+    assert next(one for one in models(hosted)["providers"] if one["id"] == "anthropic")["models"] == [CLAUDE]
+    assert hosted.model.others == []  # the overview asks nobody
+    found = send(hosted, "GET", "/ask/models/anthropic").json
+    assert found["models"] == [CLAUDE, "stand-in", "stand-in-small"]
+    assert "error" not in found
+    [asked] = hosted.model.others
+    assert asked.headers["x-api-key"] == KEY
+
+
+def test_a_list_that_cannot_be_read_is_told_without_the_key(hosted, monkeypatch):
+    monkeypatch.setattr(adapter("anthropic"), "base_url", "http://127.0.0.1:9")
+    reply = send(hosted, "GET", "/ask/models/anthropic")
+    assert (reply.status, reply.json["models"]) == (200, [CLAUDE])
+    assert "127.0.0.1:9" in reply.json["error"]
+    assert KEY not in reply.body.decode()
+
+
+def test_a_provider_without_a_key_is_not_asked(tmp_path):
+    ask = {"provider": "anthropic", "base_url": None, "model": None}
+    with Harness(tmp_path, ask=ask, secrets={"OTHER": "x" * 20}) as harness:
+        found = send(harness, "GET", "/ask/models/anthropic").json
+        assert (found["isConfigured"], found["missing"]) == (False, "ANTHROPIC_API_KEY")
+        assert harness.model.others == []
+        refused = send(harness, "GET", "/ask/models/nobody")
+    assert (refused.status, refused.json["code"]) == (404, "not_found")
 
 
 def test_what_the_tools_cost_depends_on_which_there_are(tmp_path):

@@ -172,7 +172,7 @@ def add_curl(
 
     app, known = open_app(ctx), secrets_of(ctx)
     text = read_text(STDIN) if command == (STDIN,) else command[0] if len(command) == 1 else shlex.join(command)
-    tool, secrets, notes, host = read_curl(text, str(place.tool), description, known)
+    tool, secrets, notes, host, _ = read_curl(text, str(place.tool), description, known)
     for note in notes:
         print_note(note)
     if dry_run:

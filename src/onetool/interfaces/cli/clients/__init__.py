@@ -17,11 +17,11 @@ from typing import Any
 import click
 import msgspec
 
+from onetool.app.own_server import own_command, served_at
 from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import user_config, user_home
-from onetool.config.known_clients import CLIENTS, KnownClient, OwnServer
-from onetool.interfaces.cli.clients.own_server import own_command, served_at
+from onetool.config.known_clients import CLIENTS, KnownClient, OwnServer, dumped, json_snippet, toml_snippet
 from onetool.interfaces.cli.options import refuse_link_out
 
 
@@ -107,16 +107,11 @@ def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = F
     return within if relative else path
 
 
-def _snippet(options: SetupOptions, client: KnownClient, server: OwnServer, file: Path) -> str:
-    dump = toml_snippet if file.suffix == ".toml" else json_snippet
-    return dump(client.section, options.name, client.entry(server))
-
-
 def _show(options: SetupOptions, client: KnownClient, server: OwnServer, file: Path) -> None:
     """Print the entry alone on standard output: it can be sent into a file. All about it goes to standard error."""
     more = "" if options.user else "; --user is for all your projects"
     click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
-    click.echo(_snippet(options, client, server, file), nl=False)
+    click.echo(client.snippet(options.name, server, file), nl=False)
     click.echo("", err=True)
     _tell(options, client, server, err=True)
 
@@ -129,7 +124,7 @@ def _write(options: SetupOptions, client: KnownClient, server: OwnServer, file: 
     except OSError as error:
         raise click.ClickException(f"can't write {file}: {error.strerror}.") from None
     except EditError as refusal:
-        click.echo(_snippet(options, client, server, file), nl=False)
+        click.echo(client.snippet(options.name, server, file), nl=False)
         raise click.ClickException(f"{file} stays as it is: {refusal}. The entry to put in stands above.") from None
     click.echo(f"Wrote {options.name} into {file}." if written else f"{file} has {options.name} already, just so.")
     _tell(options, client, server, err=False)
@@ -152,10 +147,6 @@ def name_taken(name: str) -> EditError:
 
 
 # JSON files
-
-
-def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
-    return _dumped({section: {name: entry}}, "  ") + "\n"
 
 
 def put_json(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:
@@ -239,16 +230,7 @@ class _Layout:
     def indented(self, data: dict[str, Any], indent: str, many_lines: bool) -> str:
         if not many_lines:
             return json.dumps(data, ensure_ascii=False)
-        return _dumped(data, self.unit).replace("\n", self.newline + indent)
-
-
-def _dumped(data: Any, unit: str, indent: str = "") -> str:
-    """Objects over several lines, lists in one: as people write such files."""
-    if not isinstance(data, dict):
-        return json.dumps(data, ensure_ascii=False)
-    deeper = indent + unit
-    members = [f"{deeper}{json.dumps(key)}: {_dumped(value, unit, deeper)}" for key, value in data.items()]
-    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+        return dumped(data, self.unit).replace("\n", self.newline + indent)
 
 
 def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: dict[str, dict[str, Any]]) -> None:
@@ -266,12 +248,6 @@ def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: 
 
 
 # TOML files
-
-
-def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
-    # A JSON text, or a list of them, is written the same way in TOML.
-    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
-    return "\n".join([f"[{section}.{name}]", *lines, ""])
 
 
 def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force: bool) -> str:

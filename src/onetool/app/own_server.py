@@ -7,11 +7,16 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
 
 from onetool.app.access import needs_credential, open_token_store
 from onetool.config import Config
-from onetool.config.known_clients import OwnServer
+from onetool.config.find import user_config, user_home
+from onetool.config.known_clients import CLIENTS, OwnServer
 from onetool.core.system import PROGRAM_SUFFIX
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -32,6 +37,36 @@ def own_command() -> tuple[str, ...]:
     if on_path and os.path.samefile(on_path, script):
         return ("onetool",)
     return (str(script.absolute()),)
+
+
+class ClientEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """OneTool's entry for the file of an MCP client."""
+
+    client: Annotated[str, Meta(description="As `onetool init --client` takes it.")]
+    title: str
+    file: Annotated[str, Meta(description="The user's own file of the client, below the home folder.")]
+    entry: Annotated[str, Meta(description="What `onetool init --client` writes: JSON, or TOML for a .toml file.")]
+    token: Annotated[str | None, Meta(description="The environment variable that the client takes the token from.")]
+
+
+def client_entries(config: Config, url: str | None, with_commands: bool) -> list[ClientEntry]:
+    """Return the entries of all clients for the server at this url.
+
+    Clients that take no URL get a command, which has paths of this machine: only `with_commands`. Raises ValueError.
+    """
+    served, home = served_at(url, config), user_home(os.environ)
+    command, *first = own_command()
+    named = [] if config.path in (None, user_config()) else ["--config", str(config.path)]
+    started = OwnServer(command=shutil.which(command) or command, args=(*first, "mcp", *named))
+    found: list[ClientEntry] = []
+    for name, client in CLIENTS.items():
+        if client.takes_urls or with_commands:
+            file = client.user_file(home, os.environ)
+            server = served if client.takes_urls else started
+            shown = f"~/{file.relative_to(home).as_posix()}" if file.is_relative_to(home) else file.name
+            text = client.snippet("onetool", server, file)
+            found.append(ClientEntry(client=name, title=client.title, file=shown, entry=text, token=server.token))
+    return found
 
 
 def _scripts() -> Iterator[Path]:

@@ -1,0 +1,1 @@
+export{c as default}from"./make-C3HkRr21.js";

@@ -1,0 +1,1 @@
+export{o as default}from"./welcome-G7VUyeSM.js";

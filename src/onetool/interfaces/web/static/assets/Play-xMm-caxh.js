@@ -1,0 +1,1 @@
+export{n as default}from"./make-C3HkRr21.js";

@@ -1,0 +1,1 @@
+export{t as default}from"./make-C3HkRr21.js";

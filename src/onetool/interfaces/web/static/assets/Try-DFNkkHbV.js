@@ -1,0 +1,1 @@
+export{t as default}from"./form-DBL2MP3k.js";
