@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from onetool.core.errors import cut
 from onetool.core.json_data import size_of
-from onetool.core.signature import kinds_of
+from onetool.core.type_names import kinds_of
 from onetool.core.spec import ToolSpec
 
 DEFAULT_LIMIT = 10_000

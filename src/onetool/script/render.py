@@ -30,7 +30,7 @@ from onetool.core.call import ToolError
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.inferred_schema import SeenValues, is_name
 from onetool.core.json_data import plain
-from onetool.core.signature import type_name, type_with_fields
+from onetool.core.type_names import type_name, type_with_fields
 from onetool.script.run_result import RunResult
 from onetool.services.results import Page, StoredResult, is_page, sendable_page
 

@@ -116,7 +116,8 @@ class CallsMade:
     def summary(self) -> Made:
         """Return the three lists; those without a call are left out. Tools that change something come first."""
         with self._lock:
-            names = sorted(self._done, key=lambda name: (spec := self._tools.get(name)) is not None and spec.read_only)
+            only_read = {name for name in self._done if (spec := self._tools.get(name)) is not None and spec.read_only}
+            names = sorted(self._done, key=only_read.__contains__)
             running = [self._shown(call) for call in [*self._running.values()][:MAX_NOTED]]
             lists = {
                 "done": _list("done", (f"{name} ×{self._done[name]}" for name in names), len(names)),
