@@ -2610,12 +2610,13 @@ export interface components {
             /** @description Why there is no answer. */
             error: Record<string, never> | null;
         };
-        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: `timeout` and `version` are left out unless they are set. */
+        /** @description A request to run a tool. `source` is the interface that the call came through. As JSON it has `id`, `name`, `args` and `source`: the others are left out unless they are set. */
         ToolCall: {
             id: string;
             name: string;
             args: Record<string, never>;
             source: string;
+            through: string;
         };
         Executed: {
             call: components["schemas"]["ToolCall"];

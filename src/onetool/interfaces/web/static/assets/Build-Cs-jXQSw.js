@@ -1,1 +1,0 @@
-export{c as default}from"./make-C3HkRr21.js";

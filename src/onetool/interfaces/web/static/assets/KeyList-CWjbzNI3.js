@@ -1,0 +1,1 @@
+export{o as default}from"./welcome-D3jv9Hss.js";

@@ -1,1 +1,0 @@
-export{o as default}from"./welcome-G7VUyeSM.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./form-DBL2MP3k.js";
