@@ -19,6 +19,7 @@ from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_credentials, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.core.trace import RequestTrace
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -129,6 +130,7 @@ class CallEvent(msgspec.Struct, frozen=True):
     run: str | None  # the run whose code called; none for what tools call in their turn
     principal: Principal  # who called …
     address: str  # … and from where, over HTTP
+    trace: RequestTrace | None = None  # the request that it belongs to
 
     @classmethod
     def of(
@@ -142,13 +144,14 @@ class CallEvent(msgspec.Struct, frozen=True):
         run: str | None = None,
         principal: Principal = LOCAL,
         address: str = "",
+        trace: RequestTrace | None = None,
     ) -> "CallEvent":
         """Measure the arguments and the value now: a pack may change them when the call is over."""
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
         name = call.name if spec is not None else mask_credentials(call.name)
-        who = (client, run, principal, address)
+        who = (client, run, principal, address, trace)
         return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *who)
 
     @property
@@ -197,6 +200,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
     principal: Principal = LOCAL  # who called …
     address: str = ""  # … and from where, over HTTP
+    trace: RequestTrace | None = None  # the request that it belongs to
 
 
 Recorder = Callable[[CallEvent], None]

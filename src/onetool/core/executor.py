@@ -61,6 +61,7 @@ from onetool.core.schema import MAX_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
+from onetool.core.trace import current_trace
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
@@ -351,6 +352,7 @@ class Executor:
                 run=None if outer is None else outer.run,
                 principal=current_principal.get(),
                 address=current_address.get(),
+                trace=current_trace.get(),
             )
             for record in self._recorders:
                 try:

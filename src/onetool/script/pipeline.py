@@ -14,6 +14,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import current_address, current_principal
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
+from onetool.core.trace import current_trace
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
@@ -254,6 +255,7 @@ class Pipeline:
             error=error,
             principal=current_principal.get(),
             address=current_address.get(),
+            trace=current_trace.get(),
         )
 
     def refusal_result(self, why: LimitError | ToolFailure) -> RunResult:

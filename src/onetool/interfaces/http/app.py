@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING
 
 from onetool.core.principal import Principal
 from onetool.core.text import did_you_mean
+from onetool.core.trace import begin_trace, current_trace
 from onetool.http.asgi import (
     CLOSE,
     FORWARDED,
     FORWARDED_HEADER,
     HEAD,
     JSON,
+    REPLICA,
+    REQUEST_ID,
     HttpError,
     Receive,
     Scope,
@@ -117,15 +120,18 @@ class HttpApp:
             await self._other(scope, receive, send)
             return
         began = perf_counter()
-        scope["log"] = {}
         head = scope[HEAD] = read_head(scope["headers"])
+        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"))
+        current_trace.set(trace)
+        scope["log"] = trace.log_fields()
         if self._cluster is not None:
             current_scope.set(scope)
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
         limit = route.max_body or self.max_body * route.body_factor
         exchange = Exchange(self.bodies, route, limit, scope, receive, send)
+        exchange.add = ((REQUEST_ID, trace.request_id.encode()),)
         if self.is_draining:
-            exchange.add = (CLOSE,)  # the next request on this connection might meet us stopping
+            exchange.add += (CLOSE,)  # the next request on this connection might meet us stopping
         try:
             await self._answer(scope, route, head, exchange)
         except HttpError as refused:
@@ -210,6 +216,7 @@ class HttpApp:
             address = str(scope["client"][0]) if scope.get("client") else ""
             self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
             exchange.count_for(principal)
+            self._name_replica(principal, exchange)
         return True
 
     async def _admit_page(self, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange) -> bool:
@@ -224,7 +231,7 @@ class HttpApp:
             await answer_preflight(scope, reader, exchange.send)
             return False
         else:
-            exchange.add = (*exchange.add, *cors_headers(reader))
+            exchange.add += cors_headers(reader)
         return True
 
     async def _admit_forwarded(
@@ -244,7 +251,13 @@ class HttpApp:
             principal = self.rules.credentials.capped(told.principal)
             identify = partial(self.rules.credentials.current, principal)
             self._admissions.begin(scope, principal, told.address, identify)
+            self._name_replica(principal, exchange)
         return replayed(data, exchange.receive)
+
+    def _name_replica(self, principal: Principal, exchange: Exchange) -> None:
+        """Tell admins which replica answers; one that forwards a request adds its own id to that of the other."""
+        if self._cluster is not None and principal.role == "admin":
+            exchange.add += ((REPLICA, self._cluster.id.encode()),)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:
         """Return whether the request was cancelled because its caller is no longer let in; end its response then."""

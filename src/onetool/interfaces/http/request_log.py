@@ -115,12 +115,19 @@ def clean(text: str) -> str:
 class AccessHandler(NonBlockingHandler):
     """A handler for JSON logs that takes requests without a LogRecord: the recorder's thread makes and writes lines."""
 
-    def __init__(self, fd: int, formatter: logging.Formatter | None = None, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        fd: int,
+        formatter: logging.Formatter | None = None,
+        recorder: Recorder | None = None,
+        replica: str | None = None,
+    ) -> None:
         super().__init__(fd, formatter)
         self.recorder = recorder or Recorder()
         self.recorder.writers.append(self._write_lines)
         share = worker_share()
-        self._common = {"worker": share.number} if share.workers > 1 else {}
+        self._common: dict[str, Any] = {"worker": share.number} if share.workers > 1 else {}
+        self._common |= {"replica": replica} if replica else {}
 
     def add(self, request: LoggedRequest, now: float) -> None:
         fields = request.fields()
@@ -270,4 +277,5 @@ class RefusalCount:
                 self._timer = None
         if count:
             what = f"{count} more {self._what}"
-            self._audit.record(self._kind, what, principal=NOBODY, address="", outcome="refused", via="http")
+            counted = {"principal": NOBODY, "address": "", "trace": None}  # of many requests
+            self._audit.record(self._kind, what, outcome="refused", via="http", **counted)

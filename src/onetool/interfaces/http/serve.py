@@ -43,7 +43,7 @@ from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PATH, ROOTS, STATUS_PATH, mask_questions
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
-from onetool.services.logs import make_log_non_blocking
+from onetool.services.logs import add_to_log_lines, make_log_non_blocking
 
 if TYPE_CHECKING:
     from onetool.app import App
@@ -396,12 +396,15 @@ def serve_app(
     """
     if is_loopback(address.addresses):
         app.follow_settings()
-    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
+    shared, requests = _cluster(app, cluster)
+    replica = None if shared is None else shared.id
+    if replica is not None:
+        add_to_log_lines(replica=replica)
+    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder, replica=replica))
     request_log.enable_access_log(app.config.http.access_log)
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)
     lists = allow_lists(app, allowed)
-    shared, requests = _cluster(app, cluster)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
     links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
     http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)

@@ -18,6 +18,7 @@ from onetool.core.context import CallEvent, RunEvent
 from onetool.core.json_data import sorted_json
 from onetool.core.principal import Principal
 from onetool.core.text import distinct_name, read_span, read_time, utc_text_ms, wanted_name
+from onetool.core.trace import RequestTrace
 
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
@@ -83,6 +84,9 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""
     id: Annotated[str, Meta(description="The id of the call.")] = ""
     run: Annotated[str, Meta(description="The run whose code called.")] = ""
+    request: Annotated[str, Meta(description="The id of the HTTP request, which its client may have chosen.")] = ""
+    own: Annotated[str, Meta(description="An id of the same request that no client can choose.")] = ""
+    trace: Annotated[str, Meta(description="The W3C trace id of the request.")] = ""
 
     @property
     def failed(self) -> bool:
@@ -106,6 +110,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     args: str = ""
     id: str = ""
     run: str | None = None
+    trace: RequestTrace | None = None
 
     def line(self) -> str:
         """Return the line of the log."""
@@ -128,6 +133,9 @@ class AuditEntry(msgspec.Struct, kw_only=True):
             args=self.args,
             id=_cleaned(self.id),
             run=_cleaned(self.run or ""),
+            request=self.trace.request_id if self.trace else "",
+            own=self.trace.own_id if self.trace else "",
+            trace=self.trace.trace_id if self.trace else "",
         )
         return _encode(record).decode()
 
@@ -178,6 +186,7 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         args=hasher.of_json(event.args),
         id=hasher.id(event.id),
         run=event.run,
+        trace=event.trace,
     )
 
 
@@ -197,6 +206,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         ms=event.duration_ms,
         args=hasher.of({"code": event.code}),
         id=event.id,
+        trace=event.trace,
     )
 
 
@@ -229,6 +239,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None  # a pattern of what was called or changed: web.*
     outcome: str | None = None  # ok, error, a code, a reason, or a status of HTTP
     args: str | None = None  # the hash of the arguments: `AuditTable.hash_of`
+    request: str | None = None  # an id of the request: its own, the client's, or that of its trace
 
     def test(self) -> Callable[[AuditRecord], bool]:
         """Return a function that tests a line."""
@@ -244,6 +255,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
                 and (self.tool is None or fnmatchcase(record.what, self.tool))
                 and (self.outcome is None or _has_outcome(record, self.outcome))
                 and (self.args is None or record.args == self.args)
+                and (self.request is None or self.request in (record.request, record.own, record.trace))
             )
 
         return wanted
