@@ -143,6 +143,14 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_mb: Count = 1024  # of all lines; the oldest ones beyond are removed
 
 
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may read GET /metrics, beside admins. `metrics: ${METRICS_TOKEN}` alone will do."""
+
+    shorthand: ClassVar[str] = "token"
+
+    token: Annotated[Secret, Meta(min_length=16)] | None = None  # good for /metrics, and for nothing else
+
+
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
     for one in tools or ():
         if not _PATTERN.fullmatch(one):
@@ -400,6 +408,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     ask: AskConfig = AskConfig()
     http: HttpConfig = HttpConfig()
     audit: AuditConfig = AuditConfig()
+    metrics: MetricsConfig = MetricsConfig()
     database: Annotated[Secret, Meta(min_length=1)] | None = None  # postgresql://…; None: files and SQLite
     cluster: ClusterConfig | None = None
     docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own

@@ -94,6 +94,7 @@ ALL = "which may do everything, with servers, tokens and trust"  # of the role a
 SHARED = {
     "database": "database: a PostgreSQL that keeps bundles, tokens, logins and results in place of your files",
     "cluster": "cluster: other machines that may call this one in everybody's name",
+    "metrics": "metrics.token, which lets its holder read how often which tools are called",
 }
 
 AUDIT = "audit: "

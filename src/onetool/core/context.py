@@ -203,6 +203,18 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     trace: RequestTrace | None = None  # the request that it belongs to
 
 
+class RequestEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP request that has ended."""
+
+    method: str
+    route: str  # a path of ours; empty if there is none
+    status: int
+    seconds: float
+    ended_at: float  # seconds since 1970
+    mcp: str = ""  # the method of MCP, where it is such a message, as the client wrote it
+    trace: RequestTrace | None = None
+
+
 Recorder = Callable[[CallEvent], None]
 """Called once for every call, on the event loop: it must be quick and must not raise."""
 

@@ -112,6 +112,12 @@ class SharedWorkers:
     def close(self) -> None:
         self.sandbox.close()
 
+    def usage(self) -> dict[str, int]:
+        """Return how many runs there may be at once, are running, and are waiting for a slot."""
+        counted = [one.usage() for one in tuple(self.limiters.values())]
+        running, waiting = (sum(numbers) for numbers in zip((0, 0), *counted, strict=True))
+        return {"slots": self.limits.workers, "running": running, "waiting": waiting}
+
 
 class Engine:
     """Runs scripts. Keeps workers warm between them, and nothing else."""

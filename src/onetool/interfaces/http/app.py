@@ -45,6 +45,7 @@ from onetool.interfaces.http.credentials import Admissions
 from onetool.interfaces.http.exchange import BodyMemory, Exchange, Route
 from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import AccessRules, answer_preflight, check_fetch_site, cors_headers, is_preflight
+from onetool.services.event_queue import Recorder
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
@@ -97,10 +98,11 @@ class HttpApp:
         audit: RequestAudit | None = None,
         cluster: "Cluster | None" = None,
         rates: PrincipalRates | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Requests of the other replicas of a `cluster` are let in as the callers whom these have checked.
 
-        `rates` counts requests where several processes do so together.
+        `rates` counts requests where several processes do so together. `recorder` shows each one to its observers.
         """
         self.rules = rules
         self.max_body = max_body
@@ -113,6 +115,7 @@ class HttpApp:
         self._rates = rates or RequestRates()
         self._admissions = Admissions()
         self._cluster = cluster
+        self._recorder = recorder
         self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,7 +157,7 @@ class HttpApp:
                 del scope["is_admitted"]
                 self._admissions.end(admission)
             status, seconds = exchange.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
-            log_request(scope, status, seconds, exchange.bytes, self._redact, route.path)
+            log_request(scope, status, seconds, exchange.bytes, self._redact, route.path, self._recorder)
             if self._audit is not None:
                 self._audit(scope, status, seconds, route.path or None)
 

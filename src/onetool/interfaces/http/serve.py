@@ -35,6 +35,7 @@ from onetool.interfaces.http.listen import (
 )
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions
+from onetool.interfaces.http.metrics import METRICS_PATH, MetricsApp
 from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
@@ -84,7 +85,7 @@ def build_app(
     metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
+        *_api_routes(app, url, lambda: site.rules, lists, cluster),
         Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
         Route(READY_PATH, _readiness(app, lambda: site), protected=False, methods=READ, takes_any_host=True),
@@ -99,7 +100,7 @@ def build_app(
 
     app.audit.open()
     audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
-    site = HttpApp(routes, rules, most, mask, audit, cluster, shared_rates(app))
+    site = HttpApp(routes, rules, most, mask, audit, cluster, shared_rates(app), app.runtime.recorder)
     return site
 
 
@@ -150,15 +151,16 @@ def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens
 def _api_routes(
     app: "App",
     url: Callable[[Scope], str],
-    needs_token: Callable[[], bool],
+    rules: Callable[[], AccessRules],
     allowed: AllowLists,
     cluster: "Cluster | None",
 ) -> list[Route]:
     """Return the routes of the REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
+    metrics = MetricsApp(app, rules, cluster)  # checks its callers itself
     rest = LazyRoute(lambda: _rest(app, allowed, cluster))
     call, ask = LazyRoute(lambda: _call(app, allowed)), LazyRoute(lambda: _ask(app, allowed, cluster))
-    status = LazyRoute(lambda: _status(app, url, needs_token, allowed))
+    status = LazyRoute(lambda: _status(app, url, lambda: rules().needs_login, allowed))
     events = LazyRoute(lambda: _events(app, allowed))
     return [
         *(route(root, rest, below=True, check=_check_rest_route) for root in ROOTS),
@@ -166,6 +168,7 @@ def _api_routes(
         route(ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, events, methods=("GET",)),
+        route(METRICS_PATH, metrics, protected=False, methods=READ, takes_any_host=True),
     ]
 
 
