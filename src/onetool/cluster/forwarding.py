@@ -345,6 +345,11 @@ class ForwardSeal:
         self._members = members
         self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
 
+    @property
+    def replica(self) -> str:
+        """The id of this replica."""
+        return self._members.id
+
     def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
         if (context := current_call.get()) is not None:
             id = context.call.id  # the id in the audit log of the current call, else of the client's request

@@ -11,6 +11,7 @@ from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - t
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from os import urandom
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -214,6 +215,7 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=retries,
+            span="" if current_trace.get() is None else urandom(8).hex(),
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
@@ -341,7 +343,7 @@ class Executor:
             call = recorded_call(call, spec)
             passed = [*secret_values(call.args, spec.secrets if spec else frozenset())]
         if self._recorders:
-            outer, caller = current_call.get(), current_caller.get()
+            outer, caller, trace = current_call.get(), current_caller.get(), current_trace.get()
             event = CallEvent.of(
                 call,
                 self._redact(data) if for_tool and self._redact is not None else data,
@@ -352,7 +354,9 @@ class Executor:
                 run=None if outer is None else outer.run,
                 principal=current_principal.get(),
                 address=current_address.get(),
-                trace=current_trace.get(),
+                trace=trace,
+                span="" if context is None else context.span,
+                parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             for record in self._recorders:
                 try:

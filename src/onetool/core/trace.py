@@ -17,7 +17,7 @@ _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16
 _STATE = re.compile(rb"[\x20-\x7e]{1,%d}" % MAX_STATE)
 
 
-class RequestTrace(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTrace(msgspec.Struct, frozen=True):
     """The ids of one request. Ids of W3C are in hexadecimal digits."""
 
     request_id: str  # the client's, else `own_id`
@@ -27,6 +27,7 @@ class RequestTrace(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str = ""  # the client's span
     flags: str = "00"  # 01: the client records this trace
     state: str = ""  # `tracestate`, which other systems read
+    is_exported: bool = False  # whether its spans are sent to a collector, and the trace goes on in other systems
 
     def traceparent(self, span_id: str = "") -> str:
         """Return the header for a request that this one, or one of its spans, makes."""
@@ -39,19 +40,24 @@ class RequestTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 current_trace: ContextVar[RequestTrace | None] = ContextVar("onetool_current_trace", default=None)
-"""The request that the current task serves; None on the command line, over stdio without otel, and in Python code."""
+"""The request that the current task serves; None on the command line and in Python code."""
 
 
 def begin_trace(
-    request_id: bytes | None = None, traceparent: bytes | None = None, tracestate: bytes | None = None
+    request_id: bytes | None = None,
+    traceparent: bytes | None = None,
+    tracestate: bytes | None = None,
+    is_exported: bool = False,
 ) -> RequestTrace:
-    """Return the ids of a new request. The parameters are headers of the client."""
+    """Return the ids of a new request. The first parameters are headers of the client."""
     made = urandom(36).hex()
     own_id, trace_id, span_id = made[:24], made[24:56], made[56:]
     chosen = own_id if request_id is None or not _REQUEST_ID.fullmatch(request_id) else request_id.decode()
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent.strip())
     if found is None or (found[1] == b"00" and found[5]):  # version 00 has four parts
-        return RequestTrace(request_id=chosen, own_id=own_id, trace_id=trace_id, span_id=span_id)
+        flags = "01" if is_exported else "00"
+        ids = (chosen, own_id, trace_id, span_id)
+        return RequestTrace(*ids, flags=flags, is_exported=is_exported)
     return RequestTrace(
         request_id=chosen,
         own_id=own_id,
@@ -60,6 +66,7 @@ def begin_trace(
         parent_id=found[3].decode(),
         flags=f"{int(found[4], 16) & 1:02x}",
         state=tracestate.decode() if tracestate is not None and _STATE.fullmatch(tracestate) else "",
+        is_exported=is_exported,
     )
 
 

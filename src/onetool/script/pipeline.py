@@ -121,6 +121,7 @@ class Pipeline:
         self._sent = text
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
+        self._span = ""  # once it runs
         self._warnings: list[str] = []  # of these calls
         self._place: CodePlace | None = None  # of what is wrong
         self.run = run
@@ -200,7 +201,7 @@ class Pipeline:
         slot: RunSlot | None = None,
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
-        settings = self._settings
+        settings, self._span = self._settings, context.span
         is_session = self._known is not None
         worker_loop = WorkerLoop(
             self._tools,
@@ -255,7 +256,9 @@ class Pipeline:
             error=error,
             principal=current_principal.get(),
             address=current_address.get(),
-            trace=current_trace.get(),
+            trace=(trace := current_trace.get()),
+            span=self._span,
+            parent=outer.span if (outer := current_call.get()) is not None else "" if trace is None else trace.span_id,
         )
 
     def refusal_result(self, why: LimitError | ToolFailure) -> RunResult:

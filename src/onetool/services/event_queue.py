@@ -176,6 +176,7 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         super().__init__("onetool-events", _call_all, self._write)
         self.writers: list[Callable[[bool], float | None]] = []
         self.observers: list[Callable[[Any], None]] = []
+        self.exports_traces = False  # whether one of them sends spans to a collector
 
     def observe(self, event: Any) -> None:
         """Show a call, run or request that has ended to all observers. Called in the thread of the queue."""

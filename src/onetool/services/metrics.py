@@ -60,12 +60,27 @@ class Histogram:
             yield Sample(total, labels, "_count")
 
 
+class ToolLabels:
+    """The tools that have series of their own."""
+
+    def __init__(self) -> None:
+        self._tools: set[str] = set()
+
+    def label(self, event: CallEvent) -> str:
+        if event.tool in self._tools:
+            return event.tool
+        if event.spec is None or len(self._tools) >= MAX_TOOLS:  # callers choose the names of unknown tools
+            return OTHER
+        self._tools.add(event.tool)
+        return event.tool
+
+
 class Metrics:
     """The counts of one process since it started."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._tools: set[str] = set()
+        self._tools = ToolLabels()
         self._requests: Counter[Labels] = Counter()
         self._calls: Counter[Labels] = Counter()
         self._runs: Counter[Labels] = Counter()
@@ -75,7 +90,7 @@ class Metrics:
         """Count an event of the recorder; events of other kinds are ignored."""
         with self._lock:
             if isinstance(event, CallEvent):
-                tool = self._tool_label(event)
+                tool = self._tools.label(event)
                 self._calls[(("tool", tool), ("outcome", outcome_of(event.error)))] += 1
                 self._call_seconds.add((("tool", tool),), event.duration_ms / 1000)
             elif isinstance(event, RunEvent):
@@ -86,14 +101,6 @@ class Metrics:
                 route = ("route", event.route or OTHER)
                 self._requests[(route, ("method", method), ("status", str(event.status)))] += 1
                 self._request_seconds.add((route,), event.seconds)
-
-    def _tool_label(self, event: CallEvent) -> str:
-        if event.tool in self._tools:
-            return event.tool
-        if event.spec is None or len(self._tools) >= MAX_TOOLS:  # callers choose the names of unknown tools
-            return OTHER
-        self._tools.add(event.tool)
-        return event.tool
 
     def families(self) -> list[Family]:
         with self._lock:

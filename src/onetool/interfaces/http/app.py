@@ -29,7 +29,6 @@ from onetool.http.asgi import (
     FORWARDED_HEADER,
     HEAD,
     JSON,
-    REPLICA,
     REQUEST_ID,
     HttpError,
     Receive,
@@ -124,9 +123,12 @@ class HttpApp:
             return
         began = perf_counter()
         head = scope[HEAD] = read_head(scope["headers"])
-        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"))
+        is_exported = self._recorder is not None and self._recorder.exports_traces
+        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), is_exported)
         current_trace.set(trace)
-        scope["log"] = trace.log_fields()
+        log_fields = scope["log"] = {"request_id": trace.request_id, "trace_id": trace.trace_id}
+        if trace.own_id != trace.request_id:  # the client has chosen it
+            log_fields["own_id"] = trace.own_id
         if self._cluster is not None:
             current_scope.set(scope)
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
@@ -219,7 +221,8 @@ class HttpApp:
             address = str(scope["client"][0]) if scope.get("client") else ""
             self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
             exchange.count_for(principal)
-            self._name_replica(principal, exchange)
+            if self._cluster is not None:
+                exchange.name_replica(principal, self._cluster.id)
         return True
 
     async def _admit_page(self, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange) -> bool:
@@ -254,13 +257,8 @@ class HttpApp:
             principal = self.rules.credentials.capped(told.principal)
             identify = partial(self.rules.credentials.current, principal)
             self._admissions.begin(scope, principal, told.address, identify)
-            self._name_replica(principal, exchange)
+            exchange.name_replica(principal, seal.replica)
         return replayed(data, exchange.receive)
-
-    def _name_replica(self, principal: Principal, exchange: Exchange) -> None:
-        """Tell admins which replica answers; one that forwards a request adds its own id to that of the other."""
-        if self._cluster is not None and principal.role == "admin":
-            exchange.add += ((REPLICA, self._cluster.id.encode()),)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:
         """Return whether the request was cancelled because its caller is no longer let in; end its response then."""

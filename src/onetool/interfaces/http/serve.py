@@ -13,6 +13,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.access import KnownTokens, local_role, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
+from onetool.app.telemetry import export_telemetry
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
@@ -412,7 +413,7 @@ def serve_app(
     links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
     http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
     follow_config(app, address, http_app, allowed)
-    at_end: list[Callable[[], None]] = []
+    at_end = [*export_telemetry(app, replica)]
 
     async def reload() -> None:
         with on_reload():
