@@ -39,7 +39,6 @@ tools:
 #run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false,
 #  structured: false}
 #results: {inline_bytes: 16384, ttl_s: 3600, max_total_mb: 512}
-
 #menu: run  # what MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool)
 
 # Where `onetool serve` listens. Any host but this machine needs a token.
