@@ -91,7 +91,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 pyproject.toml --group pyproject.toml:build -o requirements.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
-	  --python-version 3.11 pyproject.toml --extra cluster --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
+	  --python-version 3.11 pyproject.toml --extra cluster --extra otel --group pyproject.toml:dev -c requirements.lock -o requirements-dev.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-header --no-annotate -q \
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 

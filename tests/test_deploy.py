@@ -1,10 +1,12 @@
 """The files in deploy/ belong together, and to what the code takes. tests/replicas runs the balancers with them."""
 
 import configparser
+import json
 import re
 import shlex
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -12,6 +14,7 @@ from onetool.cluster.cluster import DRAIN_S, PATIENCE_S
 from onetool.config import load_config
 from onetool.core.errors import ConfigError
 from onetool.interfaces.cli.serve import serve
+from onetool.interfaces.http.serve import READY_PATH
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -85,3 +88,86 @@ def test_commands_are_ours(compose):
     for program, command, *options in commands:
         assert (Path(program).name, command) == ("onetool", "serve")
         serve.make_parser(serve.make_context("serve", [], resilient_parsing=True)).parse_args(options)
+
+
+# Kubernetes
+
+KUBERNETES = DEPLOY / "kubernetes"
+SCHEMAS = json.loads((ROOT / "tests" / "data" / "kubernetes" / "schemas.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def manifests():
+    """What kustomize reads, by kind."""
+    listed = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["resources"]
+    files = {"kustomization.yaml", "onetool.yaml", *listed}
+    assert files == {file.name for file in KUBERNETES.iterdir()}
+    found = [yaml.safe_load((KUBERNETES / name).read_text()) for name in listed]
+    return {one["kind"]: one for one in found}
+
+
+def pods(manifests):
+    return [manifests[kind]["spec"]["template"]["spec"] for kind in ("Deployment", "Job")]
+
+
+def schema_errors(manifest):
+    schema = {"$ref": f"#/definitions/{SCHEMAS['kinds'][manifest['kind']]}", "definitions": SCHEMAS["definitions"]}
+    return [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(manifest)]
+
+
+def test_manifests_fit_the_schemas_of_kubernetes(manifests):
+    assert manifests.keys() == SCHEMAS["kinds"].keys()
+    assert {kind: found for kind, one in manifests.items() if (found := schema_errors(one))} == {}
+    wrong = {**manifests["Service"], "spec": {"selectors": {}}}
+    assert schema_errors(wrong) != []  # the schemas are strict
+
+
+def test_pods_run_without_rights(manifests):
+    for pod in pods(manifests):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        (container,) = pod["containers"]
+        rights = container["securityContext"]
+        assert (rights["readOnlyRootFilesystem"], rights["allowPrivilegeEscalation"]) == (True, False)
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+        mounted = {one["name"]: one for one in container["volumeMounts"]}
+        assert mounted.keys() == {one["name"] for one in pod["volumes"]}
+        home = next(one["value"] for one in container["env"] if one["name"] == "ONETOOL_HOME")
+        assert home.startswith(f"{mounted['state']['mountPath']}/")
+
+
+def test_the_service_and_the_budget_find_the_replicas(manifests):
+    spec = manifests["Deployment"]["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == manifests["Service"]["spec"]["selector"] == labels
+    budget = manifests["PodDisruptionBudget"]["spec"]
+    assert budget["selector"]["matchLabels"] == labels != manifests["Job"]["spec"]["template"]["metadata"]["labels"]
+    assert budget["minAvailable"] < spec["replicas"]
+
+
+def test_probes_and_the_grace_period_fit_the_server(manifests):
+    pod, _ = pods(manifests)
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_S + PATIENCE_S
+    (container,) = pod["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == READY_PATH
+    ready = container["readinessProbe"]
+    assert ready["periodSeconds"] * ready["failureThreshold"] < DRAIN_S  # it gets no requests when it stops taking them
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["ports"][0]["containerPort"] == load_config(KUBERNETES / "onetool.yaml", env=IN_PODS).http.port
+
+
+IN_PODS = {**VARIABLES, "METRICS_TOKEN": "0011223344556677" * 2}
+
+
+def test_the_config_of_pods_loads_with_what_they_set(manifests):
+    config = load_config(KUBERNETES / "onetool.yaml", env=IN_PODS)
+    assert config.warnings == ()
+    assert str(config.metrics.token) == IN_PODS["METRICS_TOKEN"]
+    told = (KUBERNETES / "kustomization.yaml").read_text()
+    for pod in pods(manifests):
+        (container,) = pod["containers"]
+        program, option, file, *command = container["command"]
+        assert (program, option, file) == ("onetool", "--config", "/etc/onetool/onetool.yaml")
+        assert command in (["serve"], ["db", "init"])
+        own = {one["name"] for one in container["env"]}
+        assert all(name in own or f"--from-literal={name}=" in told for name in IN_PODS)

@@ -60,7 +60,9 @@ def test_a_forwarded_request_is_noted_by_both_with_one_id(own_pair, tmp_path, me
     other.result(method, task)
     (there,) = until(lambda: forwarded_lines(first))
     (here,) = until(lambda: [one for one in lines_in(second.folder / "state") if one["what"] == "POST /mcp"])
-    assert there["id"] == here["id"] != ""
+    assert there["id"] == here["id"] == here["own"] != ""
+    assert (there["request"], there["trace"]) == (here["request"], here["trace"])
+    assert there["own"] != here["own"]
     assert (there["what"], there["outcome"], there["status"]) == ("POST /mcp", "ok", 200)
     assert there["from"] == here["from"] == "127.0.0.1"
     assert there["client"] == member_id(second)

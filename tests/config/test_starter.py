@@ -34,7 +34,7 @@ def test_it_loads_with_every_comment_uncommented(load: Callable[..., Config], wr
     write("", "prompts.yaml")
     write("DOCS_TOKEN: abcdefgh\n", "secrets.yaml")
     text = re.sub(r"^#(?=[^ ]|  )", "", starter_config(), flags=re.MULTILINE)
-    shared = {"DATABASE_URL": "postgresql://127.0.0.1/onetool", "CLUSTER_KEY": "k" * 32}
+    shared = {"DATABASE_URL": "postgresql://127.0.0.1/onetool", "CLUSTER_KEY": "k" * 32, "METRICS_TOKEN": "m" * 32}
     config = load(text, {"ONETOOL_TOKEN": "sesame", **shared})
     assert config.warnings == ()
     assert (config.servers["docs"].auth, config.http.token) == ("abcdefgh", "sesame")

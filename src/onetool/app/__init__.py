@@ -27,6 +27,7 @@ own_server      the entry that an MCP client needs to call this server, or to st
 token_admin     adds, lists and revokes named tokens
 allow_lists     which tools each caller of a server may call
 audit           the audit log of an app that is served
+telemetry       sends traces and metrics to a collector, where the config has `otel`
 documents       small things in the database, by kind
 old_state       takes over what the version before kept in files
 database        the database of the config in force

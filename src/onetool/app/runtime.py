@@ -406,8 +406,7 @@ class Runtime:
             log.record_call(event)
 
     def record_run(self, event: "RunEvent") -> None:
-        if self.stats is not None:
-            self.recorder.put((self.stats.record_run, (event,)), event.principal.owner, len(event.code))
+        self.recorder.put((self._write_run, (event,)), event.principal.owner, len(event.code))
         if (log := self._audit.log) is not None:
             log.record_run(event)
 
@@ -433,6 +432,12 @@ class Runtime:
         if self.stats is not None:
             self.stats.record(event)
         self._count_call(event)
+        self.recorder.observe(event)
+
+    def _write_run(self, event: "RunEvent") -> None:
+        if self.stats is not None:
+            self.stats.record_run(event)
+        self.recorder.observe(event)
 
     def _write_menu(
         self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int], principal: Principal
@@ -460,6 +465,11 @@ class Runtime:
         """Return how many events were dropped because they came too fast: calls, runs, lines of the access log."""
         dropped = self.recorder.lost.total()
         return {"status": "degraded", "dropped": dropped} if dropped else None
+
+    def sandbox_usage(self) -> dict[str, int]:
+        """Return how many runs there may be at once, are running and are waiting; nothing before the first one."""
+        workers: SharedWorkers | None = self._made.get("room")
+        return {} if workers is None else workers.usage()
 
     def warm(self) -> None:
         """Start what the first run would have to wait for. Called in any thread; failures are ignored."""

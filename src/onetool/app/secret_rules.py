@@ -143,6 +143,10 @@ def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str
     """Yield keys of the config with the secret that each holds, and further texts that are as secret."""
     if config.http.token:
         yield "http.token", config.http.token
+    if config.metrics.token:
+        yield "metrics.token", config.metrics.token
+    for name, value in config.otel.headers.items() if config.otel is not None else ():
+        yield f"otel.headers.{name}", value
     if config.cluster is not None:
         yield "cluster.key", config.cluster.shared
     if config.database:

@@ -47,6 +47,11 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
     is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
 
+    @property
+    def is_one_machine(self) -> bool:
+        """Whether the others are workers of the same server, which listen on the same sockets."""
+        return self.address.startswith(UNIX)
+
     def __repr__(self) -> str:
         return f"ClusterSettings(address={self.address!r})"  # the key stays out of logs
 

@@ -36,7 +36,7 @@ class Cluster:
 
     def start(self, listen_unix: Callable[[str], socket]) -> dict[str, Any]:
         """Become a member; return options of `serve`. `listen_unix` listens at a path."""
-        unix = self.settings.address.startswith(UNIX)
+        unix = self.settings.is_one_machine
         further = listen_unix(self.settings.address.removeprefix(UNIX)) if unix else None
         self.members.start()
         return {

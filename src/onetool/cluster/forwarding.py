@@ -36,6 +36,7 @@ from onetool.cluster.members import Members
 from onetool.core.context import current_call
 from onetool.core.principal import LOCAL, Principal
 from onetool.core.signed import sign, verify
+from onetool.core.trace import current_trace
 from onetool.http.asgi import (
     ANSWERED_HEADER,
     FORWARD_ID,
@@ -43,6 +44,8 @@ from onetool.http.asgi import (
     FORWARDED_HEADER,
     JSON,
     MAX_HEAD,
+    REPLICA,
+    REQUEST_ID,
     UNLOGGED,
     HttpError,
     Receive,
@@ -79,7 +82,7 @@ _PASSED_BACK = frozenset(
         *("allow", "cache-control", "etag", "link", "location", "retry-after", "vary", "www-authenticate"),
         *("content-disposition", "content-length", "content-location", "content-type", "mcp-session-id"),
         *("ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"),
-        *("x-accel-buffering", "x-content-type-options"),
+        *("x-accel-buffering", "x-content-type-options", REPLICA.decode()),
     )
 )
 
@@ -291,6 +294,9 @@ def _request(
     """Return the bytes to send. Headers came over HTTP, so they have no line breaks. Raises ReplicaRefusedError."""
     host = b"localhost" if replica.address.startswith(UNIX) else replica.address.encode()
     own = [(b"host", host), (FORWARDED_HEADER, seal), (b"content-length", b"%d" % len(body))]
+    if (trace := current_trace.get()) is not None:
+        own += [(REQUEST_ID, trace.request_id.encode()), (b"traceparent", trace.traceparent().encode())]
+        own += [(b"tracestate", trace.state.encode())] if trace.state else []
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target), *(b"%b: %b" % one for one in (*own, *headers))]
     head = b"\r\n".join(lines) + b"\r\n\r\n"
     if len(head) > MAX_HEAD:
@@ -339,12 +345,19 @@ class ForwardSeal:
         self._members = members
         self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
 
+    @property
+    def replica(self) -> str:
+        """The id of this replica."""
+        return self._members.id
+
     def write(self, to: str, method: str, target: bytes, principal: Principal, body: bytes, address: str) -> str:
         if (context := current_call.get()) is not None:
             id = context.call.id  # the id in the audit log of the current call, else of the client's request
         else:
-            scope = current_scope.get()
-            id = token_hex(16) if scope is None else scope.setdefault(FORWARD_ID, token_hex(16))
+            scope, trace = current_scope.get(), current_trace.get()
+            id = token_hex(16) if trace is None else trace.own_id
+            if scope is not None:
+                scope[FORWARD_ID] = id
         told = ForwardedBy(
             sender=self._members.id,
             to=to,

@@ -143,6 +143,28 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_mb: Count = 1024  # of all lines; the oldest ones beyond are removed
 
 
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may read GET /metrics, beside admins. `metrics: ${METRICS_TOKEN}` alone will do."""
+
+    shorthand: ClassVar[str] = "token"
+
+    token: Annotated[Secret, Meta(min_length=16)] | None = None  # good for /metrics, and for nothing else
+
+
+class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where traces and metrics are sent over OTLP. `otel: http://localhost:4318` alone will do."""
+
+    shorthand: ClassVar[str] = "endpoint"
+
+    endpoint: Name  # of a collector that takes OTLP over HTTP; /v1/traces and /v1/metrics are added
+    headers: dict[str, Secret] = {}
+    service: Name = "onetool"  # service.name
+
+    def problems(self) -> Iterator[Problem]:
+        if not re.fullmatch(r"https?://[^/?#\s@]+(/[^?#\s]*)?", self.endpoint):
+            yield "endpoint", f"{self.endpoint!r} is not the address of a collector", "write http://localhost:4318"
+
+
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
     for one in tools or ():
         if not _PATTERN.fullmatch(one):
@@ -406,6 +428,8 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_hosts": "
     ask: AskConfig = AskConfig()
     http: HttpConfig = HttpConfig()
     audit: AuditConfig = AuditConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    otel: OtelConfig | None = None  # None: nothing is sent, and nothing is imported for it
     database: Annotated[Secret, Meta(min_length=1)] | None = None  # postgresql://…; None: files and SQLite
     cluster: ClusterConfig | None = None
     docs_url: bool = True  # whether help has an address of the documents for packs that have none of their own

@@ -94,6 +94,8 @@ ALL = "which may do everything, with servers, tokens and trust"  # of the role a
 SHARED = {
     "database": "database: a PostgreSQL that keeps bundles, tokens, logins and results in place of your files",
     "cluster": "cluster: other machines that may call this one in everybody's name",
+    "otel": "otel: a collector that gets the names of tools, and when they are called",
+    "metrics": "metrics.token, which lets its holder read how often which tools are called",
 }
 
 AUDIT = "audit: "

@@ -39,7 +39,6 @@ tools:
 #run: {timeout_s: 30, memory_mb: 256, max_calls: 1000, max_output_bytes: 1048576, workers: 8, typecheck: false,
 #  structured: false}
 #results: {inline_bytes: 16384, preview_bytes: 4096, ttl_s: 3600, max_total_mb: 512}
-
 #menu: run  # what MCP clients see: run (one tool that runs code), search (find and call), or direct (every tool)
 
 # Where `onetool serve` listens. Any host but this machine needs a token.
@@ -51,6 +50,8 @@ tools:
 #       jwt: {issuer: "https://id.example.com", audience: onetool, jwks: "https://id.example.com/jwks.json",
 #             algorithms: [RS256], leeway_s: 30, scopes: {"tools:call": {role: call}}, claims: {}}}
 #audit: {mode: usual, retention_days: 90, max_mb: 1024}  # who called what; required: without a log nothing is called
+#metrics: {token: "${METRICS_TOKEN}"}  # lets Prometheus read /metrics, which else needs the role admin
+#otel: {endpoint: "http://localhost:4318", headers: {}, service: onetool}  # traces and metrics, sent over OTLP
 # Several machines: one PostgreSQL instead of files, and where the other replicas reach this one (docs/scale.md).
 #database: ${DATABASE_URL}
 #cluster: {address: "10.0.0.7:8765", key: "${CLUSTER_KEY}"}

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from onetool.core.errors import cut
 from onetool.core.json_data import size_of
-from onetool.core.type_names import kinds_of
 from onetool.core.spec import ToolSpec
+from onetool.core.type_names import kinds_of
 
 DEFAULT_LIMIT = 10_000
 MAX_ITEM_BYTES = 16 * 1024 * 1024  # of all items: what one call of a tool may give to code

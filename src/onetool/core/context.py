@@ -7,7 +7,7 @@ that concurrent calls each see their own, also in threads, and code outside of a
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Protocol
 
 import msgspec
@@ -19,6 +19,7 @@ from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_credentials, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
+from onetool.core.trace import RequestTrace, current_trace
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -88,6 +89,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     watch: CallWatch | None = None  # of a run: told of the same calls
     loop: Any = None  # the event loop that async tools of this chain of calls run on
     retries: int = 0  # further tries, if its handler fails
+    span: str = ""  # the id of its span in the trace of the request
     notes: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])  # what the meta of its result says beside
 
     @property
@@ -107,6 +109,15 @@ def note_call(key: str, value: Any) -> None:
     """Say something of the running call in the meta of its result."""
     if (context := current_call.get()) is not None:
         context.notes[key] = value
+
+
+def trace_headers() -> list[tuple[str, str]]:
+    """Return the W3C trace context for a request of the running call to another system; none without otel."""
+    if (trace := current_trace.get()) is None or not trace.is_exported:
+        return []
+    context = current_call.get()
+    state = [("tracestate", trace.state)] if trace.state else []
+    return [("traceparent", trace.traceparent("" if context is None else context.span)), *state]
 
 
 def paused_for_caller() -> AbstractContextManager[None]:
@@ -135,6 +146,10 @@ class CallEvent(msgspec.Struct, frozen=True):
     principal: Principal  # who called …
     address: str  # … and from where, over HTTP
     value: Any = None  # of a tool whose return type is learned: only the names and types in it are looked at
+    trace: RequestTrace | None = None  # the request that it belongs to …
+    span: str = ""  # … its own span there …
+    parent: str = ""  # … and that of the call, the run or the request that made it
+    ended_at: float = msgspec.field(default_factory=time)  # seconds since 1970
 
     @classmethod
     def of(
@@ -148,15 +163,17 @@ class CallEvent(msgspec.Struct, frozen=True):
         run: str | None = None,
         principal: Principal = LOCAL,
         address: str = "",
+        trace: RequestTrace | None = None,
+        span: str = "",
+        parent: str = "",
     ) -> "CallEvent":
         """Measure the arguments and the value now: a pack may change them when the call is over."""
         args, bytes_in = sorted_json(call.args)
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
         name = call.name if spec is not None else mask_credentials(call.name)
-        who = (client, run, principal, address)
         learns = error is None and spec is not None and spec.seen is not None and not spec.seen.is_full
-        rest = (*who, value if learns else None)
+        rest = (client, run, principal, address, value if learns else None, trace, span, parent)
         return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest)
 
     @property
@@ -206,6 +223,22 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     error: ToolError | None = None  # as its caller gets it: only its code is to be kept
     principal: Principal = LOCAL  # who called …
     address: str = ""  # … and from where, over HTTP
+    trace: RequestTrace | None = None  # as of a CallEvent
+    span: str = ""
+    parent: str = ""
+    ended_at: float = msgspec.field(default_factory=time)
+
+
+class RequestEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP request that has ended."""
+
+    method: str
+    route: str  # a path of ours; empty if there is none
+    status: int
+    seconds: float
+    ended_at: float  # seconds since 1970
+    mcp: str = ""  # the method of MCP, where it is such a message, as the client wrote it
+    trace: RequestTrace | None = None
 
 
 Recorder = Callable[[CallEvent], None]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
+from os import urandom
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -62,6 +63,7 @@ from onetool.core.schema import MAX_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
+from onetool.core.trace import current_trace
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
@@ -214,6 +216,7 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=retries,
+            span="" if current_trace.get() is None else urandom(8).hex(),
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
@@ -341,7 +344,7 @@ class Executor:
             call = recorded_call(call, spec)
             passed = [*secret_values(call.args, spec.secrets if spec else frozenset())]
         if self._recorders:
-            outer, caller = current_call.get(), current_caller.get()
+            outer, caller, trace = current_call.get(), current_caller.get(), current_trace.get()
             event = CallEvent.of(
                 call,
                 self._redact(data) if for_tool and self._redact is not None else data,
@@ -352,6 +355,9 @@ class Executor:
                 run=None if outer is None else outer.run,
                 principal=current_principal.get(),
                 address=current_address.get(),
+                trace=trace,
+                span="" if context is None else context.span,
+                parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             events = [event]
             if call.through is not UNSET:  # it is counted, too; the run has made one call

@@ -127,6 +127,10 @@ class Database(Protocol):
         """True if the last attempt to reach the database failed. Never blocks."""
         ...
 
+    def pool_usage(self) -> dict[str, int]:
+        """Return the open and idle connections, and how many threads wait for one; nothing without a pool."""
+        ...
+
     @property
     def has_lost(self) -> bool:
         """True if earlier content is known to be missing. Raises DatabaseError."""

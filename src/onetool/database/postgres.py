@@ -159,6 +159,16 @@ class Postgres:
     def is_away(self) -> bool:
         return self._is_away
 
+    def pool_usage(self) -> dict[str, int]:
+        if (pool := self._pool) is None:
+            return {}
+        found = pool.get_stats()
+        return {
+            "open": found.get("pool_size", 0),
+            "idle": found.get("pool_available", 0),
+            "waiting": found.get("requests_waiting", 0),
+        }
+
     def close(self) -> None:
         self._closed.set()
         atexit.unregister(self.close)

@@ -200,6 +200,9 @@ class SqliteDatabase:
         """Raise DatabaseError if the file is there and can't be read."""
         self.read(lambda work: work.execute("SELECT max(number) FROM onetool_migrations"))
 
+    def pool_usage(self) -> dict[str, int]:
+        return {}
+
     @property
     def has_lost(self) -> bool:
         """Return whether this file replaces a lost one, or lacks state of the version before."""

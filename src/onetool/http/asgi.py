@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from onetool.core.trace import request_id
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -32,6 +34,8 @@ FORWARDED = "onetool.forwarded"  # in the scope: by which replica a request was 
 FORWARD_ID = "onetool.forward_id"  # in the scope of a request that one replica forwards to another: its audit id
 FORWARDED_HEADER = b"onetool-forwarded"
 ANSWERED_HEADER = b"onetool-answered"
+REQUEST_ID = b"x-request-id"
+REPLICA = b"onetool-replica"  # in responses to admins
 UNLOGGED = "unlogged"  # in scope["log"]: this request has no line in the logs
 CLUSTER_PATH = "/cluster"  # it and all below it is for other replicas only
 BARE_PREFIX = "onetool.bare_prefix"  # in the scope: the address is the prefix of a mount, without a slash at its end
@@ -56,7 +60,8 @@ class HttpError(Exception):
         self.headers = headers
 
     def body(self) -> bytes:
-        return msgspec.json.encode({"error": {"code": self.code, "message": str(self)}})
+        error = {"code": self.code, "message": str(self)}
+        return msgspec.json.encode({"error": error if (id := request_id()) is None else error | {"request_id": id}})
 
 
 _IDENTITY_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"authorization", FORWARDED_HEADER)

@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
+from onetool.core.context import trace_headers
 from onetool.core.errors import ToolFailure
 from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for
 from onetool.http.client import HttpContext
@@ -163,6 +164,8 @@ class ToolRequest:
         hops = 0
         while True:
             signed = request if signer is None else signer.sign(request)
+            if not hops and (traced := trace_headers()):
+                signed = signed._replace(headers=[*signed.headers, *traced])
             self._check_size(signed)
             left = until - monotonic()
             try:

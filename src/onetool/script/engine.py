@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext
 from functools import partial
+from os import urandom
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
+from onetool.core.trace import current_trace
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
 from onetool.script.fair_limiter import FairLimiter
@@ -111,6 +113,12 @@ class SharedWorkers:
 
     def close(self) -> None:
         self.sandbox.close()
+
+    def usage(self) -> dict[str, int]:
+        """Return how many runs there may be at once, are running, and are waiting for a slot."""
+        counted = [one.usage() for one in tuple(self.limiters.values())]
+        running, waiting = (sum(numbers) for numbers in zip((0, 0), *counted, strict=True))
+        return {"slots": self.limits.workers, "running": running, "waiting": waiting}
 
 
 class Engine:
@@ -287,4 +295,5 @@ class Engine:
             loop=asyncio.get_running_loop(),
             gate=gate,
             watch=watch,
+            span="" if current_trace.get() is None else urandom(8).hex(),
         )

@@ -36,6 +36,11 @@ class FairLimiter:
         finally:
             slot.release()
 
+    def usage(self) -> tuple[int, int]:
+        """Return how many hold a slot, and how many wait for one."""
+        with self._lock:
+            return self._held.total(), sum(map(len, self._waiting.values()))
+
     def ticket(self, caller: str) -> Ticket:
         """Return a ticket that has its slot already if there is room. A caller that waits already has no room."""
         ticket = Ticket()

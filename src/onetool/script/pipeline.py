@@ -14,6 +14,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import current_address, current_principal
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
+from onetool.core.trace import current_trace
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
@@ -122,6 +123,7 @@ class Pipeline:
         self._sent = text
         self._started = perf_counter()
         self._calls = 0  # made by the code, once it has ended
+        self._span = ""  # once it runs
         self._warnings: list[str] = []  # of these calls
         self.made: Made = {}  # what these calls came to, where the run has failed
         self._made_names = ""  # the same for the audit log, where nobody could be answered
@@ -203,7 +205,7 @@ class Pipeline:
         slot: RunSlot | None = None,
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
-        settings = self._settings
+        settings, self._span = self._settings, context.span
         is_session = self._known is not None
         worker_loop = WorkerLoop(
             self._tools,
@@ -263,6 +265,9 @@ class Pipeline:
             error=error,
             principal=current_principal.get(),
             address=current_address.get(),
+            trace=(trace := current_trace.get()),
+            span=self._span,
+            parent=outer.span if (outer := current_call.get()) is not None else "" if trace is None else trace.span_id,
         )
 
     def refusal_result(self, why: LimitError | ToolFailure) -> RunResult:

@@ -169,12 +169,19 @@ class EventQueue(Generic[E]):
 class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
     """A queue of functions and their arguments, which its thread calls. They may only gather: `writers` write later.
 
-    A writer is told whether this is its last chance.
+    A writer is told whether this is its last chance. `observers` see each event once: metrics and traces are made so.
     """
 
     def __init__(self) -> None:
         super().__init__("onetool-events", _call_all, self._write)
         self.writers: list[Callable[[bool], float | None]] = []
+        self.observers: list[Callable[[Any], None]] = []
+        self.exports_traces = False  # whether one of them sends spans to a collector
+
+    def observe(self, event: Any) -> None:
+        """Show a call, run or request that has ended to all observers. Called in the thread of the queue."""
+        for observer in tuple(self.observers):
+            observer(event)
 
     def close(self) -> None:
         super().close()

@@ -48,6 +48,7 @@ def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
         "span": event.tool,
         "call_id": event.id,
         "source": event.source,
+        **({} if event.trace is None else event.trace.log_fields()),
         "ok": event.ok,
         "duration_ms": event.duration_ms,
         "call_args": args,
@@ -61,6 +62,18 @@ def log_call(event: "CallEvent", redact: Callable[[Any], Any]) -> None:
             "error": mask_credentials(event.error.message),
         }
     calls.info(event.tool, extra=fields)
+
+
+def add_to_log_lines(**fields: Any) -> None:
+    """Add fields to every line that this process logs from now on, such as the number of a worker."""
+    make = logging.getLogRecordFactory()
+
+    def made(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        vars(record).update(fields)
+        return record
+
+    logging.setLogRecordFactory(made)
 
 
 class JsonFormatter(logging.Formatter):

@@ -45,7 +45,9 @@ def ask(site, path="/x", method="GET", headers=(), body=b"", **scope):
 
 
 def error_of(reply):
-    return json.loads(reply[2])["error"]
+    error = json.loads(reply[2])["error"]
+    assert error.pop("request_id") == reply[1][b"x-request-id"].decode()
+    return error
 
 
 def telling(word):
@@ -110,7 +112,7 @@ def test_what_a_protected_route_learns():
         await respond(send, 200, b"{}")
 
     ask(site(Route("/x", app)))
-    assert (seen["principal"], seen["log"]) == (NOBODY, {})
+    assert (seen["principal"], [*seen["log"]]) == (NOBODY, ["request_id", "trace_id"])
 
 
 # What goes wrong
@@ -195,6 +197,7 @@ def test_every_request_has_one_line(lines):
     ask(one, headers=[(b"host", b"evil")])
     first, *others = lines()
     assert first.pop("duration_ms") < 1000
+    assert (len(first.pop("request_id")), len(first.pop("trace_id"))) == (24, 32)
     assert first == {
         "method": "POST", "path": "/x", "status": 201, "bytes": 5, "client": "10.1.2.3", "mcp": "tools/call",
     }  # fmt: skip

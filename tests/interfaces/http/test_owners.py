@@ -98,7 +98,7 @@ def said(exchange):
 def refusal(exchange, *secrets):
     """Status and body, without the ids that were asked for, and what differs in each answer."""
     text = exchange.body.decode()
-    for one in secrets:
+    for one in (*secrets, exchange.headers["x-request-id"]):
         text = text.replace(one, "…")
     return exchange.status, text
 

@@ -80,6 +80,7 @@ NEEDS = {
     "GET /status": "call",
     "GET /events": "call",
     "GET /openapi.json": "call",
+    "GET /metrics": "admin",
 }
 TABLES = (*API_ROUTES.resources, *ASK_ROUTES.resources)
 REST = {f"{method} {one.path}": (address(one.path), method) for one in TABLES for method in one.methods}

@@ -13,6 +13,7 @@ import pytest
 from helpers import start, until
 from interfaces.mcp.servers import environment
 from interfaces.workers.fleet import ALSO_LIMITED, LIMITED, PATIENCE, Load, Workers
+from services.exposition import read_exposition
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,20 @@ def test_several_processes_answer_and_it_greets_once(fleet, each):
     assert each.keys() == fleet.workers()
     assert len(each) == 3
     assert fleet.greeting_file.read_text().count("OneTool listens on") == 1
+
+
+def test_any_worker_answers_for_the_metrics_of_all(fleet, each):
+    for one in each.values():
+        fleet.call("pid.get", one)
+    for one in each.values():
+        response, text = fleet.ask("GET", "/metrics", on=one)
+        assert response.status == 200
+        found = read_exposition(text)
+        assert len({dict(labels)["replica"] for labels in found["onetool_info"]}) == 3
+        assert {*found["onetool_replicas"].values()} == {3}
+        counted = {dict(one)["replica"]: value for one, value in found["onetool_calls_total"].items()}
+        assert len(counted) == 3
+        assert fleet.ask("GET", "/status", on=one)[0].headers["onetool-replica"] in counted
 
 
 def test_log_lines_say_which_worker_wrote_them(fleet, each):

@@ -79,6 +79,7 @@ def complete_outcome(_ctx: click.Context, _param: click.Parameter, incomplete: s
 @click.option(
     "--outcome", metavar="OUTCOME", shell_complete=complete_outcome, help="ok, error, a code, a reason or a status."
 )
+@click.option("--request", metavar="ID", help="Only this request: an id of X-Request-Id, of a log, or of a trace.")
 @click.option("--args", metavar="JSON", help="Only calls with exactly these arguments; - reads them from a pipe.")
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), metavar="N", help=f"So many of the newest; {USUAL} at a terminal."

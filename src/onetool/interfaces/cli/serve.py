@@ -276,6 +276,7 @@ def mcp(
     source = _claim_stdin()
     app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
     app.follow_settings()
+    from onetool.app.telemetry import export_telemetry
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
     from onetool.interfaces.watchdog import Watchdog
@@ -286,11 +287,13 @@ def mcp(
 
     async def run() -> None:
         service, dog = Service(app, menu, allowed), Watchdog()
+        ends = [*export_telemetry(app)]
         try:
             await serve(service, source, stdout().fileno(), warm)
         finally:
             service.close()
-            dog.close()
+            for end in (dog.close, *ends):
+                end()
 
     make_log_non_blocking()  # not every client reads what a server has to say beside the protocol
     gc.freeze()  # what was made until here stays; from now on garbage is collected as usual

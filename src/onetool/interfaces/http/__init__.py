@@ -10,6 +10,7 @@ rules           Host, Origin, Sec-Fetch-Site, token and CORS
 credentials     who a request comes from, and whether it is still let in
 jwt_token       what clients hear without a JWT, or with a wrong one; jwt_verifier: who a JWT belongs to
 request_log     the access log, and what the audit log says of requests
+metrics         the route /metrics
 login           the route /login
 login_sessions  the sessions of people who have signed in
 mount           the same routes in somebody's web app

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING
 
 from onetool.core.principal import Principal
 from onetool.core.text import did_you_mean
+from onetool.core.trace import begin_trace, current_trace
 from onetool.http.asgi import (
     CLOSE,
     FORWARDED,
     FORWARDED_HEADER,
     HEAD,
     JSON,
+    REQUEST_ID,
     HttpError,
     Receive,
     Scope,
@@ -42,6 +44,7 @@ from onetool.interfaces.http.credentials import Admissions
 from onetool.interfaces.http.exchange import BodyMemory, Exchange, Route
 from onetool.interfaces.http.request_log import CLIENT_CLOSED_REQUEST, RequestAudit, clean, log_request
 from onetool.interfaces.http.rules import AccessRules, answer_preflight, check_fetch_site, cors_headers, is_preflight
+from onetool.services.event_queue import Recorder
 from onetool.services.request_rates import PrincipalRates, RequestRates
 
 if TYPE_CHECKING:
@@ -94,10 +97,11 @@ class HttpApp:
         audit: RequestAudit | None = None,
         cluster: "Cluster | None" = None,
         rates: PrincipalRates | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Requests of the other replicas of a `cluster` are let in as the callers whom these have checked.
 
-        `rates` counts requests where several processes do so together.
+        `rates` counts requests where several processes do so together. `recorder` shows each one to its observers.
         """
         self.rules = rules
         self.max_body = max_body
@@ -110,6 +114,7 @@ class HttpApp:
         self._rates = rates or RequestRates()
         self._admissions = Admissions()
         self._cluster = cluster
+        self._recorder = recorder
         self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,15 +122,21 @@ class HttpApp:
             await self._other(scope, receive, send)
             return
         began = perf_counter()
-        scope["log"] = {}
         head = scope[HEAD] = read_head(scope["headers"])
+        is_exported = self._recorder is not None and self._recorder.exports_traces
+        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), is_exported)
+        current_trace.set(trace)
+        log_fields = scope["log"] = {"request_id": trace.request_id, "trace_id": trace.trace_id}
+        if trace.own_id != trace.request_id:  # the client has chosen it
+            log_fields["own_id"] = trace.own_id
         if self._cluster is not None:
             current_scope.set(scope)
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
         limit = route.max_body or self.max_body * route.body_factor
         exchange = Exchange(self.bodies, route, limit, scope, receive, send)
+        exchange.add = ((REQUEST_ID, trace.request_id.encode()),)
         if self.is_draining:
-            exchange.add = (CLOSE,)  # the next request on this connection might meet us stopping
+            exchange.add += (CLOSE,)  # the next request on this connection might meet us stopping
         try:
             await self._answer(scope, route, head, exchange)
         except HttpError as refused:
@@ -148,7 +159,7 @@ class HttpApp:
                 del scope["is_admitted"]
                 self._admissions.end(admission)
             status, seconds = exchange.status or CLIENT_CLOSED_REQUEST, perf_counter() - began
-            log_request(scope, status, seconds, exchange.bytes, self._redact, route.path)
+            log_request(scope, status, seconds, exchange.bytes, self._redact, route.path, self._recorder)
             if self._audit is not None:
                 self._audit(scope, status, seconds, route.path or None)
 
@@ -210,6 +221,8 @@ class HttpApp:
             address = str(scope["client"][0]) if scope.get("client") else ""
             self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
             exchange.count_for(principal)
+            if self._cluster is not None:
+                exchange.name_replica(principal, self._cluster.id)
         return True
 
     async def _admit_page(self, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange) -> bool:
@@ -224,7 +237,7 @@ class HttpApp:
             await answer_preflight(scope, reader, exchange.send)
             return False
         else:
-            exchange.add = (*exchange.add, *cors_headers(reader))
+            exchange.add += cors_headers(reader)
         return True
 
     async def _admit_forwarded(
@@ -244,6 +257,7 @@ class HttpApp:
             principal = self.rules.credentials.capped(told.principal)
             identify = partial(self.rules.credentials.current, principal)
             self._admissions.begin(scope, principal, told.address, identify)
+            exchange.name_replica(principal, seal.replica)
         return replayed(data, exchange.receive)
 
     async def _has_ended(self, scope: Scope, exchange: Exchange) -> bool:

@@ -25,6 +25,7 @@ from onetool.http.asgi import (
     DUPLICATE,
     HEAD,
     JSON,
+    REPLICA,
     SEND_WHOLE,
     Asgi,
     HttpError,
@@ -164,6 +165,11 @@ class Exchange:
     def count_for(self, principal: Principal) -> None:
         """Count the body for this caller, and not for the client's address."""
         self.caller, self.share = f"caller {principal.owner}", max(MAX_PER_CALLER, self._limit)
+
+    def name_replica(self, principal: Principal, replica: str) -> None:
+        """Tell admins which replica answers; one that forwards a request adds its own id to that of the other."""
+        if principal.role == "admin":
+            self.add += ((REPLICA, replica.encode()),)
 
     def check_length(self) -> None:
         """Raise HttpError if an announced length can't be read, or is too large."""

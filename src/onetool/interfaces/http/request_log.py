@@ -20,9 +20,11 @@ from urllib.parse import unquote
 
 import msgspec
 
+from onetool.core.context import RequestEvent
 from onetool.core.limits import worker_share
 from onetool.core.principal import Principal
 from onetool.core.text import utc_text_ms
+from onetool.core.trace import RequestTrace, current_trace
 from onetool.http.asgi import AUDIT, CLUSTER_PATH, FORWARD_ID, FORWARDED, UNLOGGED, HttpError, Scope
 from onetool.services.audit import AuditUnavailableError
 from onetool.services.event_queue import Recorder
@@ -51,6 +53,8 @@ class LoggedRequest(NamedTuple):
     client: str | None
     more: Mapping[str, Any]  # fields that the route adds
     redact: Callable[[str], str] | None = None  # for the path, unless it is that of a route
+    route: str = ""
+    trace: RequestTrace | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return what the line says."""
@@ -72,30 +76,57 @@ def enable_access_log(on: bool) -> None:
 
 
 def log_request(
-    scope: Scope, status: int, seconds: float, size: int, redact: Callable[[str], str], route: str = ""
+    scope: Scope,
+    status: int,
+    seconds: float,
+    size: int,
+    redact: Callable[[str], str],
+    route: str = "",
+    recorder: Recorder | None = None,
 ) -> None:
     """Log one request. `scope["log"]` holds the fields that its route adds.
 
-    `route` is the path of that route. It is ours, and says no secret; what stands behind it may.
+    `route` is the path of that route. It is ours, and says no secret; what stands behind it may. The observers of a
+    `recorder` see the request, too.
     """
     if UNLOGGED in scope["log"]:
         return
     client, path = scope.get("client"), scope.get("raw_path")
     path = scope["path"] if path is None else path.decode("latin-1")
     address, masked = client[0] if client else None, None if path == route else redact
-    write_entry(LoggedRequest(scope["method"], path, status, seconds, size, address, scope["log"], masked))
+    trace = current_trace.get()
+    request = LoggedRequest(scope["method"], path, status, seconds, size, address, scope["log"], masked, route, trace)
+    write_entry(request, recorder)
 
 
-def write_entry(request: LoggedRequest) -> None:
-    if not log.isEnabledFor(logging.INFO):
+def write_entry(request: LoggedRequest, recorder: Recorder | None = None) -> None:
+    is_logged, handler = log.isEnabledFor(logging.INFO), None
+    for one in root_log.handlers if is_logged else ():
+        if isinstance(one, AccessHandler):
+            handler = one
+    if (recorder := recorder or (handler and handler.recorder)) is not None:
+        recorder.put((_record, (request, time(), recorder, handler)), log.name, len(request.path))
+    if handler is not None or not is_logged:
         return
-    for handler in root_log.handlers:
-        if isinstance(handler, AccessHandler):
-            handler.recorder.put((handler.add, (request, time())), log.name, len(request.path))
-            return
     fields = request.fields()
     message = f"{fields['method']} {fields['path']} {fields['status']} {fields['duration_ms']} ms"
     log.info(message, extra={"fields": fields})
+
+
+def _record(request: LoggedRequest, now: float, recorder: Recorder, handler: "AccessHandler | None") -> None:
+    """Write the line, and show the request to the observers. Runs in the recorder's thread."""
+    if handler is not None:
+        handler.add(request, now)
+    event = RequestEvent(
+        method=request.method,
+        route=request.route,
+        status=request.status,
+        seconds=request.seconds,
+        ended_at=now,
+        mcp=request.more.get("mcp", ""),
+        trace=request.trace,
+    )
+    recorder.observe(event)
 
 
 def _masked(path: str, redact: Callable[[str], str]) -> str:
@@ -115,12 +146,19 @@ def clean(text: str) -> str:
 class AccessHandler(NonBlockingHandler):
     """A handler for JSON logs that takes requests without a LogRecord: the recorder's thread makes and writes lines."""
 
-    def __init__(self, fd: int, formatter: logging.Formatter | None = None, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        fd: int,
+        formatter: logging.Formatter | None = None,
+        recorder: Recorder | None = None,
+        replica: str | None = None,
+    ) -> None:
         super().__init__(fd, formatter)
         self.recorder = recorder or Recorder()
         self.recorder.writers.append(self._write_lines)
         share = worker_share()
-        self._common = {"worker": share.number} if share.workers > 1 else {}
+        self._common: dict[str, Any] = {"worker": share.number} if share.workers > 1 else {}
+        self._common |= {"replica": replica} if replica else {}
 
     def add(self, request: LoggedRequest, now: float) -> None:
         fields = request.fields()
@@ -270,4 +308,5 @@ class RefusalCount:
                 self._timer = None
         if count:
             what = f"{count} more {self._what}"
-            self._audit.record(self._kind, what, principal=NOBODY, address="", outcome="refused", via="http")
+            counted = {"principal": NOBODY, "address": "", "trace": None}  # of many requests
+            self._audit.record(self._kind, what, outcome="refused", via="http", **counted)

@@ -13,6 +13,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.access import KnownTokens, local_role, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
+from onetool.app.telemetry import export_telemetry
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
@@ -35,6 +36,7 @@ from onetool.interfaces.http.listen import (
 )
 from onetool.interfaces.http.login import LOGIN_METHODS, LOGIN_PATH, MAX_BODY, LoginApp
 from onetool.interfaces.http.login_sessions import LoginSessions
+from onetool.interfaces.http.metrics import METRICS_PATH, MetricsApp
 from onetool.interfaces.http.request_log import RequestAudit
 from onetool.interfaces.http.rules import AccessRules
 from onetool.interfaces.http.server import serve
@@ -43,7 +45,7 @@ from onetool.interfaces.mcp.http_headers import as_json_rpc
 from onetool.interfaces.rest import ASK_PATH, CALL_METHODS, CALL_PATH, EVENTS_PATH, ROOTS, STATUS_PATH, mask_questions
 from onetool.interfaces.rest.problem import PROBLEM_TYPE, problem_body
 from onetool.interfaces.watchdog import Watchdog
-from onetool.services.logs import make_log_non_blocking
+from onetool.services.logs import add_to_log_lines, make_log_non_blocking
 from onetool.services.request_rates import SharedRates
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def build_app(
     metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
     routes = [
         Route("/mcp", mcp, write_error=as_json_rpc),
-        *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
+        *_api_routes(app, url, lambda: site.rules, lists, cluster),
         Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
         Route(READY_PATH, _readiness(app, lambda: site), protected=False, methods=READ, takes_any_host=True),
@@ -100,7 +102,7 @@ def build_app(
 
     app.audit.open()
     audit, most = RequestAudit(app.audit, LOGIN_PATH), http.max_body_mb * 1024**2
-    site = HttpApp(routes, rules, most, mask, audit, cluster, shared_rates(app))
+    site = HttpApp(routes, rules, most, mask, audit, cluster, shared_rates(app), app.runtime.recorder)
     return site
 
 
@@ -151,15 +153,16 @@ def known_tokens(app: "App", memory: "TokenMemory | None" = None) -> KnownTokens
 def _api_routes(
     app: "App",
     url: Callable[[Scope], str],
-    needs_token: Callable[[], bool],
+    rules: Callable[[], AccessRules],
     allowed: AllowLists,
     cluster: "Cluster | None",
 ) -> list[Route]:
     """Return the routes of the REST API. Its refusals are problem documents."""
     route = partial(Route, write_error=problem_body, error_type=PROBLEM_TYPE)
+    metrics = MetricsApp(app, rules, cluster)  # checks its callers itself
     rest = LazyRoute(lambda: _rest(app, allowed, cluster))
     call, ask = LazyRoute(lambda: _call(app, allowed)), LazyRoute(lambda: _ask(app, allowed, cluster))
-    status = LazyRoute(lambda: _status(app, url, needs_token, allowed))
+    status = LazyRoute(lambda: _status(app, url, lambda: rules().needs_login, allowed))
     events = LazyRoute(lambda: _events(app, allowed))
     return [
         *(route(root, rest, below=True, check=_check_rest_route) for root in ROOTS),
@@ -167,6 +170,7 @@ def _api_routes(
         route(ASK_PATH, ask, below=True, check=_check_ask_route, body_factor=ASK_BODY_FACTOR),
         route(STATUS_PATH, status, methods=READ),
         route(EVENTS_PATH, events, methods=("GET",)),
+        route(METRICS_PATH, metrics, protected=False, methods=READ, takes_any_host=True),
     ]
 
 
@@ -395,14 +399,15 @@ def serve_app(
     """
     if is_loopback(address.addresses):
         app.follow_settings()
-    _start_logs(app)
-    lists = allow_lists(app, allowed)
     shared, requests = _cluster(app, cluster)
+    replica = None if shared is None else shared.id
+    _start_logs(app, replica)
+    lists = allow_lists(app, allowed)
     mcp = McpHttpApp(app, menu=menu, allowed=lists, shared=requests)
     links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
     http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
     follow_config(app, address, http_app, allowed)
-    at_end: list[Callable[[], None]] = [] if shared is None else [shared.close]
+    at_end = [*export_telemetry(app, replica), *([] if shared is None else [shared.close])]
 
     async def reload() -> None:
         with on_reload():
@@ -427,8 +432,10 @@ def serve_app(
             close()
 
 
-def _start_logs(app: "App") -> None:
-    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder))
+def _start_logs(app: "App", replica: str | None) -> None:
+    if replica is not None:
+        add_to_log_lines(replica=replica)
+    make_log_non_blocking(partial(request_log.AccessHandler, recorder=app.runtime.recorder, replica=replica))
     request_log.enable_access_log(app.config.http.access_log)
     for logger_name in ("onetool.serve", "onetool.watch"):
         logging.getLogger(logger_name).setLevel(logging.INFO)

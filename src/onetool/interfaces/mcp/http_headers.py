@@ -17,6 +17,7 @@ from onetool.core.mcp_protocol import (
     Message,
     error_response,
 )
+from onetool.core.trace import request_id
 from onetool.http.asgi import DUPLICATE, HttpError, Receive, encode
 from onetool.interfaces.mcp.menus import MenuEntry
 
@@ -132,7 +133,8 @@ RESPONSE_TYPES = (b"application/json", b"text/event-stream", b"*/*", b"applicati
 
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:
     """Write an HTTP error as a JSON-RPC error, which MCP clients show."""
-    return encode(error_response(id, JsonRpcError(INVALID_REQUEST, str(refused), {"reason": refused.code})))
+    data = {"reason": refused.code} | ({} if (request := request_id()) is None else {"request_id": request})
+    return encode(error_response(id, JsonRpcError(INVALID_REQUEST, str(refused), data)))
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

@@ -27,6 +27,7 @@ from onetool.interfaces.rest.query import (
     OUTCOME,
     PAGE_SIZE,
     PAGE_TOKEN,
+    REQUEST,
     SINCE,
     SOURCE,
     TOOL_NAME,
@@ -133,7 +134,7 @@ class AuditList(msgspec.Struct, frozen=True, rename="camel"):
     "Server",
     role="admin",
     audited=False,
-    query=(SINCE, UNTIL, WHO, KIND, TOOL_NAME, OUTCOME, PAGE_SIZE, PAGE_TOKEN),
+    query=(SINCE, UNTIL, WHO, KIND, TOOL_NAME, OUTCOME, REQUEST, PAGE_SIZE, PAGE_TOKEN),
     gives=AuditList,
 )
 async def list_audit(request: RestRequest) -> RestResponse:
@@ -142,7 +143,7 @@ async def list_audit(request: RestRequest) -> RestResponse:
     `tool` may be a pattern such as `web.*`. A page may have fewer lines than were asked for, and still not be the last.
     """
     context, query = request.context, request.query
-    wanted = AuditFilter(**{name: query[name] for name in ("since", "until", "who", "kind", "tool", "outcome")})
+    wanted = AuditFilter(**{name: query[name] for name in AuditFilter.__struct_fields__ if name != "args"})
     log = context.app.audit.log
 
     def read() -> AuditList:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from onetool.core.errors import Need
 from onetool.core.principal import Principal, Role
+from onetool.core.trace import request_id
 from onetool.database import ChangeUnknownError, DatabaseAwayError, DatabaseError
 from onetool.http.asgi import Headers, HttpError
 from onetool.sources.bundles.errors import (
@@ -65,6 +66,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Annotated[str | msgspec.UnsetType | None, Meta(description="Why a tool failed.")] = msgspec.UNSET
     hints: Annotated[tuple[str, ...], Meta(description="What could be done about it.")] = ()
     needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set first.")] = ()
+    request_id: Annotated[str | None, Meta(description="As in the header X-Request-Id, and in the server's logs.")] = (
+        None
+    )
 
 
 class RestError(HttpError):
@@ -132,6 +136,7 @@ def problem_body(refused: HttpError, clean: Callable[[Any], Any] | None = None) 
         reason=getattr(refused, "reason", msgspec.UNSET),
         hints=hints,
         needs=getattr(refused, "needs", ()),
+        request_id=request_id(),
     )
     return msgspec.json.encode(problem)
 

@@ -322,3 +322,4 @@ UNTIL = QueryParameter("until", _MOMENT, "A date, or so long ago.", example="1h"
 WHO = QueryParameter("who", _WORDS, "Only what this token or user did.")
 KIND = QueryParameter("kind", one_of(KINDS, f"must be one of {', '.join(KINDS)}"), "Only lines of this kind.")
 OUTCOME = QueryParameter("outcome", _WORDS, "ok, error, the code or reason of an error, or a status.", example="error")
+REQUEST = QueryParameter("request", _WORDS, "An id of a request: of X-Request-Id, of a log line, or of a trace.")

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Thread, Timer
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -114,11 +114,11 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
     from onetool.interfaces.cli.output import claim_stdout
     from onetool.interfaces.http.listen import BoundAddress
     from onetool.interfaces.http.serve import serve_app
-    from onetool.services.logs import set_up_logging
+    from onetool.services.logs import add_to_log_lines, set_up_logging
     from onetool.sources.mcp_servers.command_line import server_of
 
     set_up_logging(order.level)
-    _number_log_lines(order.number)
+    add_to_log_lines(worker=order.number)
     claim_stdout()
     logging.getLogger("onetool.trust").disabled = True  # the supervisor has told it
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in order.sockets)
@@ -145,17 +145,6 @@ def _serve(order: WorkerOrder, channel: SupervisorChannel) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _exit)  # while it closes; the server had its own, and took it away
     database.close()
-
-
-def _number_log_lines(number: int) -> None:
-    make = logging.getLogRecordFactory()
-
-    def numbered(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        record = make(*args, **kwargs)
-        record.worker = number
-        return record
-
-    logging.setLogRecordFactory(numbered)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

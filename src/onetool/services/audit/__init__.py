@@ -25,6 +25,7 @@ from onetool.core.call import ToolCall, client_name
 from onetool.core.context import CallEvent, RunEvent, current_call
 from onetool.core.errors import ToolFailure
 from onetool.core.principal import LOCAL, Principal, current_address, current_principal
+from onetool.core.trace import current_trace
 from onetool.database import Database, DatabaseError
 from onetool.services.audit.record import (
     BEGUN,
@@ -150,6 +151,7 @@ class AuditLog:
         who = current_principal.get() if principal is None else principal
         place = current_address.get() if address is None else address
         own = self._writer.hasher.id(id) if id else ""
+        more.setdefault("trace", current_trace.get())
         return AuditEntry(at=self._clock(), kind=kind, what=what, principal=who, address=place, id=own, **more)
 
     def flush(self) -> None:

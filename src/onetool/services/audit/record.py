@@ -18,6 +18,7 @@ from onetool.core.context import CallEvent, RunEvent
 from onetool.core.json_data import sorted_json
 from onetool.core.principal import Principal
 from onetool.core.text import LAST_SECOND, distinct_name, read_span, read_time, utc_text_ms, wanted_name
+from onetool.core.trace import RequestTrace
 
 AuditKind = Literal["call", "change", "login", "approval", "refusal", "admin", "gap"]
 KINDS: tuple[AuditKind, ...] = get_args(AuditKind)
@@ -85,6 +86,9 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     id: Annotated[str, Meta(description="The id of the call.")] = ""
     run: Annotated[str, Meta(description="The run whose code called.")] = ""
     made: Annotated[str, Meta(description="Of a run that was cancelled: what its calls came to.")] = ""
+    request: Annotated[str, Meta(description="The id of the HTTP request, which its client may have chosen.")] = ""
+    own: Annotated[str, Meta(description="An id of the same request that no client can choose.")] = ""
+    trace: Annotated[str, Meta(description="The W3C trace id of the request.")] = ""
 
     @property
     def failed(self) -> bool:
@@ -109,6 +113,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
     id: str = ""
     run: str | None = None
     made: str = ""
+    trace: RequestTrace | None = None
 
     def line(self) -> str:
         """Return the line of the log."""
@@ -132,6 +137,9 @@ class AuditEntry(msgspec.Struct, kw_only=True):
             id=_cleaned(self.id),
             run=_cleaned(self.run or ""),
             made=_cleaned(self.made, MAX_MADE),
+            request=self.trace.request_id if self.trace else "",
+            own=self.trace.own_id if self.trace else "",
+            trace=self.trace.trace_id if self.trace else "",
         )
         return _encode(record).decode()
 
@@ -182,6 +190,7 @@ def call_entry(event: CallEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         args=hasher.of_json(event.args),
         id=hasher.id(event.id),
         run=event.run,
+        trace=event.trace,
     )
 
 
@@ -202,6 +211,7 @@ def run_entry(event: RunEvent, at: float, hasher: AuditHasher) -> AuditEntry:
         args=hasher.of({"code": event.code}),
         id=event.id,
         made=event.made,
+        trace=event.trace,
     )
 
 
@@ -232,6 +242,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None  # a pattern of what was called or changed: web.*
     outcome: str | None = None  # ok, error, a code, a reason, or a status of HTTP
     args: str | None = None  # the hash of the arguments: `AuditTable.hash_of`
+    request: str | None = None  # an id of the request: its own, the client's, or that of its trace
 
     def test(self) -> Callable[[AuditRecord], bool]:
         """Return a function that tests a line."""
@@ -247,6 +258,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
                 and (self.tool is None or fnmatchcase(record.what, self.tool))
                 and (self.outcome is None or _has_outcome(record, self.outcome))
                 and (self.args is None or record.args == self.args)
+                and (self.request is None or self.request in (record.request, record.own, record.trace))
             )
 
         return wanted

@@ -263,7 +263,9 @@ class UpstreamConnection:
 
         with watching_auth() as login:
             try:
-                return await self.client.call_tool(tool, dict(args), progress_callback=call.progress and on_progress)
+                follow = call.progress and on_progress
+                meta: Any = call.trace or None  # the trace goes on there: `traceparent`, `tracestate`
+                return await self.client.call_tool(tool, dict(args), progress_callback=follow, meta=meta)
             except Exception:
                 if login.error is not None:
                     raise ToolFailure(str(login.error), reason="denied") from None

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.call import Caller, current_caller
-from onetool.core.context import Progress, current_call
+from onetool.core.context import Progress, current_call, trace_headers
 from onetool.core.errors import ToolFailure
 from onetool.http.errors import AuthError as AuthError
 
@@ -65,6 +65,7 @@ class UpstreamCall:
         self.caller: Caller | None = current_caller.get()
         self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
         self.progress = progress or (None if call is None else call.progress)
+        self.trace = dict(trace_headers())
         self.is_retry = False
         self.failure = TransportFailure()
         self._questions = 0  # that wait for an answer

@@ -1,0 +1,75 @@
+"""`RequestTrace`: the ids of a request, which connect its log lines, its audit line, its error and traces elsewhere.
+
+A client may send a request id (`X-Request-Id`) and a trace context (W3C `traceparent`, `tracestate`). Invalid ones are
+ignored, and made here. `own_id` is always made here: two requests never share it, whatever clients send.
+"""
+
+import re
+from contextvars import ContextVar
+from os import urandom
+
+import msgspec
+
+MAX_STATE = 512  # bytes of a `tracestate`, as W3C recommends
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_STATE = re.compile(rb"[\x20-\x7e]{1,%d}" % MAX_STATE)
+
+
+class RequestTrace(msgspec.Struct, frozen=True):
+    """The ids of one request. Ids of W3C are in hexadecimal digits."""
+
+    request_id: str  # the client's, else `own_id`
+    own_id: str
+    trace_id: str  # the client's, else a new one
+    span_id: str  # of this request
+    parent_id: str = ""  # the client's span
+    flags: str = "00"  # 01: the client records this trace
+    state: str = ""  # `tracestate`, which other systems read
+    is_exported: bool = False  # whether its spans are sent to a collector, and the trace goes on in other systems
+
+    def traceparent(self, span_id: str = "") -> str:
+        """Return the header for a request that this one, or one of its spans, makes."""
+        return f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags}"
+
+    def log_fields(self) -> dict[str, str]:
+        """Return what log lines say of the request. `own_id` is there where a client has chosen the request id."""
+        own = {} if self.own_id == self.request_id else {"own_id": self.own_id}
+        return {"request_id": self.request_id, **own, "trace_id": self.trace_id}
+
+
+current_trace: ContextVar[RequestTrace | None] = ContextVar("onetool_current_trace", default=None)
+"""The request that the current task serves; None on the command line and in Python code."""
+
+
+def begin_trace(
+    request_id: bytes | None = None,
+    traceparent: bytes | None = None,
+    tracestate: bytes | None = None,
+    is_exported: bool = False,
+) -> RequestTrace:
+    """Return the ids of a new request. The first parameters are headers of the client."""
+    made = urandom(36).hex()
+    own_id, trace_id, span_id = made[:24], made[24:56], made[56:]
+    chosen = own_id if request_id is None or not _REQUEST_ID.fullmatch(request_id) else request_id.decode()
+    found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent.strip())
+    if found is None or (found[1] == b"00" and found[5]):  # version 00 has four parts
+        flags = "01" if is_exported else "00"
+        ids = (chosen, own_id, trace_id, span_id)
+        return RequestTrace(*ids, flags=flags, is_exported=is_exported)
+    return RequestTrace(
+        request_id=chosen,
+        own_id=own_id,
+        trace_id=found[2].decode(),
+        span_id=span_id,
+        parent_id=found[3].decode(),
+        flags=f"{int(found[4], 16) & 1:02x}",
+        state=tracestate.decode() if tracestate is not None and _STATE.fullmatch(tracestate) else "",
+        is_exported=is_exported,
+    )
+
+
+def request_id() -> str | None:
+    """Return the id of the current request, for an error response; None outside of one."""
+    return None if (trace := current_trace.get()) is None else trace.request_id

@@ -1,0 +1,173 @@
+"""`Metrics`: counts of requests, calls and runs, as Prometheus reads them. The recorder's thread counts events.
+
+Labels are bounded: the first MAX_TOOLS tools that are called have series of their own, and the others are counted
+together as `other`. Callers and arguments are in no label.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from threading import Lock
+from typing import Any, NamedTuple
+
+from onetool.core.call import ToolError
+from onetool.core.context import CallEvent, RequestEvent, RunEvent
+
+MAX_TOOLS = 100
+OTHER = "other"
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
+TOLD_APART = ("timeout", "cancelled", "rate_limited", "denied")  # reasons; other errors are counted by their code
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Sample(NamedTuple):
+    """One line. `suffix` is `_bucket`, `_sum` or `_count` of a histogram."""
+
+    value: float
+    labels: Labels = ()
+    suffix: str = ""
+
+
+class Family(NamedTuple):
+    """All lines of one name."""
+
+    name: str
+    kind: str  # counter, gauge or histogram
+    help: str
+    samples: list[Sample]
+
+
+class Histogram:
+    """Durations in seconds, by labels."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Labels, list[int]] = {}
+        self._sums: Counter[Labels] = Counter()
+
+    def add(self, labels: Labels, seconds: float) -> None:
+        self._counts.setdefault(labels, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
+        self._sums[labels] += seconds  # pyright: ignore[reportArgumentType] - a sum of floats
+
+    def samples(self) -> Iterable[Sample]:
+        for labels, counts in self._counts.items():
+            total = 0
+            for limit, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
+                total += count
+                yield Sample(total, (*labels, ("le", limit)), "_bucket")
+            yield Sample(self._sums[labels], labels, "_sum")
+            yield Sample(total, labels, "_count")
+
+
+class ToolLabels:
+    """The tools that have series of their own."""
+
+    def __init__(self) -> None:
+        self._tools: set[str] = set()
+
+    def label(self, event: CallEvent) -> str:
+        if event.tool in self._tools:
+            return event.tool
+        if event.spec is None or len(self._tools) >= MAX_TOOLS:  # callers choose the names of unknown tools
+            return OTHER
+        self._tools.add(event.tool)
+        return event.tool
+
+
+class Metrics:
+    """The counts of one process since it started."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._tools = ToolLabels()
+        self._requests: Counter[Labels] = Counter()
+        self._calls: Counter[Labels] = Counter()
+        self._runs: Counter[Labels] = Counter()
+        self._request_seconds, self._call_seconds, self._run_seconds = Histogram(), Histogram(), Histogram()
+
+    def observe(self, event: Any) -> None:
+        """Count an event of the recorder; events of other kinds are ignored."""
+        with self._lock:
+            if isinstance(event, CallEvent):
+                tool = self._tools.label(event)
+                self._calls[(("tool", tool), ("outcome", outcome_of(event.error)))] += 1
+                self._call_seconds.add((("tool", tool),), event.duration_ms / 1000)
+            elif isinstance(event, RunEvent):
+                self._runs[(("outcome", outcome_of(event.error)),)] += 1
+                self._run_seconds.add((), event.duration_ms / 1000)
+            elif isinstance(event, RequestEvent):
+                method = event.method if event.method in METHODS else OTHER
+                route = ("route", event.route or OTHER)
+                self._requests[(route, ("method", method), ("status", str(event.status)))] += 1
+                self._request_seconds.add((route,), event.seconds)
+
+    def families(self) -> list[Family]:
+        with self._lock:
+            return [
+                counter("onetool_http_requests", "HTTP requests that have ended.", self._requests),
+                Family(
+                    "onetool_http_request_duration_seconds",
+                    "histogram",
+                    "Duration of HTTP requests; streams last as long as their clients.",
+                    [*self._request_seconds.samples()],
+                ),
+                counter("onetool_calls", "Calls of tools that have ended.", self._calls),
+                Family(
+                    "onetool_call_duration_seconds",
+                    "histogram",
+                    "Duration of calls of tools, without the time that they waited for a person.",
+                    [*self._call_seconds.samples()],
+                ),
+                counter("onetool_runs", "Code that was run in the sandbox.", self._runs),
+                Family(
+                    "onetool_run_duration_seconds",
+                    "histogram",
+                    "Duration of code in the sandbox, with its calls.",
+                    [*self._run_seconds.samples()],
+                ),
+            ]
+
+
+def outcome_of(error: ToolError | None) -> str:
+    """Return `ok`, one of a few reasons, or the code of the error."""
+    if error is None:
+        return "ok"
+    return error.reason if error.reason in TOLD_APART else error.code
+
+
+def counter(name: str, help: str, counts: Mapping[Labels, float]) -> Family:
+    return Family(f"{name}_total", "counter", help, [Sample(value, labels) for labels, value in counts.items()])
+
+
+def gauge(name: str, help: str, values: Mapping[str, float] | float, label: str = "") -> Family:
+    """Return a gauge: one value, or one for each value of the label."""
+    if not isinstance(values, Mapping):
+        return Family(name, "gauge", help, [Sample(values)])
+    return Family(name, "gauge", help, [Sample(value, ((label, key),)) for key, value in values.items()])
+
+
+# The text format of Prometheus
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(processes: Mapping[str, Iterable[Family]]) -> bytes:
+    """Return the families of all processes as text. With several processes, the label `replica` tells them apart."""
+    merged: dict[str, Family] = {}
+    for replica, families in processes.items():
+        own = (("replica", replica),) if replica else ()
+        for name, kind, help, samples in families:
+            lines = merged.setdefault(name, Family(name, kind, help, [])).samples
+            lines += [Sample(value, (*own, *labels), suffix) for value, labels, suffix in samples]
+    text: list[str] = []
+    for name, kind, help, samples in merged.values():
+        text += (f"# HELP {name} {help}", f"# TYPE {name} {kind}")
+        for value, labels, suffix in samples:
+            shown = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
+            text.append(f"{name}{suffix}{{{shown}}} {value!r}" if shown else f"{name}{suffix} {value!r}")
+    return "\n".join((*text, "")).encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,184 @@
+"""Sends traces and metrics to a collector over OTLP, with the official SDK. Imported where the config has `otel`.
+
+Spans are made of the events of the recorder when calls, runs and requests have ended, so that nothing is added to the
+path of a call. They follow the semantic conventions of OpenTelemetry for HTTP, GenAI and MCP, and hold names, durations
+and outcomes: no arguments, values, messages or callers. As these conventions want it, a call of a tool of an MCP server
+is one span with the attributes of both.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from opentelemetry import trace as api
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from onetool._version import __version__
+from onetool.core.context import CallEvent, RequestEvent, RunEvent
+from onetool.services.event_queue import Recorder
+from onetool.services.metrics import METHODS, OTHER, ToolLabels, outcome_of
+
+NANO = 1_000_000_000
+TIMEOUT_S = 5.0  # for the collector to answer
+METRICS_EVERY_MS = 30_000
+MCP_METHODS = frozenset(
+    (
+        *("initialize", "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel"),
+        *("tools/list", "tools/call", "prompts/list", "prompts/get", "tasks/get", "tasks/update", "tasks/cancel"),
+        *("resources/list", "resources/read", "resources/templates/list"),
+        *("resources/subscribe", "resources/unsubscribe"),
+    )
+)
+PROXY = "proxy:"  # before the name of an MCP server, in the source of a tool
+
+Attributes = dict[str, str | int]
+
+
+class OtelSettings(Protocol):
+    """The config's section `otel`."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def service(self) -> str: ...
+
+
+class _GivenIds(IdGenerator):
+    """Gives a span the id that its event has, since other systems were told this id already."""
+
+    def __init__(self) -> None:
+        self.trace_id = self.span_id = ""
+        self._random = RandomIdGenerator()
+
+    def generate_span_id(self) -> int:
+        return int(self.span_id, 16) if self.span_id else self._random.generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        return int(self.trace_id, 16) if self.trace_id else self._random.generate_trace_id()
+
+
+class OtelExporter:
+    """Makes spans and measurements of events. One thread at a time may call `observe`."""
+
+    def __init__(self, settings: OtelSettings, replica: str | None = None) -> None:
+        more = {} if replica is None else {"service.instance.id": replica}
+        resource = Resource.create({"service.name": settings.service, "service.version": __version__, **more})
+        where, headers = settings.endpoint.rstrip("/"), {name: str(value) for name, value in settings.headers.items()}
+        self._ids, self._tools = _GivenIds(), ToolLabels()
+        self._traces = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        spans = OTLPSpanExporter(f"{where}/v1/traces", headers=headers, timeout=TIMEOUT_S)
+        self._traces.add_span_processor(BatchSpanProcessor(spans))
+        measured = OTLPMetricExporter(f"{where}/v1/metrics", headers=headers, timeout=TIMEOUT_S)
+        reader = PeriodicExportingMetricReader(measured, METRICS_EVERY_MS)
+        self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
+        self._tracer = self._traces.get_tracer("onetool", __version__)
+        meter = self._meters.get_meter("onetool", __version__)
+        self._requests = meter.create_histogram("http.server.request.duration", "s", "Duration of HTTP requests.")
+        self._calls = meter.create_histogram("onetool.tool.call.duration", "s", "Duration of calls of tools.")
+        self._runs = meter.create_histogram("onetool.run.duration", "s", "Duration of code in the sandbox.")
+
+    def observe(self, event: Any) -> None:
+        if isinstance(event, CallEvent):
+            self._observe_call(event)
+        elif isinstance(event, RunEvent):
+            outcome = _outcome(event)
+            self._runs.record(event.duration_ms / 1000, outcome)
+            attributes: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "run", **outcome}
+            attributes["onetool.run.calls"] = event.calls
+            self._span("execute_tool run", event, SpanKind.INTERNAL, attributes, event.duration_ms / 1000)
+        elif isinstance(event, RequestEvent):
+            self._observe_request(event)
+
+    def _observe_call(self, event: CallEvent) -> None:
+        name, outcome = event.tool if event.spec is not None else OTHER, _outcome(event)
+        self._calls.record(event.duration_ms / 1000, {"gen_ai.tool.name": self._tools.label(event), **outcome})
+        attributes: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "onetool.source": event.source.partition(":")[0],
+            **outcome,
+        }
+        kind = SpanKind.INTERNAL
+        if event.spec is not None and event.spec.source.startswith(PROXY):
+            kind = SpanKind.CLIENT
+            attributes |= {"mcp.method.name": "tools/call", "onetool.server": event.spec.source.removeprefix(PROXY)}
+        self._span(f"execute_tool {name}", event, kind, attributes, event.duration_ms / 1000)
+
+    def _observe_request(self, event: RequestEvent) -> None:
+        method, route = event.method if event.method in METHODS else "_OTHER", event.route or OTHER
+        attributes: Attributes = {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": event.status,
+        }
+        if event.status >= 500:
+            attributes["error.type"] = str(event.status)
+        self._requests.record(event.seconds, attributes)
+        name = f"{method} {route}"
+        if event.mcp in MCP_METHODS:  # clients may write anything there
+            name = attributes["mcp.method.name"] = event.mcp
+        if event.trace is not None:
+            attributes["onetool.request_id"] = event.trace.request_id
+        self._span(name, event, SpanKind.SERVER, attributes, event.seconds)
+
+    def _span(
+        self,
+        name: str,
+        event: CallEvent | RunEvent | RequestEvent,
+        kind: SpanKind,
+        attributes: Attributes,
+        seconds: float,
+    ) -> None:
+        """Make the span of an event. Without a request, as on the command line, it is a trace of its own."""
+        end, context, trace = int(event.ended_at * NANO), Context(), event.trace
+        self._ids.trace_id = self._ids.span_id = ""
+        if trace is not None:
+            is_request = isinstance(event, RequestEvent)
+            self._ids.trace_id, self._ids.span_id = trace.trace_id, trace.span_id if is_request else event.span
+            if parent := trace.parent_id if is_request else event.parent:
+                flags = api.TraceFlags(int(trace.flags, 16))
+                found = api.SpanContext(int(trace.trace_id, 16), int(parent, 16), is_request, flags)
+                context = api.set_span_in_context(api.NonRecordingSpan(found), context)
+        span = self._tracer.start_span(name, context, kind, attributes, start_time=end - int(seconds * NANO))
+        if "error.type" in attributes:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(end)
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds."""
+        with suppress(Exception):
+            self._traces.shutdown()
+        with suppress(Exception):
+            self._meters.shutdown(TIMEOUT_S * 1000)
+
+
+def _outcome(event: CallEvent | RunEvent) -> Attributes:
+    return {} if event.error is None else {"error.type": outcome_of(event.error)}
+
+
+def start_export(settings: OtelSettings, recorder: Recorder, replica: str | None = None) -> Callable[[], None]:
+    """Send spans and metrics of the recorder's events from now on. Return a function that ends it."""
+    exporter = OtelExporter(settings, replica)
+    recorder.observers.append(exporter.observe)
+    recorder.exports_traces = True
+
+    def end() -> None:
+        recorder.flush()
+        recorder.observers.remove(exporter.observe)
+        exporter.close()
+
+    return end

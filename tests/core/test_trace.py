@@ -1,0 +1,63 @@
+"""The ids of a request: what is taken of a client, and what is made."""
+
+import pytest
+
+from onetool.core.trace import begin_trace
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize("id", ["a", "A-b_c.9", "x" * 64])
+def test_a_clients_request_id_is_taken(id):
+    trace = begin_trace(id.encode())
+    assert trace.request_id == id
+    assert trace.own_id not in ("", id)
+
+
+@pytest.mark.parametrize("id", [None, b"", b"x" * 65, b"a b", b"a\n", b"\xc3\xa4", b"a/b", b"a, b", b"\0"])
+def test_another_one_is_made(id):
+    trace = begin_trace(id)
+    assert trace.request_id == trace.own_id
+    assert len(trace.own_id) == 24
+
+
+def test_own_ids_differ_whatever_clients_send():
+    assert begin_trace(b"same").own_id != begin_trace(b"same").own_id
+
+
+@pytest.mark.parametrize("flags", ["00", "01"])
+def test_a_trace_goes_on(flags):
+    trace = begin_trace(None, f"00-{TRACE}-{SPAN}-{flags}".encode(), b"vendor=1")
+    assert (trace.trace_id, trace.parent_id, trace.flags, trace.state) == (TRACE, SPAN, flags, "vendor=1")
+    assert trace.span_id != SPAN
+    assert trace.traceparent() == f"00-{TRACE}-{trace.span_id}-{flags}"
+    assert trace.traceparent("b" * 16) == f"00-{TRACE}-{'b' * 16}-{flags}"
+
+
+def test_a_later_version_of_the_header_is_read_as_far_as_it_is_known():
+    assert begin_trace(None, f"cc-{TRACE}-{SPAN}-09-more".encode()).traceparent().startswith(f"00-{TRACE}-")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "nonsense",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01, 00-{TRACE}-{SPAN}-01",
+    ],
+)
+def test_an_invalid_trace_is_not_taken(header):
+    trace = begin_trace(None, header.encode(), b"vendor=1")
+    assert trace.trace_id != TRACE
+    assert (trace.parent_id, trace.state) == ("", "")
+
+
+@pytest.mark.parametrize("state", [b"a=1\nb", b"x" * 513, b"\xff"])
+def test_an_invalid_state_is_dropped(state):
+    assert begin_trace(None, f"00-{TRACE}-{SPAN}-01".encode(), state).state == ""
