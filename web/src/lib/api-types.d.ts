@@ -1526,6 +1526,8 @@ export interface components {
              * @default []
              */
             needs?: components["schemas"]["Need"][];
+            /** @description As in the header X-Request-Id, and in the server's logs. */
+            request_id?: string | null;
         };
         /** @description One of several errors in a request. */
         Fault: {
@@ -2508,6 +2510,21 @@ export interface components {
              * @default
              */
             made?: string;
+            /**
+             * @description The id of the HTTP request, which its client may have chosen.
+             * @default
+             */
+            request?: string;
+            /**
+             * @description An id of the same request that no client can choose.
+             * @default
+             */
+            own?: string;
+            /**
+             * @description The W3C trace id of the request.
+             * @default
+             */
+            trace?: string;
         };
         /** @description Stored results, the newest first. */
         ResultList: {
@@ -2709,6 +2726,8 @@ export interface components {
              * @default []
              */
             needs?: components["schemas"]["Need"][];
+            /** @description As in the header X-Request-Id, and in the server's logs. */
+            request_id?: string | null;
             /** @description What was done before it failed: tools may have run. */
             answer?: components["schemas"]["Answer"] | null;
         };
@@ -11754,6 +11773,8 @@ export interface operations {
                  * @example error
                  */
                 outcome?: string;
+                /** @description An id of a request: of X-Request-Id, of a log line, or of a trace. */
+                request?: string;
                 /** @description How many at most. */
                 pageSize?: number;
                 /** @description `nextPageToken` of the previous page with the same query. */
