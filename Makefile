@@ -14,7 +14,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-all check lint web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
+.PHONY: help setup serve test test-long test-all check lint words web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
   search-eval bench-peers openapi lock clean
 
 help:  ## what there is
@@ -38,7 +38,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.words --check
 	$(BIN)/pyright
+
+words: $(VENV)/.dev  ## the sentences of the source, by package; ARGS=core: of one; ARGS="--draw 200 SEED": some of them
+	@$(BIN)/python -m tests.words $(ARGS)
 
 check: lint web-check test  ## linters, types, layers, whether the page is built, then the tests
 

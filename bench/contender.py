@@ -19,7 +19,7 @@ SECONDS = 0.5  # … and no new one after that time
 async def serve(contender: Contender) -> None:
     """Takes the measures that stdin names, and answers on stdout: a list of seconds, or of megabytes."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not an answer
     opened: dict[int, Run] = {}
     for line in sys.stdin:
         wanted = json.loads(line)

@@ -149,7 +149,7 @@ def serve_fastmcp(kind: str, blocks: Blocks) -> None:
 
 async def serve(kind: str, blocks: Blocks) -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not an answer
     async with CALLERS[kind](blocks) as call:
         got = str(await call())
         assert "2" in got, f"add(1, 1) gave {got}"

@@ -158,7 +158,7 @@ def test_calls_run_in_order_unless_their_tools_say_that_they_may_run_beside_othe
     wanted = [call("a", "web.get"), call("b", "math.double"), call("c", "files.write"), call("d"), call("e")]
     play(tmp_path, Script(calls(*wanted), ModelReply(text="Done.")), hands)
     assert hands.log[:4] == ["begin a", "begin b", "end a", "end b"]
-    assert hands.log[4:] == ["begin c", "end c", "begin d", "end d", "begin e", "end e"]  # reading alone is no word
+    assert hands.log[4:] == ["begin c", "end c", "begin d", "end d", "begin e", "end e"]  # reading alone is not a word
 
 
 def test_a_pure_call_is_made_once_in_a_session(tmp_path):

@@ -19,7 +19,7 @@ INSTALL = ("apt-get", "install", "-y", "-q", "--no-install-recommends", "chromiu
 def why_not() -> str | None:
     """Why none can be installed here, or None."""
     if shutil.which("apt-get") is None:
-        return "this is no Debian: install Chromium by hand"
+        return "this is not a Debian: install Chromium by hand"
     if os.getuid() != 0:
         return f"only root may install one: sudo {' '.join(INSTALL)}"
     return None

@@ -186,9 +186,9 @@ def test_code_that_is_more_than_a_recipe_opens_as_code(person, served, post):
     person.click("Run to here", nth=1)
     person.see("Failed")
     person.click("Remove step1")
-    person.see("step1 is no step before this one", "Removed: step1")
+    person.see("step1 is not a step before this one", "Removed: step1")
     person.click("Undo")
-    person.see_no("step1 is no step before this one")
+    person.see_no("step1 is not a step before this one")
     assert person.reads("city") == "Nowhere"
     person.click("Code")
     person.type_into("Code", "import math\nmath.pi")

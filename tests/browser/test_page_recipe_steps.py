@@ -171,13 +171,13 @@ def test_an_argument_that_a_step_uses_is_renamed_and_removed(person, shop):
         person.see(f"{name} can't be said in code, or means something else there")
         assert person.reads("Name of argument 1") == "township"
     person.click("Remove township")
-    person.see("township is no step before this one, and no argument")
+    person.see("township is not a step before this one, and no argument")
     assert person.value("[...document.querySelectorAll('article button')].at(-1).disabled")
     assert person.axe() == []
     person.reload()
-    person.see("township is no step before this one, and no argument")
+    person.see("township is not a step before this one, and no argument")
     argument(person, "township")
-    person.see_no("township is no step before this one")
+    person.see_no("township is not a step before this one")
     person.click("Code")
     person.see("shop.look(word=township)")
 

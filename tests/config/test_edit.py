@@ -131,8 +131,8 @@ def test_one_is_taken_out() -> None:
     ("text", "why"),
     [
         ("- a\n", "holds no mapping"),
-        ("servers: [a]\n", "servers in it is no mapping"),
-        ("servers: 5\n", "servers in it is no mapping"),
+        ("servers: [a]\n", "servers in it is not a mapping"),
+        ("servers: 5\n", "servers in it is not a mapping"),
         ("servers: {a: 1, a: 2}\n", "twice"),
         ("servers: [\n", "never closed"),
         ('{\n\t"menu": "run",\n\t"servers": {\n\t\t"b": {"command": "x"}\n\t}\n}\n', "can't be changed from here"),

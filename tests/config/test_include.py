@@ -117,7 +117,7 @@ def test_include_must_be_a_list_of_paths(mistake: OneMistake) -> None:
     found = mistake("include: more.yaml\n")
     assert (found.line, found.key, found.hint) == (1, "include", "write a list of one: [value]")
     assert mistake("include: [5]\n").key == "include[0]"
-    assert mistake('include: ["a\\0b"]\n').message == "this is no path"
+    assert mistake('include: ["a\\0b"]\n').message == "this is not a path"
 
 
 def test_wrong_kinds_in_two_files(mistakes: Callable[..., tuple[Mistake, ...]], write: Write) -> None:

@@ -143,7 +143,7 @@ def test_a_tools_mistakes_stay_with_the_tool(load: Load) -> None:
         ("ask: {provider: gemni}\n", 1, "ask.provider", "expected anthropic, gemini", "did you mean gemini?"),
         ("ask: {max_steps: 0}\n", 1, "ask.max_steps", "must be at least 1", None),
         ("fs: {roots: .}\n", 1, "fs.roots", "expected a list, got the text '.'", "write a list of one: [value]"),
-        ("packs: ['']\n", 1, "packs[0]", "this is no path", "write the name of a file or a folder"),
+        ("packs: ['']\n", 1, "packs[0]", "this is not a path", "write the name of a file or a folder"),
         ("settings: {brave: 5}\n", 1, "settings.brave", "expected a mapping, got the number 5", None),
         ("aliases: {ws: [a]}\n", 1, "aliases.ws", "expected a text, got a list", None),
         ("snippets:\n  a:\n    description: x\n", 2, "snippets.a", "the key 'body' is missing", "add body: …"),
@@ -251,7 +251,7 @@ def test_a_config_can_not_be_changed() -> None:
         config.menu = "search"
 
 
-# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is not a mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 values = st.recursive(
@@ -300,7 +300,7 @@ def test_a_short_key_of_a_cluster_and_an_address_without_a_port_are_refused(tmp_
     with pytest.raises(ConfigError) as refused:
         load_config(tmp_path / "onetool.yaml")
     assert "at least 32 characters" in str(refused.value)
-    assert "'here' is no host with a port" in str(refused.value)
+    assert "'here' is not a host with a port" in str(refused.value)
 
 
 def test_an_address_of_the_environment_that_is_refused_is_shown(tmp_path, monkeypatch):
@@ -309,4 +309,4 @@ def test_an_address_of_the_environment_that_is_refused_is_shown(tmp_path, monkey
     (tmp_path / "onetool.yaml").write_text(f"cluster: {{address: '${{REPLICA_ADDRESS}}', key: {key}}}\n")
     with pytest.raises(ConfigError) as refused:
         load_config(tmp_path / "onetool.yaml")
-    assert "'localhost' is no host with a port" in str(refused.value)
+    assert "'localhost' is not a host with a port" in str(refused.value)

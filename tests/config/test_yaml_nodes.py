@@ -15,7 +15,7 @@ from onetool.config.yaml_nodes import ConfigFileError, node_of
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
-# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is not a mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -12,7 +12,7 @@ from onetool.config.convert import convert
 from onetool.config.node import Findings
 from onetool.config.yaml_nodes import ConfigFileError, compose, node_of
 
-# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is not a mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]

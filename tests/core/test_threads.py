@@ -90,7 +90,7 @@ def test_every_way_raises_the_error(background):
 def test_nothing_runs_before_it_is_wanted():
     background = LoopThread("nobody-wants-it")
     assert "nobody-wants-it" not in [one.name for one in threading.enumerate()]
-    background.close()  # and that nothing was started is no trouble
+    background.close()  # and that nothing was started is not a trouble
 
 
 def test_many_at_once_from_many_loops(background):

@@ -1,4 +1,4 @@
-"""Selectors: what they choose, what is no selector, and bombs."""
+"""Selectors: what they choose, what is not a selector, and bombs."""
 
 import asyncio
 from contextlib import suppress

@@ -116,7 +116,7 @@ def test_the_type_of_the_content() -> None:
 
 
 def test_a_body_that_is_one_placeholder() -> None:
-    """A text is sent as it is, anything else as JSON; an absent one is no body at all."""
+    """A text is sent as it is, anything else as JSON; an absent one is not a body at all."""
     assert fill("${v}", {"v": {"a": 1}}).body == b'{"a":1}'
     assert fill("${v}", {"v": "a\nb"}, v="string")[2:4] == ([("Content-Type", "text/plain; charset=utf-8")], b"a\nb")
     assert fill("${v}", {}, v="string")[2:4] == ([], b"")

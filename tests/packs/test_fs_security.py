@@ -154,7 +154,7 @@ def test_symlink_loop(root: Path) -> None:
     assert "ELOOP" in str(failure)
 
 
-# What is no regular file
+# What is not a regular file
 
 
 def test_dev_zero(root: Path) -> None:

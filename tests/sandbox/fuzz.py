@@ -31,7 +31,7 @@ from onetool.sandbox.pool import WorkerProcess, binary
 from onetool.sandbox.wire import Function, HostObject
 
 BUDGETS = (100, 65_536, 1_048_576)
-STRETCH = 5  # a key that is no text is written out, with escapes: so much longer than it weighs, at most
+STRETCH = 5  # a key that is not text is written out, with escapes: so much longer than it weighs, at most
 DEEPEST = 60
 EDGES = (0, 1, 2, 7, 8, 127, 128, 255, 16_383, 16_384, 2**21, 2**31, 2**32 - 1, 2**63, 2**64 - 1, 2**70 - 1)
 

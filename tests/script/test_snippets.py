@@ -260,7 +260,7 @@ def test_values_stand_as_their_place_needs_them(text, values, code):
         ("{{ a }}{{ a }}", {"a": "x"}, "touches a word or a quote"),
         ('"\\{{ a }}"', {"a": '"'}, "a backslash is written as two"),
         ('"\\x{{ a }}"', {"a": "41"}, "a backslash is written as two"),
-        ("f'{x:{{ a }}}'", {"a": "{y}"}, "it is no format"),
+        ("f'{x:{{ a }}}'", {"a": "{y}"}, "it is not a format"),
         ("'{{ a }}", {"a": "x"}, "the quote ' is not closed"),
         ("'\n{{ a }}'", {"a": "x"}, "the quote ' is not closed"),
         ("f'{ {{ a }}", {"a": "x"}, "a brace of an f-string is not closed"),

@@ -57,7 +57,7 @@ def property_of(hint):
 class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
-    ALSO_RED = "red"  # noqa: PIE796 - an alias, which is no choice of its own
+    ALSO_RED = "red"  # noqa: PIE796 - an alias, which is not a choice of its own
 
 
 class Level(enum.IntEnum):

@@ -308,7 +308,7 @@ def test_a_link_put_there_behind_our_back(root: Path, write: Write, monkeypatch:
     assert refusal(write, roots(root), "l") == "link_loop"
 
 
-# What is no regular file
+# What is not a regular file
 
 
 def test_pipes_sockets_and_devices(root: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from onetool.services.secrets import MASK, MAX_LENGTH, MAX_TOLD, Secret, Secrets, too_open
 
-# A busy or fresh machine (hypothesis collects Unicode's characters once) is no mistake of ours.
+# A busy or fresh machine (hypothesis collects Unicode's characters once) is not a mistake of ours.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

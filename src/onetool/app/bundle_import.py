@@ -48,7 +48,7 @@ class ImportRemark(NamedTuple):
 class BundleImport(NamedTuple):
     plan: ImportPlan
     tools: list[Tool]  # all that came
-    skipped: list[ImportRemark]  # what is no tool
+    skipped: list[ImportRemark]  # what is not a tool
     notes: list[ImportRemark]  # what is not quite as it was
     is_invalid: bool = False  # it is refused for what is in it, and not for what is here already
 

@@ -57,7 +57,7 @@ class AppBundles:
     """The bundles of an app. Costs nothing if there is no folder of bundles."""
 
     def __init__(self, config: "Config", open_service: OpenService, recorder: Recorder) -> None:
-        """The `recorder` counts calls."""
+        """Read the bundles of a config; the `recorder` counts their calls."""
         self._config = config
         self._folder = config.home / FOLDER
         self._open_service = open_service

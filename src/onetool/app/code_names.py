@@ -70,7 +70,7 @@ class CodeNames(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def code_names(catalogue: "Snapshot", config: "Config", allowed: Collection[str] | None) -> CodeNames:
-    """Only what may be called, under an allow-list."""
+    """Return the names that code may use; under an allow-list, only what may be called."""
     names = ScriptNames(catalogue, config.aliases)
 
     def shown(spec: "ToolSpec") -> bool:

@@ -87,7 +87,7 @@ def served_at(url: str | None, config: Config) -> OwnServer:
         url = f"http://{f'[{host}]' if ':' in host else host}:{config.http.port}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"{url!r} is no url like http://127.0.0.1:8765/mcp.")
+        raise ValueError(f"{url!r} is not a url like http://127.0.0.1:8765/mcp.")
     if "@" in parts.netloc:
         raise ValueError(f"a password has no place in a client's file: keep a token in the environment, as {TOKEN}.")
     if parts.path in ("", "/"):

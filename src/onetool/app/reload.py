@@ -155,7 +155,7 @@ class Reloader:
         return list(dict.fromkeys((*code_files(self._config), *self._setting_files(), *self._files_to_mend)))
 
     def close(self, timeout: float) -> None:
-        """Nothing is applied from now on. Waits for a reload under way, unless that is what closes."""
+        """Apply nothing from now on. Waits for a reload under way, unless that is what closes."""
         self._is_closed = True
         if self._thread != get_ident() and self._reloading.acquire(timeout=timeout):
             self._reloading.release()

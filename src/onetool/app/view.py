@@ -171,7 +171,7 @@ def write_report(runtime: "Runtime", path: str, stats: "Summary") -> str:
     roots = Roots(runtime.config.fs.roots, runtime.unwritable, within=runtime.settings("fs")["within"])
     try:
         if MARK.encode() not in roots.read_file(path, BEGINNING).data:
-            raise ToolFailure("there is a file of that name that is no report; choose another name")
+            raise ToolFailure("there is a file of that name that is not a report; choose another name")
     except PathRefusedError as refused:
         if refused.reason != "not_found":
             raise ToolFailure(why_not_written(refused, path, roots.paths)) from None

@@ -89,7 +89,7 @@ class _PrivateHosts(AllowedHosts):
 
 
 MAX_MESSAGE = 1000  # characters of a message
-EXCERPT = 200  # characters of what is no answer
+EXCERPT = 200  # characters of what is not an answer
 MIN_KEY = 8  # local servers are given keys like `none` or `ollama`: words that are no secrets
 MAX_NAMES = 8  # models that are told
 
@@ -126,7 +126,7 @@ class ProviderErrors:
         """Return the error for a successful response that is not JSON: mostly an HTML page."""
         begins = self.masked(answer.body[:LOOKED_AT].decode("utf-8", "replace"), EXCERPT) or "(nothing)"
         hint = f"is {self._endpoint.text} really the place of this API? ({self._endpoint.setting})"
-        return ModelError(f"{self._endpoint.authority} answered with what is no JSON: {begins}", "garbled", [hint])
+        return ModelError(f"{self._endpoint.authority} answered with what is not JSON: {begins}", "garbled", [hint])
 
     def redirected(self, answer: "HttpResponse", path: str) -> ModelError:
         from urllib.parse import urljoin

@@ -51,7 +51,7 @@ from onetool.core.spec import ToolSpec
 
 SOURCE = "ask"
 MAX_CACHED_BYTES = 16 * 1024  # bytes of a value that is kept for another time
-MAX_EXCERPT = 200  # characters of what is no JSON
+MAX_EXCERPT = 200  # characters of what is not JSON
 STOPPED = "The call was stopped before it ended. What it has done is not known."
 NOT_STARTED = "The call was not made: the person stopped before."
 

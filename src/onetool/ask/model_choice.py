@@ -161,7 +161,7 @@ def ollama_url(env: Mapping[str, str]) -> str:
     found = _AUTHORITY.fullmatch(authority)
     host = (found[1] if found else authority).strip("[]")
     if found and _PORT.fullmatch(found[2] or "") and int(found[2]) <= 65535:
-        port = int(found[2])  # one that is none is overlooked, as Ollama does
+        port = int(found[2])  # an invalid port is ignored, as Ollama does
     host = WILDCARD_HOSTS.get(host, host)
     return f"{scheme if is_url else 'http'}://{f'[{host}]' if ':' in host else host}:{port}{slash}{path}".rstrip("/")
 

@@ -32,7 +32,7 @@ class JsoncError(Exception):
 
 
 class Value(msgspec.Struct, kw_only=True):
-    """A value and where it stands. `members` is None for what is no object."""
+    """A value and where it stands. `members` is None for what is not an object."""
 
     start: int
     end: int = 0
@@ -106,7 +106,7 @@ class _Reader:
             said = error.msg.lower().removesuffix(" at").removesuffix(" starting")
             self.fail("expected a value" if said == "expecting value" else said, error.pos)
         except (ValueError, RecursionError):  # NaN, or a number of more digits than Python takes
-            self.fail("this is no value that JSON has")
+            self.fail("this is not a value that JSON has")
         return data
 
     def _members(self, value: Value, depth: int) -> None:
@@ -207,7 +207,7 @@ def _bytes_of(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(mode):  # before opening it: a pipe would keep us waiting
-        raise EditError("it is no regular file")
+        raise EditError("it is not a regular file")
     return file.read_bytes()
 
 

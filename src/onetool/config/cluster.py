@@ -67,7 +67,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         unset = self._unset()
         if "address" not in unset and not _ADDRESS.fullmatch(self.own_address):
-            yield "address", f"'{self.own_address!s}' is no host with a port", "write 10.0.0.7:8765"
+            yield "address", f"'{self.own_address!s}' is not a host with a port", "write 10.0.0.7:8765"
         if "key" not in unset and len(self.shared) < MIN_KEY_LENGTH:
             yield "key", f"the key must have at least {MIN_KEY_LENGTH} characters", "make one: openssl rand -hex 32"
 

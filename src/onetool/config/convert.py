@@ -307,7 +307,7 @@ def _number(node: Node, findings: Findings) -> Any:
 def _path(node: Node, findings: Findings) -> Any:
     """Relative to the folder of the file that names it."""
     if not node.value or "\0" in node.value:
-        findings.error(node, "this is no path", "write the name of a file or a folder")
+        findings.error(node, "this is not a path", "write the name of a file or a folder")
         return BAD
     return Path(node.file).parent / os.path.expanduser(node.value)
 

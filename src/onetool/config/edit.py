@@ -131,7 +131,7 @@ def _data_of(text: str) -> dict[str, Any]:
     for key, kind, name in ((SERVERS, dict, "mapping"), (HOSTS, list, "list")):
         data[key] = data.get(key) or kind()
         if not isinstance(data[key], kind):
-            raise ConfigFileError(f"{key} in it is no {name}")
+            raise ConfigFileError(f"{key} in it is not a {name}")
     return data
 
 

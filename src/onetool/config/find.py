@@ -168,7 +168,7 @@ def _unescaped(name: bytes) -> bytes:
 
 
 def _project_folders(cwd: Path, home: Path, store: TrustStore) -> Iterator[Path]:
-    """Every `.onetool` from here upwards that may be a project's.
+    """Yield every `.onetool` from here upwards that may be a project's.
 
     We don't look above the person's home, which has his own, above a mount, or above a folder that everybody can
     write: there anybody could have put one.

@@ -57,7 +57,7 @@ _PATTERN = lazy_pattern(r"[^\s,]+")
 
 
 def read_rate(text: str) -> Rate | None:
-    """`600/min` -> 600 in 60 seconds; None if it is no rate."""
+    """`600/min` -> 600 in 60 seconds; None if it is not a rate."""
     match = _RATE.fullmatch(text)
     return Rate(int(match[1]), _SECONDS[match[2]]) if match else None
 
@@ -68,7 +68,7 @@ def token_name_problem(name: str) -> str | None:
         return f"{OWN_TOKEN} is the name of the token that stands in the config by itself"
     if _TOKEN_NAME.fullmatch(name):
         return None
-    return f"{name[:70]!r} is no name: letters, digits, dots, dashes and underscores, at most 64"
+    return f"{name[:70]!r} is not a name: letters, digits, dots, dashes and underscores, at most 64"
 
 
 class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class TokenConfig(msgspec.Struct, frozen=True, kw_only=True):
             yield "hash", "must be sha256: and 64 hexadecimal digits", hint
         yield from _limit_problems(self.tools, self.rate)
         if self.expires is not None and read_time(self.expires) is None:
-            yield "expires", f"{self.expires!r} is no date", "write 2027-01-01, or 2027-01-01T12:00:00Z"
+            yield "expires", f"{self.expires!r} is not a date", "write 2027-01-01, or 2027-01-01T12:00:00Z"
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,9 +168,9 @@ class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:
     for one in tools or ():
         if not _PATTERN.fullmatch(one):
-            yield "tools", f"{one!r} is no name of a tool and no pattern", "write time.now, or time.*"
+            yield "tools", f"{one!r} is not a name of a tool and no pattern", "write time.now, or time.*"
     if rate is not None and read_rate(rate) is None:
-        yield "rate", f"{rate!r} is no rate", "write a number and a time: 600/min, 10/s, 5000/day"
+        yield "rate", f"{rate!r} is not a rate", "write a number and a time: 600/min, 10/s, 5000/day"
 
 
 # The prompts file
@@ -379,10 +379,14 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
         yield from self._access_problems()
         for host in self.hosts:
             if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", host):
-                yield "hosts", f"{host!r} is no host", "write a name or an address, with or without a port: example.com"
+                yield (
+                    "hosts",
+                    f"{host!r} is not a host",
+                    "write a name or an address, with or without a port: example.com",
+                )
         for origin in self.origins:
             if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?/?", origin.lower()):
-                yield "origins", f"{origin!r} is no origin", "write scheme and host: https://example.com"
+                yield "origins", f"{origin!r} is not an origin", "write scheme and host: https://example.com"
 
     def _access_problems(self) -> Iterator[tuple[str, str, str | None]]:
         names = [one.name for one in self.tokens]
@@ -394,7 +398,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
             hint = "make one for each: onetool tokens add NAME --print"
             yield "tokens", f"{same} have the same hash, so that nobody could tell who calls", hint
         if self.url is not None and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", self.url):
-            yield "url", f"{self.url!r} is no address of a server", "write https://tools.example.com"
+            yield "url", f"{self.url!r} is not an address of a server", "write https://tools.example.com"
         if self.jwt is not None and not self.jwt.audience and not self.url:
             yield "jwt", "nobody says which JWTs are meant for this server", "set audience, or http.url"
 

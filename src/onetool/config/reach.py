@@ -370,7 +370,7 @@ def _deciding(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _with_keys(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in there, with the nearest key above it."""
+    """Yield every text in there, with the nearest key above it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

@@ -193,7 +193,7 @@ def plain_value(text: str) -> Scalar:
 def yaml_1_1_advice(text: str) -> str | None:
     """Advice for an unquoted string that YAML 1.1 reads as another type.
 
-    A single `y` is none of these: nearly every reader takes it for text, and it is the name of many a coordinate.
+    A single `y` isn't one of these: nearly every reader takes it for text, and it is the name of many a coordinate.
     """
     if _OLD_BOOLEAN.match(text):
         return "write true or false"
@@ -421,7 +421,7 @@ class _Reader:
                 for name, node in merged.value.items():
                     entries.setdefault(name, node)
             else:
-                mistakes.append(merged.mistake("'<<' merges a mapping, and this is none", 'quote the key: "<<"'))
+                mistakes.append(merged.mistake("'<<' merges a mapping, and this isn't one", 'quote the key: "<<"'))
         return mistakes
 
     def _broken(self, path: KeyPath, line: int, why: ConfigFileError) -> Node:

@@ -1,6 +1,6 @@
 """Wraps values for MCP's structured content, which has to be an object, and unwraps those of servers.
 
-A value that is no object is sent as {"result": value}, as the common SDKs do it. Code gets the value itself and its
+A value that is not an object is sent as {"result": value}, as the common SDKs do it. Code gets the value itself and its
 schema; a text in the wrapper that is JSON is parsed.
 """
 
@@ -56,7 +56,7 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     around = {"type": "object", MARK: True, **_shared(cast(Schema, schema))}
     if kinds <= SMALL:
         return {**around, "properties": {RESULT: inner}, "required": [RESULT]}
-    return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is no data
+    return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is not data
 
 
 def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_TYPE_LEVELS) -> bool:

@@ -140,7 +140,7 @@ class ProviderNames:
 
     @cached_property
     def _others(self) -> dict[str, str]:
-        """The spellings of the others: worked out when a name comes that is none of ours."""
+        """The spellings of the others: worked out when an unknown name comes."""
         return self._spell_all({spec.name for spec in self._unlisted})
 
     def _spell_all(self, names: set[str]) -> dict[str, str]:

@@ -65,7 +65,7 @@ _private_6 = tuple(map(IPv6Network, _PRIVATE_6))
 
 @lru_cache(maxsize=4096)
 def reach(text: str) -> str:
-    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a text that is no address is NOWHERE."""
+    """Classify an address as GLOBAL, PRIVATE or NOWHERE; a text that is not an address is NOWHERE."""
     plain, zone, _ = text.partition("%")
     try:
         address = ip_address(plain)
@@ -182,7 +182,7 @@ class AllowedHosts:
         leads = f"{url.host} is" if address == url.host else f"{url.host} leads to {address},"
         if found == PRIVATE:
             raise _needs_private(url, f"{leads} an address that is not public")
-        raise RequestRefusedError(f"{leads} an address that can't be called: it is no single machine's")
+        raise RequestRefusedError(f"{leads} an address that can't be called: it is not a single machine's")
 
     def has(self, url: Url) -> bool:
         return self._find(url) is not None
@@ -238,7 +238,7 @@ def read_entry(text: str) -> _Pattern:
     found = _ENTRY.fullmatch(bare)
     if found is None or (found[2] is not None and not 1 <= int(found[2]) <= 65535):
         raise ValueError(
-            f"allowedHosts: {text!r} is no host; write a name, *.name or an address, with a port or without,"
+            f"allowedHosts: {text!r} is not a host; write a name, *.name or an address, with a port or without,"
             " and neither https:// nor a path"
         )
     port = None if found[2] is None else int(found[2])
@@ -247,7 +247,7 @@ def read_entry(text: str) -> _Pattern:
     try:
         host = normal_host(found[1].removeprefix("*."))
     except RequestRefusedError as refusal:
-        raise ValueError(f"allowedHosts: {text!r} is no host: {refusal}") from None
+        raise ValueError(f"allowedHosts: {text!r} is not a host: {refusal}") from None
     if (is_wildcard := found[1].startswith("*.")) and is_address(host):
         raise ValueError(f"allowedHosts: {text!r} is nothing: there is nothing under an address")
     return _Pattern(host, is_wildcard, port)

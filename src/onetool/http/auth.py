@@ -276,7 +276,9 @@ def _signed_parts(auth: Hmac) -> list[bytes | Callable[["HttpRequest", str], byt
     pieces = _SIGNED_PART.split(auth.payload)  # texts and names in turn
     if unknown := [name for name in pieces[1::2] if name not in SIGNED_PARTS]:
         known = ", ".join(f"{{{name}}}" for name in SIGNED_PARTS)
-        raise TemplateError(f"{{{unknown[0]}}} is no part of a request that can be signed; there are {known}", pointer)
+        raise TemplateError(
+            f"{{{unknown[0]}}} is not a part of a request that can be signed; there are {known}", pointer
+        )
     if "timestamp" in pieces[1::2] and auth.timestamp_header is None:
         raise TemplateError("{timestamp} is signed, so timestampHeader has to say where it is sent", pointer)
     if "${" in auth.payload:

@@ -215,7 +215,7 @@ FIRST_PAUSE = 0.25  # seconds at most before the second try; twice as many befor
 MAX_PAUSE = 8.0  # … up to this
 TOKEN_SECONDS = 15.0  # that fetching a token may take
 MAX_TOTAL = 900.0  # seconds over all tries, where a single one does not take longer
-OVERHEAD = 1.0  # seconds for what is no sending: filling in, selecting
+OVERHEAD = 1.0  # seconds for what is not a sending: filling in, selecting
 
 
 def is_idempotent(request: "Request | HttpRequest") -> bool:

@@ -73,7 +73,7 @@ class ResponseTooLargeError(WireError):
 
 
 class InvalidResponseError(WireError):
-    """The response is no valid HTTP, or exceeds a limit."""
+    """The response is not valid HTTP, or exceeds a limit."""
 
     again = False
 

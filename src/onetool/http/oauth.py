@@ -120,7 +120,7 @@ class TokenEndpoint(NamedTuple):
         check_length(access, f"the access token of {self.request.url.authority}")
         self.context.mask_also(access)
         if str(kind).lower() != "bearer" or not _SENDABLE.fullmatch(access):
-            raise self._failure(answer.status, {"error": "what it gave is no bearer token"}, form)
+            raise self._failure(answer.status, {"error": "what it gave is not a bearer token"}, form)
         refresh, scope = (one if isinstance(one := said.get(key), str) else None for key in ("refresh_token", "scope"))
         if refresh:
             check_length(refresh, f"the refresh token of {self.request.url.authority}")

@@ -123,7 +123,7 @@ def unmarked(part: str, placeholders: Iterator[Placeholder]) -> TemplateText:
 def parse_text(text: str, arguments: Collection[str], pointer: str) -> TemplateText:
     """Find the placeholders of a text; TemplateError when one of them can't be meant."""
     if MARK in text:
-        raise TemplateError("contains U+FDD0, which is no character", pointer)
+        raise TemplateError("contains U+FDD0, which is not a character", pointer)
     pieces: list[str | Placeholder] = []
     end = 0
     for found in _PLACEHOLDER.finditer(text):
@@ -182,7 +182,7 @@ def _placeholder(name: str, arguments: Collection[str], pointer: str) -> Placeho
     if _SECRET.fullmatch(name):
         return Placeholder(name, is_secret=True)
     raise TemplateError(
-        f"`${{{name}}}` is no property of argSchema, and can't be the name of a secret either;"
+        f"`${{{name}}}` is not a property of argSchema, and can't be the name of a secret either;"
         " for the characters themselves write `$${`",
         pointer,
     )

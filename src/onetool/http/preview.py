@@ -32,7 +32,7 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     method: str
     url: str
     headers: dict[str, str]
-    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is no text.")]
+    body: Annotated[str | None, Meta(description="As text; null where there is none, or where it is not text.")]
     step: Annotated[str, Meta(description="Its name, where a tool sends several.")] = ""
     notes: Annotated[tuple[str, ...], Meta(description="What is not known yet, or would keep it from being sent.")] = ()
     needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set before it can be sent.")] = ()
@@ -92,7 +92,7 @@ def _signed(
         return filled
     if request.auth.asks_elsewhere:
         return with_header(filled, "Authorization", f"Bearer {MASK}")
-    unmasking = outside._replace(mask_also=lambda _: None)  # a stand-in is no secret
+    unmasking = outside._replace(mask_also=lambda _: None)  # a stand-in is not a secret
     signed = request.auth.begin(args, lambda _: secret, unmasking).sign(filled)
     if not request.auth.secrets:
         return signed

@@ -297,4 +297,4 @@ def _selector(response: ResponseOptions) -> Selector | None:
     try:
         return Selector(response.selector)
     except SelectorError as error:
-        raise TemplateError(f"this is no JMESPath expression: {error}", pointer) from None
+        raise TemplateError(f"this is not a JMESPath expression: {error}", pointer) from None

@@ -101,7 +101,7 @@ def body_template(
     if found is not _ABSENT and (is_json or isinstance(found, dict | list)) and not kind.endswith("xml"):
         return _json(found, arguments)
     if is_json:
-        raise TemplateError("is no JSON, and Content-Type says it is", BODY_POINTER)
+        raise TemplateError("is not JSON, and Content-Type says it is", BODY_POINTER)
     if "json" in kind:
         return _lines(body, arguments)
     if not kind and _goes_on_after_json(body):
@@ -164,7 +164,7 @@ def _lines(body: str, arguments: Collection[str]) -> BodyTemplate:
         text = line.removeprefix(mark).strip()
         found = _json_in(text) if text else _ABSENT
         if text and found is _ABSENT:
-            raise TemplateError(f"is no JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
+            raise TemplateError(f"is not JSON in line {number}, and Content-Type says that every line is", BODY_POINTER)
         templates.append((mark, _value_template(found, arguments, BODY_POINTER, placeholders)))
 
     def fill(values: Values) -> bytes:
@@ -215,7 +215,7 @@ def _fill_value(template: Any, values: Values) -> Any:
             return _ABSENT if filled is None else filled
         value = values.get(alone.name, _ABSENT)
         if isinstance(value, float) and not isfinite(value):
-            raise alone.bad("is no number that JSON has")
+            raise alone.bad("is not a number that JSON has")
         return value
     if isinstance(template, _ListTemplate):
         return [item for one in template if (item := _fill_value(one, values)) is not _ABSENT]

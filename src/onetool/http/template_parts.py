@@ -353,7 +353,7 @@ class HeaderTemplates:
 def check_name(name: str, pointer: str) -> None:
     """Raise TemplateError for a name that isn't one of a header, or that a tool may not set."""
     if not _HEADER_NAME.fullmatch(name):
-        raise TemplateError(f"{name!r} is no name of a header: that is letters, digits and dashes", pointer)
+        raise TemplateError(f"{name!r} is not a name of a header: that is letters, digits and dashes", pointer)
     if name.lower() in _OURS:
         raise TemplateError(f"the header {name} is set by the client, never by a tool", pointer)
 

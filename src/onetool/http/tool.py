@@ -51,7 +51,7 @@ def step_names(steps: Sequence[RequestStep], arg_schema: Any) -> list[StepNames]
     for number, name in enumerate(names):
         pointer = f"/requests/{number}/name"
         if not name.isidentifier():
-            raise TemplateError(f"{name!r} is no name: that is letters, digits and `_`, and no digit first", pointer)
+            raise TemplateError(f"{name!r} is not a name: that is letters, digits and `_`, and no digit first", pointer)
         if name in names[:number]:
             raise TemplateError(f"there are two steps `{name}`: give each a name of its own", pointer)
     for name in sorted(argument_names(arg_schema)):
@@ -113,12 +113,12 @@ class StepCondition(Selector):
                 raise TemplateError(f"a condition is one placeholder, or JMESPath: {how}", "/when")
             if hole.is_secret:
                 near = did_you_mean(hole.name, names) or "a condition is about arguments and steps"
-                raise TemplateError(f"`${{{hole.name}}}` is no argument; {near}", "/when")
+                raise TemplateError(f"`${{{hole.name}}}` is not an argument; {near}", "/when")
             return
         try:
             super().__init__(text)
         except SelectorError as error:
-            raise TemplateError(f"it is no JMESPath: {error}", "/when") from None
+            raise TemplateError(f"it is not a JMESPath: {error}", "/when") from None
         for path in _roots(self.tree):
             _check_root(path, arg_schema, steps)
 

@@ -80,10 +80,10 @@ def read_authority(text: str, scheme: str) -> tuple[str, int]:
         raise RequestRefusedError("a URL can't have a user name: it would hide the host (for a login there is `auth`)")
     found = _AUTHORITY.fullmatch(text)
     if found is None:
-        raise RequestRefusedError("the URL's host is none, or its port is no number from 1 to 65535")
+        raise RequestRefusedError("the URL's host is none, or its port is not a number from 1 to 65535")
     host, port = normal_host(found[1]), int(found[2]) if found[2] else DEFAULT_PORTS[scheme]
     if not 1 <= port <= 65535:
-        raise RequestRefusedError(f"{port} is no port: they go from 1 to 65535")
+        raise RequestRefusedError(f"{port} is not a port: they go from 1 to 65535")
     return host, port
 
 
@@ -94,14 +94,14 @@ def normal_host(text: str) -> str:
         try:
             return str(IPv6Address("" if "%" in text else text[1:-1]))
         except ValueError:
-            raise RequestRefusedError(f"[{text[1:-1][:100]}] is no IPv6 address, or one with a zone") from None
+            raise RequestRefusedError(f"[{text[1:-1][:100]}] is not an IPv6 address, or one with a zone") from None
     labels = [_label(label) for label in text.removesuffix(".").split(".")]
     name = ".".join(labels)
     if _NUMBER.fullmatch(labels[-1]):  # it would be taken for an address, in one of its many spellings
         try:
             return str(IPv4Address(name))
         except ValueError:
-            what = f"{name[:100]!r} is no plain address"
+            what = f"{name[:100]!r} is not a plain address"
             raise RequestRefusedError(f"{what}: write four numbers, as in 192.0.2.1") from None
     if len(name) > MAX_HOST:
         raise RequestRefusedError(f"a host has at most {MAX_HOST} characters, and this one {len(name)}")

@@ -148,7 +148,7 @@ def _from_bytes(path: str) -> str | None:
 
     try:
         text = base64.b64decode(path, validate=True).decode()
-    except ValueError:  # also where it is no UTF-8
+    except ValueError:  # also where it is not UTF-8
         return None
     return text if text and text.isprintable() and text.isascii() else None
 

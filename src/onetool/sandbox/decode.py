@@ -261,7 +261,7 @@ class Values:
                 names = [self._values[key] for key, _ in pairs]
                 indexes = [value for _, value in pairs]
         if any(type(name) is not str for name in names):
-            raise ProtocolError("an attribute whose name is no text")
+            raise ProtocolError("an attribute whose name is not text")
         if self._values[class_index] == "<class 'UUID'>" and "hex" in names:
             digits = self._values[indexes[names.index("hex")]]
             if type(digits) is str and (found := HEX_UUID.fullmatch(digits)):
@@ -341,7 +341,7 @@ def _scalar(tag: int, data: bytes, start: int, end: int) -> Any:
     except (ValueError, OverflowError) as error:  # no such day, or no text
         if isinstance(error, TooManyDigitsError | NeverAwaitedError):
             raise
-        raise ProtocolError(f"a node of kind {tag} that is none: {error}") from None
+        raise ProtocolError(f"an invalid node of kind {tag}: {error}") from None
 
 
 def _big_integer(data: bytes, start: int, end: int) -> int:

@@ -193,10 +193,10 @@ class FunctionCall:
                 key, value = read_pair(self._data, start, end)
                 name = values.take(key)
                 if type(name) is not str:
-                    raise ProtocolError("an argument whose name is no text")
+                    raise ProtocolError("an argument whose name is not text")
                 named[name] = values.take(value)
         except MALFORMED as error:
-            raise ProtocolError(f"a call that is none: {error}") from None
+            raise ProtocolError(f"an invalid call: {error}") from None
         return args, named
 
 
@@ -263,7 +263,7 @@ class Complete(NamedTuple):
                     values.read(self.data, at, stop)
             return values.take(root)
         except MALFORMED as error:
-            raise ProtocolError(f"a result that is none: {error}") from None
+            raise ProtocolError(f"an invalid result: {error}") from None
 
 
 class Print:
@@ -303,7 +303,7 @@ def read_event(data: bytes) -> WorkerEvent:
             return read(data, start, end)
         raise FAILURES[tag](data, start, end) if tag in FAILURES else ProtocolError(f"event {tag}, unknown here")
     except MALFORMED as error:
-        raise ProtocolError(f"an event that is none: {error}") from None
+        raise ProtocolError(f"an invalid event: {error}") from None
 
 
 def _error(data: bytes, start: int, end: int) -> Exception:

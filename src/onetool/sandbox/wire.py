@@ -196,7 +196,7 @@ class Arena:
         elif kind is HostObject:
             nodes += value.class_node, message(2, message(24, number(1, len(nodes)) + value.fields))
         else:
-            raise TypeError(f"{kind.__name__} is no plain data")
+            raise TypeError(f"{kind.__name__} is not plain data")
         return len(nodes) - 1
 
     def _dict(self, value: dict[Any, Any], depth: int) -> None:

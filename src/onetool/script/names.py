@@ -95,7 +95,7 @@ class ScriptNames:
             elif alias in self.functions:
                 self.useless[alias] = f"{alias} is a tool already"
             elif as_identifier(alias) != alias:
-                self.useless[alias] = f"{alias} is no name that code can say; {as_identifier(alias)} would be"
+                self.useless[alias] = f"{alias} is not a name that code can say; {as_identifier(alias)} would be"
             else:
                 self.functions[alias] = spec
 

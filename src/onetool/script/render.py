@@ -132,7 +132,7 @@ SCALARS: dict[type, Callable[[Any], str]] = {
     NoneType: lambda _: "null",
     bytes: lambda value: f'!!binary "{b64encode(value).decode()}"',
 }
-"""How to write whatever is no text."""
+"""How to write whatever is not text."""
 
 
 # Rendering: text as it is, data as YAML
@@ -351,7 +351,7 @@ def run_reply(
 def sendable(value: Any, size: int, inline_bytes: int) -> Page | None:
     """Return what is sent of a page of a stored result that has too many bytes: a part, since it is stored already.
 
-    None where it can go as it is, or is no page.
+    None where it can go as it is, or is not a page.
     """
     if size <= inline_bytes or not is_page(value):
         return None

@@ -154,7 +154,7 @@ class _Reader:
 # Putting values into code
 
 
-BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign does: -2 ** 2, and 5.real is no number
+BINDS_TIGHTER = re.compile(r"[ \t]*(?:\*\*|[.\[(])")  # … than a sign does: -2 ** 2, and 5.real is not a number
 FORMAT = re.compile(r"[\w .,%+#<>=^:/-]*\Z")
 
 
@@ -189,7 +189,7 @@ def _value_at(value: Any, place: MarkPosition, before: str, code: str) -> str:
         return "".join(char if char.isprintable() else " " for char in text)
     if place.kind == "format":
         if not FORMAT.match(text):
-            raise UnsayableError(value, "it is no format")
+            raise UnsayableError(value, "it is not a format")
         return text
     if place.raw:
         return _raw(value, text, place)

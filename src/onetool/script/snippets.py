@@ -166,7 +166,7 @@ def _check_value(value: Any, depth: int = 0) -> None:
         raise WrongValueError(f"is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise WrongValueError("has half of a surrogate pair in it, which is no character")
+            raise WrongValueError("has half of a surrogate pair in it, which is not a character")
     elif isinstance(value, int):
         if abs(value) >= WHOLE:
             raise WrongValueError("is too large a number; give it as a text")

@@ -31,7 +31,7 @@ _UNFINISHED: Outcome = (None, ToolFailure("not finished when the time was up", r
 def normalize_items(items: Iterable[Any]) -> list[tuple[Any, str]]:
     """Return each item with a label: `"a"` becomes `("a", "a")`, and a pair of an item and its label stays as it is.
 
-    A list of two counts as a pair too: JSON has no tuples. What is no pair is labelled by its text.
+    A list of two counts as a pair too: JSON has no tuples. What is not a pair is labelled by its text.
     """
     if isinstance(items, str | bytes):
         raise TypeError("items must be a list of items; for a single one write [item]")

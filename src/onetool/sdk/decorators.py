@@ -175,7 +175,7 @@ def prompt(function: Callable[..., Any] | None = None, /, *, name: str | None = 
     """Mark a prompt that people can pick in their client: the function gives its text.
 
     It may also give a list of content (`text(…)`, `image(…)`, `embedded(…)`), or of `{"role": …, "content": …}`.
-    Its parameters are the prompt's arguments, its docstring says what it is for. It is no tool.
+    Its parameters are the prompt's arguments, its docstring says what it is for. It is not a tool.
 
     Args:
         name: Another name than the function's.

@@ -80,7 +80,7 @@ def api_headers(secret_name: str, header_name: str = "Authorization", prefix: st
 async def _send_later(send: Callable[[], Awaitable[Any]]) -> RequestOutcome:
     try:
         return _reply(await send())
-    except Exception as error:  # noqa: BLE001 - as above; being cancelled is no Exception and does pass
+    except Exception as error:  # noqa: BLE001 - as above; being cancelled is not an Exception and does pass
         return _failure(error)
 
 

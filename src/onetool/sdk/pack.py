@@ -212,7 +212,7 @@ def bind_handler(
 
         return collect_async
 
-    if isgeneratorfunction(function):  # a generator is no data; the list of what it yields is
+    if isgeneratorfunction(function):  # a generator is not data; the list of what it yields is
 
         @wraps(function)
         def collect(**arguments: Any) -> list[Any]:

@@ -25,7 +25,7 @@ MAX_NUMBER = 10**100  # nobody's secret; and Python does not write numbers of an
 MAX_LENGTH = 16 * 1024  # characters of a value that is told while we run …
 MAX_TOLD = 300  # … how many of these are known at a time …
 MAX_CHARACTERS = 512 * 1024  # … and how long they are together: masking gets slower with each
-ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is no JSON
+ODD = (TypeError, ValueError, OverflowError, RecursionError)  # what is not JSON
 
 
 _PERCENT = lazy_pattern("%[0-9A-F]{2}")
@@ -228,7 +228,7 @@ class Secrets:
         return [name for name, value in self._values.items() if is_too_short(value)]
 
     def names(self) -> list[str]:
-        """Return the names in the file or mapping. The environment's are not listed: most of it is no secret."""
+        """Return the names in the file or mapping. The environment's are not listed: most of it is not a secret."""
         return sorted(self._values)
 
     def redact(self, text: str) -> str:
@@ -293,7 +293,7 @@ def _masked(value: Any, known: _Known, spared: Collection[str]) -> Any:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Every text in some data, names too, and numbers as they are written."""
+    """Yield every text in some data, names too, and numbers as they are written."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield str(name)
@@ -328,7 +328,7 @@ def _from_keyring(name: str) -> str | None:
         return None
     try:
         return keyring.get_password(KEYRING_SERVICE, name)
-    except Exception:  # noqa: BLE001 - a locked or missing keyring is no keyring, whatever its backend raises
+    except Exception:  # noqa: BLE001 - a locked or missing keyring is not a keyring, whatever its backend raises
         return None
 
 

@@ -72,7 +72,7 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 def united(catalogues: Iterable[Catalogue]) -> tuple[list[ToolSpec], list[Mistake]]:
-    """All tools under their names; those that are lazy stay where they are, and have their names, too."""
+    """Return all tools under their names; those that are lazy stay where they are, and have their names, too."""
     tools: dict[str, ToolSpec] = {}
     mistakes: list[Mistake] = []
     lazy = NO_PACKS

@@ -138,7 +138,7 @@ def test_filters(kept, args, found):
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--since", "yesterday"], "'yesterday' is no time: write 30m, 2h, 7d"),
+        (["--since", "yesterday"], "'yesterday' is not a time: write 30m, 2h, 7d"),
         (["--kind", "calls"], "'calls' is not one of"),
         (["--limit", "0"], "0 is not in the range"),
     ],

@@ -124,7 +124,7 @@ def test_force_replaces_the_one_entry():
         ('{"a": 1\n"b": 2}', "line 2, column 1: expected ',' or '}'"),
         ('{"a": [1 2]}', "line 1, column 10: expected ',' or ']'"),
         ('{"a": nul}', "line 1, column 7: expected a value"),
-        ('{"a": NaN}', "line 1, column 7: this is no value that JSON has"),
+        ('{"a": NaN}', "line 1, column 7: this is not a value that JSON has"),
         ('{"a": "x\n"}', "line 1, column 9: invalid control character"),
         ('{"a": "x}', "line 1, column 7: unterminated string"),
         ('{"a": 1} x', "line 1, column 10: expected the end of the file"),

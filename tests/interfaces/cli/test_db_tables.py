@@ -1,4 +1,4 @@
-"""Who makes the tables of the database: `serve` and `db`, and nobody else. And what a machine needs that is no replica:
+"""Who makes the tables of the database: `serve` and `db`, and nobody else. And what a machine that is not a replica needs:
 neither the address of one nor, for most commands, the key.
 """
 
@@ -102,7 +102,7 @@ def test_serve_makes_them_and_says_so_once(folder, database_url, args):
     assert "were made" not in served(folder, *args)
 
 
-# A machine that is no replica
+# A machine that is not a replica
 
 
 @pytest.fixture

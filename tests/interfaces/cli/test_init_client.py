@@ -397,7 +397,7 @@ def test_another_entry_of_that_name_needs_force(project, client):
     ("client", "text", "told"),
     [
         ("claude-code", '{\n  "mcpServers": {,}\n}', "line 2, column 18"),
-        ("cursor", '{"mcpServers": []}', "mcpServers in it is no object"),
+        ("cursor", '{"mcpServers": []}', "mcpServers in it is not an object"),
         ("gemini", '{"a": 1, "a": 2}', "line 1, column 10: 'a' stands here for the second time"),
         ("vscode", "[]", "it holds no object"),
         ("codex", "a = 1\nb = \n", "line 2"),

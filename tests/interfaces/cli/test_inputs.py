@@ -31,11 +31,11 @@ def test_a_pipe_is_not_waited_for(here, command):
     pipe = here / "pipe"
     os.mkfifo(pipe)
     did("create", "weather")
-    assert "is no regular file" in within(lambda: refused(*command, pipe), pipe)
+    assert "is not a regular file" in within(lambda: refused(*command, pipe), pipe)
 
 
 def test_what_never_ends_is_not_read(here):
-    assert "/dev/zero is no regular file" in refused("import", "/dev/zero")
+    assert "/dev/zero is not a regular file" in refused("import", "/dev/zero")
     assert "Is a directory" in refused("import", ".")
 
 

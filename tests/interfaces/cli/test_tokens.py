@@ -184,12 +184,12 @@ def test_print_stores_nothing_and_its_line_is_for_the_config(folder):
 
 def test_mistakes_are_told_before_anything_is_stored(folder):
     for args, words in (
-        (["a|b"], "is no name"),
+        (["a|b"], "is not a name"),
         (["ci", "--rate", "many"], "600/min"),
         (["ci", "--expires", "soon"], "2027-01-01"),
         (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
         (["ci", "--tools", " , "], "would allow nothing"),
-        (["ci", "--tools", "a b"], "is no name of a tool"),
+        (["ci", "--tools", "a b"], "is not a name of a tool"),
     ):
         done = tokens(folder, "add", *args)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr

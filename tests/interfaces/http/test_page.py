@@ -219,7 +219,7 @@ def test_the_files_are_read_at_the_first_visit_and_kept(page, folder, monkeypatc
     real = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: reads.append(path.name) or real(path))
     ask(page, "/")
-    assert reads == []  # a text is no visit
+    assert reads == []  # a text is not a visit
     ask(page, "/", headers=[HTML])
     assert sorted(reads) == sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     ask(page, HASHED)

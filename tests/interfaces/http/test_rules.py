@@ -314,10 +314,10 @@ def test_pages_of_this_server_may_ask_and_their_browser_needs_to_be_told_nothing
 @pytest.mark.parametrize(
     ("http", "words"),
     [
-        ({"hosts": ["http://x.example"]}, "http.hosts: 'http://x.example' is no host"),
-        ({"hosts": ["*"]}, "http.hosts: '*' is no host"),
+        ({"hosts": ["http://x.example"]}, "http.hosts: 'http://x.example' is not a host"),
+        ({"hosts": ["*"]}, "http.hosts: '*' is not a host"),
         ({"hosts": ["x/y"]}, "no host"),
-        ({"origins": ["*"]}, "http.origins: '*' is no origin"),
+        ({"origins": ["*"]}, "http.origins: '*' is not an origin"),
         ({"origins": ["x.example"]}, "no origin"),
         ({"origins": ["https://x.example/path"]}, "no origin"),
         ({"origins": ["null"]}, "no origin"),

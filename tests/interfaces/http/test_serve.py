@@ -232,7 +232,7 @@ def test_with_a_token_it_listens_everywhere(serve):
         ("evil.example", 421),
     ):
         assert server.ask("/mcp", headers=bearer, host=host).status == status, host
-    server.host = "127.0.0.2"  # another address of this machine: what was really connected to is no rebound name
+    server.host = "127.0.0.2"  # another address of this machine: what was really connected to is not a rebound name
     assert server.ask("/mcp", headers=bearer, host=f"127.0.0.2:{server.port}").status == 200
 
 

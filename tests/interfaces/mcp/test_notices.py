@@ -93,7 +93,7 @@ def test_who_says_nothing_hears_nothing_in_the_new_era_and_all_but_the_smallest_
     for way in ("stdio-new", "http-new"):
         peer = shared_peers(way)
         tell(peer, LEVELS, "debug")
-        assert tell(peer, LEVELS) == []  # what one request wants is no other's business
+        assert tell(peer, LEVELS) == []  # what one request wants is not an other's business
     assert tell(http_peer("old"), LEVELS) == LEVELS[1:]
 
 

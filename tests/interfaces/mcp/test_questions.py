@@ -145,7 +145,7 @@ def test_a_tool_can_find_out_first(shared_peers, http_peer):
         ({}, nothing),
         ({"sampling": {}}, {**nothing, "sampling": True}),
         ({"elicitation": {"form": {}}}, {**nothing, "elicitation": True}),
-        ({"elicitation": {"url": {}}}, nothing),  # a page is no form
+        ({"elicitation": {"url": {}}}, nothing),  # a page is not a form
         ({"elicitation": {"url": {}, "form": {}}}, {**nothing, "elicitation": True}),
         ({"elicitation": None, "roots": True}, nothing),
     ):

@@ -102,7 +102,7 @@ def test_a_tool_that_requires_tasks_becomes_one(knowing, tmp_path):
 
 
 def test_a_task_that_fails_is_completed_with_what_the_tool_said(knowing):
-    """A tool that fails is a result; only what is no result at all makes a task fail."""
+    """A tool that fails is a result; only what is not a result at all makes a task fail."""
     done = settled(knowing, begin(knowing, "failing_job"), "completed", "failed")
     assert (done["status"], done["result"]["isError"]) == ("completed", True)
     assert done["result"]["content"][0]["text"] == "Error: the job failed"

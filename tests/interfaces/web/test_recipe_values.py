@@ -52,7 +52,9 @@ TEXTS = [
     '${table(step2, "x")}',
 ]
 OPERATORS = ["==", "!=", ">", "<", ">=", "<=", "in", "is", "not"]
-STRICTER = {"recipe.no.rows"}  # a text or an object is no list of rows, although Python goes through its signs or keys
+STRICTER = {
+    "recipe.no.rows"
+}  # a text or an object is not a list of rows, although Python goes through its signs or keys
 
 
 def value(chance, depth=0):

@@ -59,7 +59,7 @@ def test_a_value_that_is_none_of_those_gets_the_nearest(pointer, value, meant):
 def test_and_all_that_are_possible_are_listed(pointer, value, all_of_them):
     place, message = told(put(pointer, value))
     assert place == pointer
-    assert set(message.partition(" is none of ")[2].split(", ")) == all_of_them
+    assert set(message.partition(" is not one of ")[2].split(", ")) == all_of_them
     assert len(message) < 200
 
 

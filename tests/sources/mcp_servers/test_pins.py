@@ -70,7 +70,7 @@ def test_every_part_of_a_definition_counts(harness, shop, change, part):
     first_use(harness, shop())
     shop.lists({**PAY, **change}, LOOK)
     with harness.app(shop()) as app:
-        assert seen(app) == ((f"pay ({part})",), False)  # a new tool is no change where nothing is pinned
+        assert seen(app) == ((f"pay ({part})",), False)  # a new tool is not a change where nothing is pinned
         assert app.health()["proxy"]["changed"] == {"shop": [f"pay ({part})"]}
         assert f"pay ({part})" in json.dumps(ran(app, "ot.health()").data)
         assert call(app, "shop.look").data == "look"

@@ -33,10 +33,10 @@ def test_what_is_meant(auth, meant):
 @pytest.mark.parametrize(
     ("auth", "message"),
     [
-        ("", "this is no token"),
-        ("two words", "this is no token"),
-        ("line\nbreak", "this is no token"),
-        ("é", "this is no token"),
+        ("", "this is not a token"),
+        ("two words", "this is not a token"),
+        ("line\nbreak", "this is not a token"),
+        ("é", "this is not a token"),
         (5, "expected a text or a mapping"),
         (["a"], "expected a text or a mapping"),
         ({}, "auth.type must be one of bearer, oauth, client_credentials"),

@@ -52,7 +52,7 @@ function choicesOf(one: JsonSchema, type: string): string | null {
   return texts.some((text) => text.includes(",") || text.trim() !== text || text === "") ? null : texts.join(", ");
 }
 
-/** What was typed for a type: a text for strings, JSON for others. undefined if it is no value of it. */
+/** What was typed for a type: a text for strings, JSON for others. undefined if it is not a value of it. */
 export function valueOf(text: string, type: string): unknown {
   if (type === "string") return text;
   try {

@@ -39,7 +39,7 @@ export function filterRows(rows: readonly ToolRow[], filter: Filter): ToolRow[] 
   return ranked.map(([, row]) => row);
 }
 
-/** -1 is no hit. The start of a name counts more than its middle, and that more than other text. */
+/** -1 is not a hit. The start of a name counts more than its middle, and that more than other text. */
 function rankOf(row: ToolRow, words: string[]): number {
   const { name, all } = haystack(row);
   let rank = 0;

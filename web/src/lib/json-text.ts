@@ -161,7 +161,7 @@ class Reader {
   }
 }
 
-/** The object in a text; an empty one where it is none. */
+/** The object in a text; an empty one if it is invalid. */
 export function objectIn(text: string): JsonObject {
   try {
     const found = parseJson(text);

@@ -10,7 +10,7 @@ const ROW = /^ *(?:- )?(\{.*\}),?$/;
 const PAIR = /^ *('(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^:]+):(?: +(.*))?$/s;
 const PIECE = /(?<=(?:^|[[{,:]) *)(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*")|[^]/g; // a quote is one where a value begins
 
-/** The rows of these lines; null, if they are none. A row that began on the page before, or goes on on the next, is none. */
+/** The rows of these lines; null if there are none. A row that began on the page before, or continues on the next, doesn't count. */
 export function rowsIn(lines: readonly string[]): JsonObject[] | null {
   const rows = lines.filter((one) => !/^\s*[[\]]?$/.test(one)).map((one) => (ROW.test(one) ? rowIn(one) : null));
   return rows.length > 0 && rows.every((row) => row !== null) ? rows : null;

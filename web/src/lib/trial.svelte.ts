@@ -50,7 +50,7 @@ export class Trial {
   sent: JsonObject | null = $state.raw(null);
   /** Counts up when the arguments come from elsewhere, so that fields forget what was typed. */
   filled = $state(0);
-  /** Where fields have a text that is no JSON. */
+  /** Where fields have a text that is not JSON. */
   readonly broken = new SvelteSet<string>();
   readonly #key: string;
   #checked = "";

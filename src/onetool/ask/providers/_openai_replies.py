@@ -311,7 +311,7 @@ class OpenAIStreamReader:
             return ()
         if isinstance(event, str):
             if event.strip() not in ("", _DONE_EVENT):
-                raise garbled_error(f"an event is no JSON: {body_text(event)}")
+                raise garbled_error(f"an event is not JSON: {body_text(event)}")
             self.has_ended = bool(event.strip())
             return ()
         return self._reply.take(an_object(event, "an event"))

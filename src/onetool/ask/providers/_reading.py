@@ -148,7 +148,7 @@ def _of_type(value: Any, kind: type, where: str) -> Any:
 
 
 def a_count(value: Any) -> int:
-    """Return a number of tokens. A missing or invalid one is no error."""
+    """Return a number of tokens. A missing or invalid one is not an error."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
@@ -180,7 +180,7 @@ def as_json(value: Any) -> str:
     """Return data that came from a model, or out of a session, as a text that every server can read."""
     try:
         return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a character, a key that is no text …
+    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a character, a key that is not text …
         return json.dumps(replace_all_surrogates(value), default=str, skipkeys=True)
 
 

@@ -99,7 +99,7 @@ class SecretCollector:
     """Collects secrets to store, under unused names or names with the same value."""
 
     def __init__(self, secrets: Secrets, reuse: bool = True) -> None:
-        """Without `reuse` no name tells whether its value is known: for those who may not read secrets."""
+        """Hide secrets. Without `reuse` no name tells whether its value is known, for callers who may not."""
         self._secrets = secrets
         self._reuse = reuse
         self.new: dict[str, Secret] = {}

@@ -42,7 +42,7 @@ def read_servers(file: Path, folder: Path) -> ClientServers:
 def text_of(file: Path) -> str:
     try:
         if not stat.S_ISREG(file.stat().st_mode):  # before opening it: a pipe or a device would keep us waiting
-            raise JsoncError("it is no regular file")
+            raise JsoncError("it is not a regular file")
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
@@ -207,7 +207,7 @@ def translated(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE here."""
     if not isinstance(raw, Mapping):
-        raise SkipServer("it is no mapping")
+        raise SkipServer("it is not a mapping")
     found, notes = _renamed(raw)
     _split_command(found)
     block: dict[str, Any] = _transport(raw, found, old_url)
@@ -262,7 +262,7 @@ def _transport(raw: Mapping[str, Any], found: Mapping[str, Any], old_url: bool) 
     said = said.get("type") if isinstance(said, Mapping) else said
     kind = str(said or "").lower().replace("_", "-")
     if kind and kind not in STARTED | CALLED | {"sse"}:
-        raise SkipServer("its transport is none that OneTool has: stdio, http, sse")
+        raise SkipServer("its transport is not one of OneTool's: stdio, http, sse")
     url = found.get("url")
     old = kind == "sse" or (not kind and isinstance(url, str) and (url.rstrip("/").endswith("/sse") or old_url))
     return {"type": "sse"} if url and old and "httpUrl" not in raw else {}
@@ -314,19 +314,19 @@ def _text(value: Any, key: str) -> str:
 
 def _texts(value: Any, key: str) -> list[str]:
     if not isinstance(value, list):
-        raise SkipServer(f"{key} in it is no list")
+        raise SkipServer(f"{key} in it is not a list")
     return [_text(item, key) for item in value]
 
 
 def _by_name(value: Any, key: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise SkipServer(f"{key} in it is no mapping")
+        raise SkipServer(f"{key} in it is not a mapping")
     return {str(name): _text(item, key) for name, item in value.items() if item is not None}
 
 
 def _seconds(value: Any, key: str) -> float:
     if not _is_number(value) or not 0 < value < 10**9:
-        raise SkipServer(f"{key} in it is no number of seconds")
+        raise SkipServer(f"{key} in it is not a number of seconds")
     return value / 1000 if value >= IN_MS else value
 
 
@@ -353,7 +353,7 @@ def _mapping(value: Any, key: str) -> Mapping[Any, Any]:
     if value is True:
         return {}
     if not isinstance(value, Mapping):
-        raise SkipServer(f"{key} in it is no mapping")
+        raise SkipServer(f"{key} in it is not a mapping")
     return value
 
 

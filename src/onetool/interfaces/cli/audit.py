@@ -52,7 +52,7 @@ class TimeOption(click.ParamType[float]):
             return value
         found = read_moment(value, time.time())
         if found is None:
-            self.fail(f"{printable(value)!r} is no time: write 30m, 2h, 7d, or 2026-11-16T12:00 (UTC).", param, ctx)
+            self.fail(f"{printable(value)!r} is not a time: write 30m, 2h, 7d, or 2026-11-16T12:00 (UTC).", param, ctx)
         return found
 
 
@@ -221,7 +221,7 @@ def _hash_of(args: str, log: "AuditTable") -> str:
     try:
         data = json.loads(read_text(STDIN) if args == STDIN else args)
     except (ValueError, RecursionError):
-        raise click.BadParameter('it is no JSON: write {"name": "value"}.', param_hint="--args") from None
+        raise click.BadParameter('it is not JSON: write {"name": "value"}.', param_hint="--args") from None
     if not isinstance(data, dict):
         raise click.BadParameter('arguments are an object: {"name": "value"}.', param_hint="--args")
     return log.hash_of(data)

@@ -122,7 +122,7 @@ def _secret_name(name: str, is_own: bool = False) -> str:
     if name.lower() in PROVIDERS and not is_own:
         return key_name(name)
     if not NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} is no provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
+        raise click.BadParameter(f"{name!r} is not a provider ({', '.join(PROVIDERS)}) and no name like BRAVE_API_KEY.")
     return name
 
 

@@ -35,7 +35,7 @@ def is_url(name: str) -> bool:
 
 
 def read_bytes(name: str) -> bytes:
-    refusal = click.ClickException(printable(f"{name} is no regular file. What comes out of a pipe is read as -"))
+    refusal = click.ClickException(printable(f"{name} is not a regular file. What comes out of a pipe is read as -"))
     return _read(
         name, MAX_INPUT_BYTES, lambda name: open_regular_file(name, refusal), click.ClickException, click.ClickException
     )

@@ -185,7 +185,7 @@ def _choices(field: Mapping[str, Any]) -> str:
 
 
 def _read(text: str, kind: Any) -> Any:
-    """Read a text as the type that is wanted; as it is, where it is none of that type."""
+    """Read a text as the type that is wanted; unchanged if it is not of that type."""
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if kind == "array":

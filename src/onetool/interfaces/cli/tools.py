@@ -228,7 +228,7 @@ def split_pairs(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise _wrong(f"{pair!r} is no argument: write KEY=VALUE, like path=.")
+            raise _wrong(f"{pair!r} is not an argument: write KEY=VALUE, like path=.")
         if key in given:
             raise _wrong(f"{key} is given twice; only one of them could be meant.")
         given[key] = value

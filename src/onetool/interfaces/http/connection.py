@@ -153,7 +153,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._requests == BODY:
-            return  # what comes behind the body is no header: it would be one that nobody has checked
+            return  # what comes behind the body is not a header: it would be one that nobody has checked
         name = name.lower()  # from here on what uvicorn does: a further call for each header would cost more than that
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True

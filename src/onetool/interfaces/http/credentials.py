@@ -239,7 +239,7 @@ def unauthorized_error(authorization: bytes | None, http: "HttpConfig") -> HttpE
     if shown is not None and shown.startswith(_SESSION):
         message = "This session has ended, or is not one of this server: sign in again, with POST /login."
     else:
-        what = "This server needs a token" if authorization is None else "This is no token of this server"
+        what = "This server needs a token" if authorization is None else "This is not a token of this server"
         where = "http.token in its config, or made by `onetool tokens add`"  # which may be done at any time
         if http.jwt is not None:
             own = "http.token in its config, " if http.token else ""

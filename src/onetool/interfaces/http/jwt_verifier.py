@@ -154,7 +154,7 @@ class JwtVerifier:
             why = f"its issuer (iss) is not {self._config.issuer}"
         except jwt.InvalidAudienceError:
             ours = ", ".join(self._audiences) or "nothing, as neither http.jwt.audience nor http.url is set"
-            why = f"it is for somebody else: its audience (aud) is none of {ours}"
+            why = f"it is for somebody else: its audience (aud) is not one of {ours}"
         except jwt.MissingRequiredClaimError as error:
             why = f"its claim {error.claim} is missing"
         except jwt.PyJWTError:  # such as JSON of a depth that could be read in a function further up
@@ -176,7 +176,7 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
         raise invalid(f"{why}; or its header has a kid that is not text, or crit") from None
     header, claims = read["header"], read["payload"]
     if header.get("alg") not in algorithms:
-        raise invalid(f"its algorithm is none of those that this server takes: {', '.join(algorithms)}")
+        raise invalid(f"its algorithm is not one that this server accepts: {', '.join(algorithms)}")
     if unsupported := [name for name in _UNSUPPORTED_HEADERS if name in header]:
         raise invalid(f"its header has {unsupported[0]}, which this server does not support")
     if "kid" in header and not _is_name(header["kid"]):
@@ -188,12 +188,12 @@ def read_token(token: bytes, algorithms: tuple[str, ...]) -> dict[str, Any]:
     said = claims.get("typ")
     is_other = isinstance(said, str) and said.lower() in _OTHER_TOKENS
     if kind == "jwt" and (is_other or not claims.keys().isdisjoint(_ID_TOKEN_CLAIMS)):
-        raise invalid("it is no access token, but one that tells a client who has logged in")
+        raise invalid("it is not an access token, but one that tells a client who has logged in")
     if "cnf" in claims:
         raise invalid("it is bound to a key of its client (cnf), which this server can't check")
     for name in {"exp", "nbf", "iat"} & claims.keys():  # PyJWT takes texts and numbers of any size
         if type(claims[name]) not in (int, float) or not 0 <= claims[name] <= LAST_SECOND:
-            raise invalid(f"its {name} is no time: seconds since 1970, as a number")
+            raise invalid(f"its {name} is not a time: seconds since 1970, as a number")
     if not _is_name(claims.get("sub")):
         raise invalid(f"its subject (sub) is not printable text of at most {MAX_NAME} characters")
     return read
@@ -340,7 +340,7 @@ def read_keys(data: Any, algorithms: tuple[str, ...]) -> dict[KeyId, jwt.PyJWK]:
     """Return the keys of a JWKS that are for signatures. Others, and those that can't be read, are left out."""
     listed = data.get("keys") if isinstance(data, dict) else None
     if not isinstance(listed, list):
-        raise ValueError("the answer is no JWKS: it has no list of keys")
+        raise ValueError("the answer is not a JWKS: it has no list of keys")
     found: dict[KeyId, jwt.PyJWK] = {}
     for jwk in listed:
         if not isinstance(jwk, dict) or "d" in jwk:  # everybody can sign with a private key that is published
@@ -376,14 +376,14 @@ def json_fetcher(client: "HttpClient", config: "JwtConfig") -> Fetch:
             answer = await client.send(request, hosts, timeout=FETCH_S, max_bytes=MAX_JWKS)
         except RequestRefusedError as refusal:
             hint = "if that is meant, name it in http.jwt.jwks"
-            why = f"{address} is no URL, or leads to this machine or its network ({refusal}); {hint}"
+            why = f"{address} is not a URL, or leads to this machine or its network ({refusal}); {hint}"
             raise ValueError(why) from None
         if answer.status != 200:
             raise ValueError(f"{address} answered {answer.status}")
         try:
             return json_of(answer.body)
         except (msgspec.MsgspecError, JsonTooCostlyError, UnicodeDecodeError) as error:
-            raise ValueError(f"the answer of {address} is no JSON that can be read: {error}") from None
+            raise ValueError(f"the answer of {address} is not JSON that can be read: {error}") from None
 
     return fetch
 

@@ -62,7 +62,7 @@ def resolve(host: str) -> list[Address]:
     try:
         found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # UnicodeError: what can't even be a name
-        reason = error.strerror if isinstance(error, OSError) else "this is no name of a host"
+        reason = error.strerror if isinstance(error, OSError) else "this is not a name of a host"
         raise ListenError(f"the host {host!r} can't be used: {reason}; see --host and http.host") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 

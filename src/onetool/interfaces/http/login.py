@@ -200,7 +200,9 @@ class LoginApp:
             if principal is not None:
                 return principal
             await self._wrong.add_async(address)
-        message = "This is no token of this server. Use http.token of its config, or one made by `onetool tokens add`."
+        message = (
+            "This is not a token of this server. Use http.token of its config, or one made by `onetool tokens add`."
+        )
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])
 
     async def _sign_out(self, rules: AccessRules, authorization: bytes | None, scope: Scope, send: Send) -> None:

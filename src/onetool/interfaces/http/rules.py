@@ -51,7 +51,7 @@ class Origin(NamedTuple):
 
 
 def read_authority(text: str) -> Authority | None:
-    """`Example.com.:80` -> example.com and 80; None when it is no host."""
+    """`Example.com.:80` -> example.com and 80; None when it is not a host."""
     match = _AUTHORITY.fullmatch(text)
     if match is None:
         return None
@@ -65,7 +65,7 @@ def read_authority(text: str) -> Authority | None:
 
 
 def read_origin(text: str) -> Origin | None:
-    """`https://Example.com` -> https, example.com and 443; None when it is no origin, as `null` is none."""
+    """`https://Example.com` -> https, example.com and 443; None when it is not an origin, as `null` is none."""
     scheme, _, rest = text.lower().partition("://")
     place = read_authority(rest)
     if place is None:
@@ -120,7 +120,7 @@ class AccessRules:
     """The access rules of one server. Built at start and at each reload, then only read."""
 
     def __init__(self, http: "HttpConfig", address: BoundAddress, credentials: Credentials | None = None) -> None:
-        """Without `credentials` only the token of the config counts."""
+        """Check requests to an address. Without `credentials` only the token of the config counts."""
         own = {*LOOPBACK, *filter(None, (_name(name) for name in (address.host, *address.addresses)))} - set(WILDCARDS)
         self._own = own
         self._port = address.port
@@ -218,7 +218,7 @@ class AccessRules:
             return True
         if named.port not in (None, self._port):
             return False
-        # Listening everywhere: an address that the client has really connected to is no name that could be rebound.
+        # Listening everywhere: an address that the client has really connected to is not a name that could be rebound.
         return named.name in self._own or (self._everywhere and server is not None and named.name == _name(server))
 
 

@@ -38,7 +38,7 @@ class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def progress_token(self) -> str | int | None:
-        """The progress token; None if it is no id or too long to be repeated."""
+        """The progress token; None if it is not an id or too long to be repeated."""
         meta = self.params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         return token if token is not None and is_id(token) and len(str(token)) <= MAX_TOKEN else None

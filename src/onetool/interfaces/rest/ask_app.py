@@ -172,7 +172,7 @@ class CodeResults:
         self._loop.call_soon_threadsafe(self._response.push_event, _encoded_event(told))
 
     def _shown(self, result: "ToolResult") -> "ToolResult":
-        """Without secrets. Code reads all of a large value; for people its beginning is enough."""
+        """Return the result without secrets. Code reads all of a large value; people see its beginning."""
         clean = result.cleaned(self._app.runtime.redact)
         clean = clean.plain() if isinstance(clean, ServerResult) else clean
         written = encode(clean.data)

@@ -110,7 +110,7 @@ def _check_file(file: QuestionFile, pointer: str) -> None:
     if file.data is UNSET:
         return
     if file.kind not in PICTURES:
-        said = "is missing" if file.kind is None else f"{file.kind!r} is none that can be sent as `data`"
+        said = "is missing" if file.kind is None else f"{file.kind!r} can't be sent as `data`"
         raise InvalidError(f"{pointer}/kind: {said}; there are {', '.join(PICTURES)}", f"{pointer}/kind")
     if len(file.data) % 4 or not _BASE64.fullmatch(file.data):
         raise InvalidError(f"{pointer}/data: expected base64, in one line and with its padding", f"{pointer}/data")

@@ -92,7 +92,7 @@ async def get_check(request: RestRequest) -> RestResponse:
     await context.app.look_again()
     await context.app.catalog.refresh(at_once=True)
     found = context.clean(msgspec.to_builtins(await asyncio.to_thread(_check, context.app)), None)
-    if context.members is not None:  # an address may come from the environment, and is no secret for that
+    if context.members is not None:  # an address may come from the environment, and is not a secret for that
         found["replicas"] = msgspec.to_builtins(_replicas(context.members))
     return RestResponse(200, encode(found))
 
@@ -243,7 +243,7 @@ def _folder(named: str) -> Path:
     path = Path(named)
     folder = path if path.name == FOLDER else path / FOLDER
     if not folder.is_dir():
-        raise InvalidError(f"/folder: {folder} is no folder, so that there is nothing to trust", "/folder")
+        raise InvalidError(f"/folder: {folder} is not a folder, so that there is nothing to trust", "/folder")
     if os.path.realpath(folder) == os.path.realpath(own_folder()):
         raise InvalidError(f"/folder: {folder} is the person's own, and needs no trust", "/folder")
     return folder

@@ -312,5 +312,5 @@ async def _answer(
 
 
 def _response(request: RestRequest, report: DraftReport | PreviewReport, sent: Any) -> RestResponse:
-    """Without secrets, except those that the client sent."""
+    """Respond with a report without secrets, except those that the client sent."""
     return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(report), sent)))

@@ -80,7 +80,7 @@ async def import_zip(request: RestRequest) -> RestResponse:
     if not data.startswith(b"PK") and request.headers.get(b"content-type", b"").lower().startswith(JSON):
         data = await asyncio.to_thread(_from_base64, data)
     if not data.startswith(b"PK"):
-        raise InvalidError("the body is no ZIP archive; `onetool bundles export` makes one", "")
+        raise InvalidError("the body is not a ZIP archive; `onetool bundles export` makes one", "")
     return await asyncio.to_thread(_imported, request, data, ImportOptions(request.query["as"]))
 
 

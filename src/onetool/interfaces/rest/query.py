@@ -227,7 +227,7 @@ def read_fields(known: Collection[str]) -> Callable[[str], list[str]]:
         for name in names:
             if name not in known:
                 near = did_you_mean(name, known) or f"there are {', '.join(known)}"
-                raise ValueError(f"names {name[:100]!r}, which is no field; {near}")
+                raise ValueError(f"names {name[:100]!r}, which is not a field; {near}")
         return names
 
     return read

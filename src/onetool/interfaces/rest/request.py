@@ -109,7 +109,7 @@ def _not_strict(error: StrictJsonError) -> str:
         return f"the key {error.text[:100]!r} is there twice"
     if error.kind == "range":
         return f"the number {error.text[:40]} is out of range"
-    return f"{error.text} is no number of JSON"
+    return f"{error.text} is not a number of JSON"
 
 
 def _whole(text: str) -> float:
@@ -280,7 +280,7 @@ class RestContext:
         return EVERYTHING if allowed is None or self.may_change else await self.bundles.visibility(allowed)
 
     def clean(self, text: Any, sent: Any) -> Any:
-        """Without secrets, except those that the client sent."""
+        """Mask secrets in a text, except those that the client sent."""
         return self._app.runtime.redact(text, sent)
 
     def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:

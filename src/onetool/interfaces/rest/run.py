@@ -166,7 +166,7 @@ def _names_of(context: RestContext) -> bytes:
 def _checked(asked: RunRequest) -> RunRequest:
     for name in asked.variables:
         if not name.isidentifier():
-            raise InvalidError(f"/variables: {name[:100]!r} is no name that code can say", "/variables")
+            raise InvalidError(f"/variables: {name[:100]!r} is not a name that code can say", "/variables")
     return asked
 
 
@@ -187,7 +187,7 @@ async def _run(
 
 
 def _answer(context: RestContext, result: RunResult) -> RunAnswer:
-    """Without its calls and prints. A large value is stored, which is why this is for a thread."""
+    """Return a result without its calls and prints. Runs in a thread, because a large value is stored."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
     if result.error is not None:
         place, error = result.meta.get("place", {}), result.told_error or result.error

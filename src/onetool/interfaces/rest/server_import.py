@@ -275,7 +275,7 @@ def _typed(text: str) -> dict[str, Any] | None:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InvalidError(f"/text: this is no command line: {error}", "/text") from None
+        raise InvalidError(f"/text: this is not a command line: {error}", "/text") from None
     env: dict[str, str] = {}
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
         name, _, env[name] = words.pop(0).partition("=")

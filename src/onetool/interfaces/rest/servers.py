@@ -175,7 +175,7 @@ async def reconnect_server(request: RestRequest) -> RestResponse:
 async def test_server(request: RestRequest) -> RestResponse:
     """Ask a server for its tools.
 
-    It is connected if need be. What a test finds is its answer: a server that can't be reached is no error.
+    It is connected if need be. What a test finds is its answer: a server that can't be reached is not an error.
     """
     converted(await json_body(request, empty={}), NoOptions)
     servers, status = await asyncio.to_thread(_enabled, request.context, request.path[0])

@@ -50,7 +50,7 @@ class View(Protocol):
         ...
 
     def spellings(self, catalogue: Snapshot) -> Mapping[str, str]:
-        """Every tool's own name, and what code writes for it."""
+        """Return every tool's own name, and what code writes for it."""
         ...
 
     def search(

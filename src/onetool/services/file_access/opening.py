@@ -78,7 +78,7 @@ def encoded(path: str) -> bytes:
     try:
         raw = path.encode()
     except UnicodeEncodeError:
-        raise PathRefusedError("bad_path", "it holds half of a surrogate pair, which is no character") from None
+        raise PathRefusedError("bad_path", "it holds half of a surrogate pair, which is not a character") from None
     if not raw:
         raise PathRefusedError("bad_path", "it is empty; '.' is the first allowed folder")
     if b"\0" in raw:

@@ -18,7 +18,7 @@ from onetool.core.schema_keywords import KEYWORDS_WITH_SUBSCHEMAS, subschemas
 
 Group = tuple[str, ...]
 
-MAX_TEXT = 20_000  # characters of one text that are looked at: a pasted document is no description
+MAX_TEXT = 20_000  # characters of one text that are looked at: a pasted document is not a description
 MAX_PARTS = 16  # of one word: no name has more, but a key or a hash may
 
 # Scripts written without spaces between the words: two neighbouring characters stand for a word.
@@ -86,7 +86,7 @@ def _counts(sign: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without accents and compatibility forms. Composed again, since decomposing takes Korean syllables apart."""
+    """Remove accents and compatibility forms. Composed again, since decomposing takes Korean syllables apart."""
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
@@ -212,7 +212,7 @@ def _without_ending(word: str) -> str:
 
 
 def _trimmed(word: str) -> str:
-    """Without what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
+    """Remove what comes and goes before an ending: creat(e), recommend(at)ion, run(n)ing, query/queries."""
     if word[-1] == "e" and len(word) > MIN_STEM:
         word = word[:-1]
     if word.endswith("at") and len(word) > MIN_STEM + 3:

@@ -93,7 +93,7 @@ class Writer:
                 self._writing.release()
 
     def give_up(self, why: str) -> None:
-        """Nothing more is written. Said once."""
+        """Write nothing more, and log that once."""
         if not self.is_off:
             self.is_off, self.problem = True, why
             self._forget()

@@ -82,7 +82,7 @@ def unpack(data: bytes | Path) -> Unpacked:
         with zipfile.ZipFile(BytesIO(raw)) as file:
             return _things(_texts(file))
     except _DAMAGED as error:
-        raise InvalidError(f"the file is no ZIP archive, or a damaged one ({error}); {_MADE}") from None
+        raise InvalidError(f"the file is not a ZIP archive, or a damaged one ({error}); {_MADE}") from None
 
 
 def _read(path: Path) -> bytes:
@@ -132,7 +132,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
     if kind == stat.S_IFLNK:
         raise InvalidError(f"{name!r}: it is a link, and links are not followed; {_MADE}")
     if kind not in (0, stat.S_IFREG):
-        raise InvalidError(f"{name!r}: it is no regular file; {_MADE}")
+        raise InvalidError(f"{name!r}: it is not a regular file; {_MADE}")
     if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
         raise InvalidError(f"{name!r:.200}: it leads out of the archive; {_MADE}")
     if name != BUNDLE and not _ENTRY.fullmatch(name):

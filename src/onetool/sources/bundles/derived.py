@@ -195,7 +195,7 @@ def _bundle(source: BundleSource, specs: list[ToolSpec], made: MadeTools) -> tup
 
 
 def _own_name(spec: ToolSpec) -> str:
-    """Without its pack."""
+    """Return its name without its pack."""
     return spec.name.partition(".")[2] or spec.name
 
 
@@ -229,7 +229,7 @@ def _plain(schema: Any) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Without halves of characters, which JSON can't say."""
+    """Replace halves of characters, which JSON can't say."""
     return text if _is_text(text) else text.encode(errors="replace").decode()
 
 

@@ -5,7 +5,7 @@ keeps its id, when it was created, its usage and its switch. Built-in tools can 
 function. They can't be renamed.
 
 Examples that belong to one owner are kept apart from those of the tool, which all see who see the tool. One document
-has the examples of one owner, by the id of the tool. Its key is a hash: an owner's name is no path.
+has the examples of one owner, by the id of the tool. Its key is a hash: an owner's name is not a path.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -221,7 +221,7 @@ def read_own_examples(data: Any, common: tuple[Any, ...]) -> tuple[ToolExample, 
 
 
 def _plain(example: Any) -> Any:
-    """Without what says nothing."""
+    """Remove what says nothing."""
     if isinstance(example, dict) and example.get("description") == "":  # pyright: ignore[reportUnknownMemberType]
         return {key: value for key, value in example.items() if key != "description"}  # pyright: ignore[reportUnknownVariableType]
     return example  # pyright: ignore[reportUnknownVariableType]

@@ -57,7 +57,7 @@ def check_id(text: str, pointer: str | None = "/id") -> str:
     """Return the id in lower case, which is how ids are stored: digits mean the same in both."""
     id = text.lower()
     if not _ID.fullmatch(id):
-        raise InvalidError(f"{text!r:.80} is no UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
+        raise InvalidError(f"{text!r:.80} is not a UUIDv7, as 01890a5d-ac96-774b-bcce-b302099a8057 is one", pointer)
     return id
 
 

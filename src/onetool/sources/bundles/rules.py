@@ -377,7 +377,7 @@ class BundleStore(ABC):
         return self._change_tool((bundle_id, slug, version), match, examples=examples)
 
     def _change_tool(self, named: tuple[str, str, str], match: ETag | None, **fields: Any) -> Tool:
-        """Change what is no part of a tool's structure. `named` is its bundle's id, its slug and its version."""
+        """Change what is not a part of a tool's structure. `named` is its bundle's id, its slug and its version."""
         bundle_id, slug, version = named
 
         def job(work: StoreTransaction) -> None:

@@ -34,7 +34,7 @@ def wrong_value(shape: type, data: Any, path: Sequence[str]) -> str | None:
     if not values:
         return None
     near = did_you_mean(value, values) if isinstance(value, str) else None
-    text = f"{cut(repr(value), MAX_SHOWN_VALUE)} is none of {', '.join(values)}"
+    text = f"{cut(repr(value), MAX_SHOWN_VALUE)} is not one of {', '.join(values)}"
     return f"{text}; {near}" if near else text
 
 

@@ -177,7 +177,7 @@ async def _pages(list_page: Any, kind: str) -> list[Definition]:
 
 
 class _Tolerant:
-    """A page of tools without those that are none.
+    """Return a page of tools without the invalid ones.
 
     The SDK takes a page as a whole or not at all, and has no door for this: parts of it are used that are not promised.
     """
@@ -206,7 +206,9 @@ class _Tolerant:
         except ValidationError as error:
             name = listed.get("name") if isinstance(listed, dict) else listed
             problem = error.errors(include_url=False, include_input=False)[0]
-            self._note(f"this is no tool: {name!r:.100}: {'.'.join(map(str, problem['loc']))}: {problem['msg']:.100}")
+            self._note(
+                f"this is not a tool: {name!r:.100}: {'.'.join(map(str, problem['loc']))}: {problem['msg']:.100}"
+            )
             return None
 
 

@@ -33,7 +33,7 @@ class ServerRequest(msgspec.Struct, frozen=True):
             case "tools":
                 return await connection.count_tools()
             case _:
-                raise ToolFailure(f"{self.kind} is no request to a server")
+                raise ToolFailure(f"{self.kind} is not a request to a server")
 
 
 class SharedState(msgspec.Struct, frozen=True, kw_only=True):

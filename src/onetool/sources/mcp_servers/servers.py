@@ -118,7 +118,7 @@ class Servers(Source):
         resources: dict[str, Resource] = {}
         listed = [resource for offer in offers for resource in offer.resources]
         for resource in sorted(listed, key=lambda one: bool(one.variables)):  # what one lists is before another's form
-            resources.setdefault(resource.uri, resource)  # servers choose their URIs: a duplicate is no mistake
+            resources.setdefault(resource.uri, resource)  # servers choose their URIs: a duplicate is not a mistake
         return Catalogue(
             tools=tuple(tool for offer in offers for tool in offer.tools),
             prompts=tuple(prompt for offer in offers for prompt in offer.prompts),

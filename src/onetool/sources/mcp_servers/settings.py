@@ -94,9 +94,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.command and not self.url:
             yield "", "a server needs a command or a url", "add command: … or url: …"
         elif self.url and not self.command and not re.match(r"https?://[^/]", self.url, re.IGNORECASE):
-            yield "url", f"{_shown(self.url)!r} is no url of a server", "write http://host/path or https://host/path"
+            yield "url", f"{_shown(self.url)!r} is not a url of a server", "write http://host/path or https://host/path"
         if self.docs_url and not is_address(self.docs_url):
-            yield "docs_url", f"{_shown(self.docs_url)!r} is no address", "write https://host/path"
+            yield "docs_url", f"{_shown(self.docs_url)!r} is not an address", "write https://host/path"
         if self.url and self.auth is not None:
             yield from auth_problems(self.auth)
 
@@ -232,7 +232,7 @@ def auth_problems(auth: AuthValue) -> Iterator[AuthProblem]:
         if not _is_token(auth):
             yield (
                 AUTH_KEY,
-                "this is no token: it is empty, or has blanks, line breaks or characters beyond ASCII",
+                "this is not a token: it is empty, or has blanks, line breaks or characters beyond ASCII",
                 AUTH_FORMS,
             )
     elif not isinstance(auth, Mapping):

@@ -71,7 +71,9 @@ class PackPart(msgspec.Struct, frozen=True):
     """A file or a folder that packs may be made of."""
 
     path: Path
-    place: str  # where it really is: the path of the packs, or what a link in there leads to; empty for what is no pack
+    place: (
+        str  # where it really is: the path of the packs, or what a link in there leads to; empty for what is not a pack
+    )
     is_folder: bool
 
 
@@ -101,7 +103,7 @@ def parts_of(path: Path) -> Iterator[PackPart]:
 
 
 def _part(path: Path, place: str, seen: set[tuple[int, int]]) -> PackPart | None:
-    """None for what is not there, was there already, or is no pack's."""
+    """None for what is not there, was there already, or is not a pack's."""
     if os.path.islink(path):
         if not place:
             return None

@@ -166,7 +166,7 @@ def _lazy(spec: ToolSpec, started: PackImport) -> ToolSpec:
 # Reading tools without importing the pack
 
 ANYTHING: Mapping[str, Any] = {"type": "object"}
-OFFERS = ("prompt", "resource")  # decorators of what is no tool
+OFFERS = ("prompt", "resource")  # decorators of what is not a tool
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -177,7 +177,7 @@ def parsed(candidate: PackCandidate, handler: Handler | None = None) -> tuple[st
     if file is None:
         raise ValueError(f"the source of {candidate.origin} is not found without importing it")
     if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:  # a pipe would keep us waiting
-        raise ValueError(f"{file.name} is no file, or larger than {MAX_FILE_BYTES:,} bytes")
+        raise ValueError(f"{file.name} is not a file, or larger than {MAX_FILE_BYTES:,} bytes")
     body = list(_statements(ast.parse(file.read_bytes(), str(file)).body))
     constants = dict(_constants(body))
     pack = constants.get("pack")

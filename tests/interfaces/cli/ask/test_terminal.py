@@ -49,7 +49,7 @@ def test_a_person_decides_call_by_call(shop):
 def test_ctrl_c_ends_a_question_that_waits_for_an_answer_as_nothing_typed_before_is_one(shop):
     shop.model.will(Says(calls=[buy("tea")]), Says("Well."))
     with shop.terminal("Buy.", "--session", "tea") as terminal:
-        terminal.type(b"y\n")  # before there is a question: that is no answer
+        terminal.type(b"y\n")  # before there is a question: that is not an answer
         terminal.until(ASKED)
         terminal.type(b"\x03")
         assert terminal.ended() == 130
@@ -62,7 +62,7 @@ def test_a_person_decides_also_where_something_is_piped_in(shop):
     with shop.terminal("Buy.", "--approve", "ask", "--session", "tea", stdin=b"a list", NO_COLOR="1") as terminal:
         assert terminal.until(ASKED).startswith("new session tea\n")
         terminal.type(b"ja\n")
-        assert "'ja' is none of the answers.\n" in terminal.until(ASKED)
+        assert "'ja' is not one of the answers.\n" in terminal.until(ASKED)
         terminal.type(b"y\n")
         assert terminal.ended() == 0
     assert "→ ok" in terminal.seen

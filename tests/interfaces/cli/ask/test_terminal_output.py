@@ -256,7 +256,7 @@ def test_yes_no_and_always():
 def test_what_is_no_answer_is_asked_again_but_not_for_ever(capsys):
     call = ToolCall("1", "shop.buy", {})
     assert decided(Typist("perhaps", "?", "y"), call) == [True]
-    assert "'perhaps' is none of the answers." in capsys.readouterr().err
+    assert "'perhaps' is not one of the answers." in capsys.readouterr().err
     typist = Typist("j", "o", "s", "x", "y")
     assert decided(typist, call) == [False]
     assert typist.answers == ["y"]

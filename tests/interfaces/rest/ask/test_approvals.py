@@ -127,7 +127,7 @@ def test_each_call_is_decided_by_itself_also_those_of_code(harness):
             await asgi_client.decide(one)
             two = await stream.next("approval", 1)
             assert (two["args"], two["call"] != one["call"]) == ({"text": "second"}, True)
-            assert (await asgi_client.decide(one, True)).status == 409  # a yes to one is no yes to another
+            assert (await asgi_client.decide(one, True)).status == 409  # a yes to one is not a yes to another
             await asgi_client.decide(two, False)
             return await stream.end()
 

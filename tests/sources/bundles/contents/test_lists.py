@@ -93,7 +93,7 @@ def test_everything_is_all_that_is_not_built_in():
 
 
 def test_files_that_can_not_be_used_are_told_and_known(store):
-    odd = "b/tools/\udcff\udcfe.json"  # a name that is no UTF-8
+    odd = "b/tools/\udcff\udcfe.json"  # a name that is not UTF-8
     with store.changing() as changes:
         changes.put_broken("b/x.json", STAMP, "it is half a file")
         changes.put_broken(odd, Stamp(5, 6, 2**64 - 1), "what is this")

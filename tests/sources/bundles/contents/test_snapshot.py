@@ -115,7 +115,7 @@ def test_something_else_in_its_place_is_ignored(store, file, make):
     BundleCache(1).write(file.with_name("elsewhere"), store.now)
     make(file)
     assert read(file).bundles == {}
-    BundleCache(1).write(file, store.now)  # or it is not, and that is no error
+    BundleCache(1).write(file, store.now)  # or it is not, and that is not an error
 
 
 def test_it_is_written_when_much_has_changed(store, file):

@@ -154,7 +154,7 @@ BROKEN = {
     "no id": (json.dumps(BY_HAND | {"id": "x"}), "UUIDv7"),
     "no time": (json.dumps(BY_HAND | {"createdAt": "yesterday"}), "/createdAt"),
     "an unknown key": (json.dumps(BY_HAND | {"descripton": ""}), "description"),
-    "nan": ('{"limits": NaN}', "NaN is no number"),
+    "nan": ('{"limits": NaN}', "NaN is not a number"),
     "half a character in its title": (json.dumps(BY_HAND | {"displayName": "a\ud800"}), "half a character"),
     "half a character in a tag": (json.dumps(BY_HAND | {"tags": ["\udc00"]}), "half a character"),
     "of two types": (json.dumps(BY_HAND | {"httpImpl": {}}), "another type"),

@@ -35,7 +35,7 @@ def one(operation, method="get", path="/things", **more):
 
 
 def skipped(operation, method="get", path="/things", **more):
-    """Why a document's only operation is no tool."""
+    """Why a document's only operation is not a tool."""
     found = imported({path: {method: operation}}, **more)
     assert found.tools == []
     ((_, why),) = found.skipped

@@ -52,7 +52,7 @@ def soon():
         ("[" * 100_000, "levels deep"),
         ('{"a":' * 100_000, "nested too deep"),
         ("a: 1\n---\nb: 2", "a second document"),
-        ("? [a]\n: b", "a key that is no text"),
+        ("? [a]\n: b", "a key that is not text"),
         ("{" + "[]," * 2_000_000, "more than"),
         (b" " * (33 * 1024**2), "larger than"),
     ],

@@ -171,7 +171,7 @@ def test_a_stored_tool_keeps_its_name(constructs):
 
 
 def test_the_name_of_another_tool_is_not_taken(constructs):
-    """What is stored for one operation is no name for another, though it would be its best one."""
+    """What is stored for one operation is not a name for another, though it would be its best one."""
     stored = {"POST /v1/reserved_ips": ["reserved-ips-list"]}
     found = slugs(constructs, stored=stored, only=("/reserved*",))
     assert found == ["get-reserved-ips", "reserved-ips-list"]

@@ -38,7 +38,7 @@ class WithToolsCommand(click.Command):
         try:
             return super().parse_args(ctx, [*words])
         except click.NoSuchOption as error:
-            for word in words:  # what has spaces in it is no option, but a question that looks like one
+            for word in words:  # what has spaces in it is not an option, but a question that looks like one
                 if word.startswith(error.option_name) and " " in word:
                     shown = printable(cut(word, MAX_SHOWN)).replace("\n", " ")
                     hint = f'A question that begins with a dash stands behind --: onetool ask -- "{shown}"'

@@ -132,7 +132,7 @@ class TurnReader:
         if not line:
             raise EOFError
         if len(line) > MAX_TEXT_BYTES:
-            while line and not line.endswith(b"\n"):  # the rest of it is no turn of its own
+            while line and not line.endswith(b"\n"):  # the rest of it is not a turn of its own
                 line = sys.stdin.buffer.readline(MAX_TEXT_BYTES)
             raise _TooLongError
         return line.decode("utf-8-sig").rstrip("\r\n")

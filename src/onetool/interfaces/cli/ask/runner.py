@@ -97,7 +97,7 @@ def _attached_file(name: str) -> File:
     if name == STDIN:
         inputs.print_prompt("what is to be attached")
         return _attached(STDIN_NAME, inputs.read(MAX_PICTURE_BYTES))
-    refusal = ValueError('it is no regular file. What a command prints is piped in: … | onetool ask -f - "…"')
+    refusal = ValueError('it is not a regular file. What a command prints is piped in: … | onetool ask -f - "…"')
     try:
         with inputs.open_regular_file(name, refusal) as stream:
             data = stream.read(MAX_PICTURE_BYTES + 1)

@@ -187,10 +187,10 @@ def continue_hint(session: str) -> str:
 
 YES, NO, ALWAYS, VIEW = ("y", "yes"), ("n", "no"), ("a", "always"), ("v", "view")
 ANSWERS = (*YES, *NO, *ALWAYS, *VIEW)
-MAX_MISTAKES = 3  # answers that are none; then it is a no
+MAX_MISTAKES = 3  # invalid answers; then it is a no
 CHOICES = "Run {}? y = yes, n = no, a = always for this tool, in this question"
 MORE = ", v = view all of it"
-MAX_SHOWN = 20  # characters of an answer that is none
+MAX_SHOWN = 20  # characters of an invalid answer
 MAX_LOOKALIKES = 3
 USUAL_COLUMNS = 80
 
@@ -222,7 +222,7 @@ class Approver:
         while said in VIEW or (said not in ANSWERS and mistakes < MAX_MISTAKES):
             if said not in VIEW:
                 mistakes += 1
-                click.echo(f"{printable(cut(said, MAX_SHOWN))!r} is none of the answers.", err=True)
+                click.echo(f"{printable(cut(said, MAX_SHOWN))!r} is not one of the answers.", err=True)
             said = await self._answer(self._question(call, spec, whole=said in VIEW))
         if said in ALWAYS:
             self._always.add(spec.name)

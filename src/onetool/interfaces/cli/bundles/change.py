@@ -165,7 +165,7 @@ def _delete_bundle(bundles: "BundleService", bundle: "Shown", with_tools: bool, 
 
 
 def _read_changes(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-    """`httpImpl.request.timeoutMs=5000` -> a JSON Merge Patch. A value that is no JSON is a text."""
+    """`httpImpl.request.timeoutMs=5000` -> a JSON Merge Patch. A value that is not JSON is a text."""
     found: dict[str, Any] = {}
     for one in given:
         key, equals, text = one.partition("=")

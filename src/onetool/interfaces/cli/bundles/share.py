@@ -139,7 +139,7 @@ def _write(file: Path, data: bytes, force: bool) -> None:
     try:
         with os.fdopen(os.open(file, flags, 0o644), "wb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file; -o - writes to a pipe")
+                raise OSError(errno.EINVAL, "it is not a regular file; -o - writes to a pipe")
             stream.write(data)
     except FileExistsError:
         raise click.ClickException(printable(f"{file} is there already; --force replaces it.")) from None

@@ -173,7 +173,7 @@ def _json_changed(
     if servers is None:
         return _json_added(text, root, root, section, {name: entry}), None
     if servers.members is None:
-        raise EditError(f"{section} in it is no object")
+        raise EditError(f"{section} in it is not an object")
     there = servers.members.get(name)
     if there is None:
         return _json_added(text, root, servers, name, entry), None
@@ -258,7 +258,7 @@ def put_toml(text: str, section: str, name: str, entry: dict[str, Any], *, force
         raise EditError(f"it is not TOML: {error}") from None
     servers = before.get(section, {})
     if not isinstance(servers, dict):
-        raise EditError(f"{section} in it is no table")
+        raise EditError(f"{section} in it is not a table")
     if servers.get(name) == entry:
         return text
     if name in servers and not force:

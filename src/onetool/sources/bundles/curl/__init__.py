@@ -112,7 +112,7 @@ class _ToolMaker:
         found = _URL.fullmatch(url)
         if found is None:
             raise InvalidError(
-                f"{shell_text(url)[:100]!r} is no URL that can be called: it has to be http:// or https://"
+                f"{shell_text(url)[:100]!r} is not a URL that can be called: it has to be http:// or https://"
             )
         if BEGIN in found[3] or "{" in found[3] or "<" in found[3]:
             raise InvalidError("the URL's host is a variable; write the host itself: it has to be allowed by its name")

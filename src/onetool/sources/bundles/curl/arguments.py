@@ -1,6 +1,6 @@
 """Finds the arguments and the secrets of a curl command, and makes templates of its query, its form and its body.
 
-When in doubt a value is a secret: one that is none can be given any value, but a key in a file of tools is soon on
+When in doubt a value is a secret: one that isn't can be given any value, but a key in a file of tools is soon on
 somebody else's disk.
 """
 
@@ -296,7 +296,7 @@ def body_of(
                 notes.append("the body is JSON, and is sent as JSON")
             return _json_body(found[0], filling, secrets, media)
         if is_json:
-            raise InvalidError("the body is no JSON, and the command says it is; check its quotes")
+            raise InvalidError("the body is not JSON, and the command says it is; check its quotes")
     if media in ("", FORM):
         pairs = CommandPairs(filling, secrets)
         for kind, text in data:
@@ -356,7 +356,7 @@ def _inside(name: str, value: Any, filling: ArgumentCollector, secrets: CommandS
 
 
 def _unescaped(text: str) -> str:
-    """Without its escapes; marks of variables stay."""
+    """Remove its escapes; marks of variables stay."""
     return "".join(f"{BEGIN}{part}{END}" if is_name else unquote_plus(part) for part, is_name in pieces(text))
 
 

@@ -188,7 +188,7 @@ def _quoted(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    r"""Two halves of a character, as \ud83d\ude00, are one; half of one is none."""
+    r"""Join two halves of a character, as \ud83d\ude00; half of one alone is not a character."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
@@ -465,7 +465,7 @@ def _number(name: str, text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        raise InvalidError(f"{name}: {text[:40]!r} is no number") from None
+        raise InvalidError(f"{name}: {text[:40]!r} is not a number") from None
 
 
 def _unknown(name: str) -> InvalidError:

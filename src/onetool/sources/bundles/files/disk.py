@@ -122,7 +122,7 @@ def check_regular(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise InvalidError("it is a link, and links are not followed: put the file itself here")
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidError("it is no regular file")
+        raise InvalidError("it is not a regular file")
     if status.st_size > MAX_FILE_BYTES:
         raise InvalidError(f"it has {status.st_size:,} bytes; {MAX_FILE_BYTES:,} is the most")
 
@@ -233,7 +233,7 @@ class FolderScan:
             self._check(above, entry.name, entry.stat(follow_symlinks=False))
 
     def _check(self, folder: str, name: str, status: os.stat_result) -> None:
-        """Most are ours, and like others in their folder: only what is not is asked about."""
+        """Ask only about files unlike the others of their folder: most are ours."""
         like = (folder, status.st_uid, status.st_gid, status.st_mode & WRITABLE)
         if (status.st_uid != _EUID or status.st_mode & WRITABLE) and like not in self._fine:
             mistake = self._foreign(Path(self._root, folder, name))

@@ -36,7 +36,7 @@ def _second_text(second: int) -> str:
 
 
 def time_seconds(text: str) -> float:
-    """ValueError for what is no time. People may write it shorter, or in a zone of their own; without one it is UTC."""
+    """Read a time, which may be short or in another zone; without a zone it is UTC. Raises ValueError."""
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
@@ -129,7 +129,14 @@ _SCHEMAS = ("argSchema", "outputSchema")
 _IMPLS = ("httpImpl", "pythonImpl", "goImpl", "scriptImpl")
 _LOSSY = "it has values that JSON does not: NaN, infinity, tuples, or keys that are no texts"
 _TOOL_KEYS = (*_FIRST, *_SCHEMAS, "preProcessors", *_IMPLS, "limits", "examples", "id", "createdAt", "modifiedAt")
-_SWITCHED = ("isEnabled", "examples", "id", "createdAt", "modifiedAt", "softDeletedAt")  # what is no structural change
+_SWITCHED = (
+    "isEnabled",
+    "examples",
+    "id",
+    "createdAt",
+    "modifiedAt",
+    "softDeletedAt",
+)  # what is not a structural change
 
 
 def _digested(shape: type[Bundle | Tool], keys: tuple[str, ...]) -> list[tuple[str, str, bool]]:
@@ -251,7 +258,7 @@ def _read_strictly(text: bytes) -> Any:
     if text.startswith(b"\xef\xbb\xbf"):
         raise InvalidError("it begins with a byte order mark (BOM): save it as UTF-8 without one")
     if b"\0" in text:
-        raise InvalidError("it has NUL bytes in it: it was not written to its end, or is no text")
+        raise InvalidError("it has NUL bytes in it: it was not written to its end, or is not text")
     if not text.strip():
         raise InvalidError("it is empty")
     try:
@@ -271,7 +278,7 @@ def _read_strictly(text: bytes) -> Any:
 def _not_strict(error: StrictJsonError) -> str:
     if error.kind == "duplicate":
         return f"the key {error.text!r:.60} stands twice in one object"
-    return f"{error.text} is no number in JSON"
+    return f"{error.text} is not a number in JSON"
 
 
 def _name(data: Mapping[str, Any], key: str) -> str:
@@ -326,7 +333,9 @@ def _time(text: Any, pointer: str) -> str:
     try:
         return _as_written(text)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidError(f"{pointer}: {text!r:.60} is no time, as 2026-11-15T16:00:00.000Z is one", pointer) from None
+        raise InvalidError(
+            f"{pointer}: {text!r:.60} is not a time, as 2026-11-15T16:00:00.000Z is one", pointer
+        ) from None
 
 
 @lru_cache(256)  # what came together has one time

@@ -333,7 +333,7 @@ class FileStore(BundleStore):
         """Whoever reads reads the log, too."""
 
     def watch(self, call: Callable[[], None]) -> None:
-        """Nothing tells of changes of files."""
+        """Do nothing: files don't notify of changes."""
 
     def sync(self) -> bool:
         before = self._synced

@@ -60,7 +60,7 @@ class ImportedBundle(NamedTuple):
     tools: list[tuple[str, str, dict[str, Any]]]  # slug, version, and the tool as PUT takes it
     hosts: list[str]  # that `allowedHosts` has to allow
     secrets: list[str]  # that are needed
-    skipped: list[ImportNote]  # what is no tool
+    skipped: list[ImportNote]  # what is not a tool
     notes: list[ImportNote]  # what is not quite as the document has it
 
 

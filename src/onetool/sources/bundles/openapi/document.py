@@ -107,7 +107,7 @@ class _Builder:
             raise _wrong(event, f"nested more than {MAX_DEPTH} levels deep")
         above = self._open[-1] if self._open else None
         if above is not None and isinstance(above.value, dict) and above.key is None:
-            raise _wrong(event, "a key that is no text; write a plain text before the ':'")
+            raise _wrong(event, "a key that is not text; write a plain text before the ':'")
         self._open.append(_Open(value, event.anchor))
 
     def _end(self, event: Any) -> None:
@@ -122,7 +122,7 @@ class _Builder:
         above = self._open[-1]
         if isinstance(above.value, dict) and above.key is None:
             if not isinstance(value, str):
-                raise _wrong(event, "a key that is no text; write a plain text before the ':'")
+                raise _wrong(event, "a key that is not text; write a plain text before the ':'")
             above.key = value
             return
         self._add(value, size, event)

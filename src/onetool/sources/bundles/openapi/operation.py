@@ -162,7 +162,7 @@ class SecuritySchemes:
 
     def _all(self, names: Any) -> RequiredAuth:
         if not isinstance(names, dict):
-            raise UnresolvedError("`security` has an entry that is no object")
+            raise UnresolvedError("`security` has an entry that is not an object")
         needed = NO_AUTH
         for name, scopes in list(names.items())[:5]:
             scheme = self._schemes.get(name)

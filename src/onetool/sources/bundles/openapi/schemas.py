@@ -22,7 +22,7 @@ _MEDIA = re.compile(r"[a-z0-9!#$&^_.+*-]{1,60}/[a-z0-9!#$&^_.+*-]{1,80}")
 
 
 def known_media(text: str) -> str:
-    """Without its parameters, in lower case; "*/*" for a body is taken to be JSON. Nothing where it is none."""
+    """Return a media type without its parameters, in lower case; "*/*" for a body is taken to be JSON."""
     media = text.partition(";")[0].strip().lower()
     if not _MEDIA.fullmatch(media):
         return ""
