@@ -1,5 +1,5 @@
-"""Who makes the tables of the database: `serve` and `db`, and nobody else. And what a machine that is not a replica needs:
-neither the address of one nor, for most commands, the key.
+"""Who makes the tables of the database: `serve` and `db`, and nobody else. And what a machine that is not a
+replica needs: neither the address of one nor, for most commands, the key.
 """
 
 import json

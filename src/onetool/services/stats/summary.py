@@ -312,7 +312,7 @@ def _counts(reader: StatsReader, selected: CallFilter, column: str) -> list[Coun
 
 
 def _series(reader: StatsReader, selected: CallFilter, starts: range) -> list[Bucket]:
-    """Return every bucket, also those without a call. The first one begins before the period, and has only its calls."""
+    """Return every bucket, also those without a call. The first one has only the calls of the period."""
     rows = selected.query(reader, f"{{bucket}}, {_NUMBERS}", "GROUP BY 1", bucket=starts.step)
     found: dict[int, Sequence[Any]] = {number * starts.step: rest for number, *rest in rows}
     return [_bucket(start, *found.get(start, _NOTHING)) for start in starts]

@@ -229,7 +229,7 @@ def tool_usage(
 
 
 def _series(reader: StatsReader, query: str, asked: Mapping[str, Any], days: int, now: float) -> list[UsageBucket]:
-    """Return every bucket, also those without a call. The first one begins before the time, and has only its calls."""
+    """Return every bucket, also those without a call. The first one has only the calls of the time."""
     size = HOUR if days <= MAX_HOURLY_DAYS else DAY
     found: dict[int, Sequence[Any]] = {
         number * size: rest for number, *rest in reader.rows(query, {**asked, "bucket": size})
