@@ -582,7 +582,7 @@ export interface paths {
         put?: never;
         /**
          * Ask a server for its tools
-         * @description It is connected if need be. What a test finds is its answer: a server that can't be reached is no error. It needs the role admin.
+         * @description It is connected if need be. What a test finds is its answer: a server that can't be reached is not an error. It needs the role admin.
          */
         post: operations["testServer"];
         delete?: never;
@@ -1775,7 +1775,7 @@ export interface components {
             headers: {
                 [key: string]: string;
             };
-            /** @description As text; null where there is none, or where it is no text. */
+            /** @description As text; null where there is none, or where it is not text. */
             body: string | null;
             /**
              * @description Its name, where a tool sends several.

@@ -1,1 +1,0 @@
-export{c as default}from"./make-BERvoN-2.js";

@@ -1,0 +1,1 @@
+export{c as default}from"./make-CK8a1p_9.js";

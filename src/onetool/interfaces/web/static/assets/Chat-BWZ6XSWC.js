@@ -1,0 +1,1 @@
+export{i as default}from"./make-CK8a1p_9.js";

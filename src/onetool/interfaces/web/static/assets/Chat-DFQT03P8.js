@@ -1,1 +1,0 @@
-export{i as default}from"./make-BERvoN-2.js";

@@ -1,1 +1,0 @@
-export{o as default}from"./welcome-D3jv9Hss.js";

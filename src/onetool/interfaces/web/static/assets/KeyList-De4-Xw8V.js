@@ -1,0 +1,1 @@
+export{o as default}from"./welcome-BSVIeF8D.js";

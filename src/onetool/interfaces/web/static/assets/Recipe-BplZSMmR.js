@@ -1,0 +1,1 @@
+export{t as default}from"./make-CK8a1p_9.js";

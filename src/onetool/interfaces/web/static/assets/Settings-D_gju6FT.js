@@ -1,0 +1,1 @@
+export{n as default}from"./welcome-BSVIeF8D.js";

@@ -1,1 +1,0 @@
-export{n as default}from"./welcome-D3jv9Hss.js";

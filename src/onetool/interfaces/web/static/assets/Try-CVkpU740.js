@@ -1,0 +1,1 @@
+export{t as default}from"./form-DPP_hQ7C.js";
