@@ -468,7 +468,7 @@ class Runtime:
 
     def sandbox_usage(self) -> dict[str, int]:
         """Return how many runs there may be at once, are running and are waiting; nothing before the first one."""
-        workers: SharedWorkers | None = self._made("room")
+        workers: SharedWorkers | None = self._made("workers")
         return {} if workers is None else workers.usage()
 
     def warm(self) -> None:
