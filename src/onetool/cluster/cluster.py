@@ -5,21 +5,26 @@ Routes below /cluster are for other replicas only: `HttpApp` refuses requests wi
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from socket import socket
 from typing import Any
 
 from onetool.cluster import UNIX, ClusterSettings, Replica
-from onetool.cluster.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
-from onetool.cluster.members import Members
-from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send
+from onetool.cluster.forwarding import DATABASE_PATH, Forwarder, ForwardSeal, ReplicaGoneError
+from onetool.cluster.members import BEAT_S, Members
+from onetool.core.principal import LOCAL
+from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send, respond
 
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
 DRAIN_S = 5.0  # after SIGTERM, until the balancer has noticed
 PARTING_S = 2.0  # for clients about to send a request on a kept connection
 PATIENCE_S = 20  # for requests under way after that
+ASK_S = 1.0  # for a peer to say whether it has the database
+MAX_ASKED = 3  # peers
+HAS_DATABASE, HAS_NONE = b'{"database":"ok"}', b'{"database":"away"}'
 
 
 class Cluster:
@@ -30,7 +35,8 @@ class Cluster:
         self.members = Members(settings)
         self.seal = ForwardSeal(settings.key, self.members)
         self.forwarder = Forwarder(self.members, self.seal)
-        self.routes: dict[str, Asgi] = {}
+        self.routes: dict[str, Asgi] = {DATABASE_PATH: self._tell_database}
+        self._cut_off: tuple[float, bool] = (0.0, False)  # when peers were last asked, and what they said
         self.on_serving: list[Callable[[], None]] = []  # called on the event loop, once clients can connect
         self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
@@ -69,6 +75,27 @@ class Cluster:
         if found is None:
             raise ReplicaGoneError
         return found
+
+    async def is_cut_off(self) -> bool:
+        """Return whether this replica can't reach the database, and another one can. Peers are asked once a second."""
+        if self.members.has_database:
+            return False
+        asked_at, found = self._cut_off
+        if time.monotonic() - asked_at >= BEAT_S:
+            others = [one for one in self.members.alive() if one.id != self.id and not one.is_draining]
+            found = any(await asyncio.gather(*map(self._has_database, others[:MAX_ASKED])))
+            self._cut_off = time.monotonic(), found
+        return found
+
+    async def _has_database(self, replica: Replica) -> bool:
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await self.forwarder.post(replica, DATABASE_PATH, b"{}", LOCAL) == HAS_DATABASE
+        except (HttpError, TimeoutError):
+            return False
+
+    async def _tell_database(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await respond(send, 200, HAS_DATABASE if self.members.has_database else HAS_NONE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve /cluster and all paths below it."""

@@ -65,7 +65,7 @@ MAX_ANSWER_BYTES = 1 << 62
 ACQUIRE_S = 2.0  # for a connection, when all are in use
 MAX_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
 SHARES = {"stream": 64, "call": 500}  # connections of one owner, by kind; other requests are short
-STATES_PATH = "/cluster/servers/states"  # read every second, so it is not logged
+STATES_PATH, DATABASE_PATH = "/cluster/servers/states", "/cluster/database"  # read every second, so not logged
 MAX_REFUSAL = 2000  # characters of an error response
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
@@ -396,7 +396,7 @@ class ForwardSeal:
         scope[FORWARDED] = told
         scope[FORWARD_ID] = told.id or told.nonce
         scope["log"]["from"] = told.sender
-        if scope["path"] == STATES_PATH:
+        if scope["path"] in (STATES_PATH, DATABASE_PATH):
             scope["log"][UNLOGGED] = True
 
     def proof(self, header: bytes, status: int) -> bytes:

@@ -36,6 +36,8 @@ from onetool.database import Database, DatabaseError, Transaction
 log = logging.getLogger("onetool.cluster")
 
 BEAT_S = 1.0
+MAX_BEAT_S = 2.0  # for the database to answer a statement of a heartbeat
+LATE_S = 4.0  # without a heartbeat, the database counts as away
 GONE_S = 5.0
 FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
 MAX_UNKNOWN = 1000  # ids without a replica that are remembered until the next beat
@@ -65,6 +67,12 @@ class Members:
         self._lock = Lock()  # one beat at a time
         self._thread: Thread | None = None
         self._is_away = False
+        self._beat_at = time.monotonic()
+
+    @property
+    def has_database(self) -> bool:
+        """True if this process has reached the database in the last seconds. Never blocks."""
+        return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:
         """Beat for the first time, then in a thread. If the database is away, the next beat may reach it."""
@@ -137,7 +145,7 @@ class Members:
                 return
             began = time.time()
             try:
-                now, rows = self._database.write(self._renew)
+                now, rows = self._database.write(self._renew, max_wait=MAX_BEAT_S)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may go well
                 if not self._is_away:
                     why = error if isinstance(error, DatabaseError) else f"{type(error).__name__}: {error}"
@@ -145,6 +153,7 @@ class Members:
                 self._is_away = True
                 return
             self._is_away = False
+            self._beat_at = time.monotonic()
             self._ahead = now - (began + time.time()) / 2
             found = [one for row in rows if (one := self._replica(row)) is not None]
             self._alive = {one.id: one for one in found if one.is_known}

@@ -7,7 +7,7 @@ from typing import Any
 
 from onetool.cluster.cluster import Cluster
 from onetool.cluster.mcp_rows import McpTaskRows
-from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
+from onetool.core.mcp_protocol import AWAY, INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 from onetool.database import DatabaseError
 from onetool.http.asgi import encode
 
@@ -58,7 +58,8 @@ class SharedTasks:
         try:
             row = await asyncio.to_thread(self._rows.get, id)
         except DatabaseError as error:
-            raise JsonRpcError(INTERNAL_ERROR, f"the replica that ran this task is gone, and {error}") from None
+            message = f"the replica that runs this task is not known here: {error}"
+            raise JsonRpcError(INTERNAL_ERROR, message, AWAY) from None
         if row is None or row.owner != owner:
             raise JsonRpcError(INVALID_PARAMS, UNKNOWN)
         if row.body is not None:

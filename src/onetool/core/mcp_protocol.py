@@ -52,6 +52,9 @@ RESOURCE_NOT_FOUND = -32002  # a resource that is not there, in revisions before
 Message = dict[str, Any]
 Id = str | int
 
+AWAY = {"reason": "database_away"}
+"""The data of an error that says what can't be known now. Over HTTP it is 503 with Retry-After."""
+
 _decoder = msgspec.json.Decoder()
 
 

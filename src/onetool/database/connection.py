@@ -89,7 +89,7 @@ class Database(Protocol):
         """Run `job` in a transaction. It may run twice, if the connection is lost before the commit: so it must change
         nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError. With
         `durable`, the change also survives a power failure once this returns. `max_wait` is how many seconds to wait
-        while other processes lock a SQLite file.
+        while other processes lock a SQLite file, or for PostgreSQL to answer a statement.
         """
         ...
 

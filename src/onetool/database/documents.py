@@ -41,6 +41,7 @@ Following = Literal["at once", "later", "never"]
 
 TOPIC = "documents"
 FRESH_S = 1.0  # for which a document stays known without a listener
+LATE_S = 4.0  # after which a listener that looks every second counts as cut off
 PAUSE = 0.05  # seconds between two attempts to take a lock
 
 DocumentId = tuple[str, str]  # kind and key
@@ -113,6 +114,11 @@ class Documents:
     def is_shared(self) -> bool:
         """True if several machines share the documents."""
         return self._database.is_shared
+
+    @property
+    def is_away(self) -> bool:
+        """True if others may have changed documents without this process knowing. Never blocks."""
+        return self._follower.is_away()
 
     @property
     def has_lost(self) -> bool:
@@ -276,6 +282,13 @@ class DocumentFollower:
         self._known: dict[DocumentId, KnownDocument] = {}
         self._lock = threading.Lock()
         self._is_listening = False
+        self._looked_at = monotonic()
+
+    def is_away(self) -> bool:
+        database = self._database()
+        if database is None or not database.is_shared:
+            return False
+        return database.is_away or (self._is_listening and monotonic() - self._looked_at > LATE_S)
 
     def current(self, id: DocumentId) -> KnownDocument | None:
         """Return a document as it is now, if it was read before; None if PostgreSQL would have to be asked.
@@ -313,6 +326,7 @@ class DocumentFollower:
                 with self._lock:
                     was_listening, self._is_listening = self._is_listening, True
                 if not was_listening:
+                    self._looked_at = monotonic()
                     database.on_change(TOPIC, self._look)
         if found.error is not None:
             raise found.error
@@ -369,6 +383,7 @@ class DocumentFollower:
             }
 
         now = database.read(changed)
+        self._looked_at = monotonic()
         with self._lock:
             for id, document in now.items():
                 if self._known.get(id) is before[id]:  # else this process has just written it

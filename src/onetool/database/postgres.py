@@ -119,7 +119,7 @@ class Postgres:
             return self._run(reading)
 
     def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
-        return self._run(job)
+        return self._run(job, max_wait)
 
     def stamp(self) -> None:
         return None
@@ -172,7 +172,7 @@ class Postgres:
 
     # Transactions
 
-    def _run(self, job: Callable[[Transaction], T]) -> T:
+    def _run(self, job: Callable[[Transaction], T], max_wait: float | None = None) -> T:
         if self._is_away:
             raise self._away()
         if self._prepare is not None:
@@ -186,16 +186,16 @@ class Postgres:
                         self._is_preparing = False
         try:
             try:
-                return self._run_once(job)
+                return self._run_once(job, max_wait)
             except _LostConnection:  # maybe while it was idle
-                return self._run_once(job)
+                return self._run_once(job, max_wait)
         except _LostConnection as lost:
             self._open_breaker(lost.error)
             raise self._away() from lost.error
         except psycopg.Error as error:
             raise DatabaseError(f"the database refused this: {_short(error)}") from error
 
-    def _run_once(self, job: Callable[[Transaction], T]) -> T:
+    def _run_once(self, job: Callable[[Transaction], T], max_wait: float | None) -> T:
         pool = self._open_pool()
         try:
             connection = pool.getconn(POOL_S)
@@ -203,7 +203,7 @@ class Postgres:
             raise self._away() from self._refusal
 
         is_committing = False
-        work = PostgresTransaction(connection, self._running)
+        work = PostgresTransaction(connection, self._running, max_wait)
         try:
             result = job(work)
             is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
@@ -278,6 +278,8 @@ class Postgres:
                 return
             self._is_away, self._refusal = True, error
             pool, self._pool = self._pool, None
+        for connection in tuple(self._running):  # no new connection is made: these wait for nothing
+            self._running[connection] = monotonic()
         log.error("the database can't be reached: %s; trying again every %s s", _short(error), PROBE_S)
         threading.Thread(target=self._probe, args=(pool,), name="onetool-database", daemon=True).start()
 
@@ -312,10 +314,15 @@ def is_url(url: str) -> bool:
 class PostgresTransaction:
     """A transaction. It notes in `running` until when its current statement may take."""
 
-    def __init__(self, connection: "psycopg.Connection[Row]", running: "dict[psycopg.Connection[Row], float]") -> None:
+    def __init__(
+        self,
+        connection: "psycopg.Connection[Row]",
+        running: "dict[psycopg.Connection[Row], float]",
+        max_wait: float | None = None,
+    ) -> None:
         self._connection, self._running = connection, running
         self._cursor = connection.cursor()
-        self._allowed = STATEMENT_MS / 1000
+        self._allowed = STATEMENT_MS / 1000 if max_wait is None else max_wait
         self._note_limit()
 
     def _note_limit(self) -> None:

@@ -109,8 +109,8 @@ class Credentials:
         principal = None if shown is None else self._find(shown, self._table(stored))
         if principal is None:
             if self.needed:
-                if (known := self.stored_tokens()) is not None and known.is_away:  # the caller's token may be right
-                    raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
+                if shown is not None and not (self.jwt is not None and looks_like_jwt(shown)):
+                    self.require_current()
                 raise unauthorized_error(authorization, self._http)
             principal = self.capped(self._nobody)
         if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
@@ -118,6 +118,11 @@ class Credentials:
                 del admitted[next(iter(admitted))]
             admitted[key] = principal
         return principal
+
+    def require_current(self) -> None:
+        """Raise HttpError (503) if the stored tokens can't be read now: one that is unknown here may be valid."""
+        if self._tokens is not None and (self._tokens.store.is_away or self._tokens.store.view().is_away):
+            raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
 
     def stored_tokens(self) -> "TokenView | None":
         """Return the stored tokens as they are now."""
@@ -131,7 +136,7 @@ class Credentials:
         return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
-        """Return a principal of another replica as it is now. Raises HttpError (401) if it is no longer accepted."""
+        """Return a principal of another replica as it is now. Raises HttpError (401, 503) if it is not accepted."""
         if not principal.name:
             return self.identify(None, is_local=True)  # the other one has looked where it came from
         table = self._table()
@@ -139,6 +144,7 @@ class Credentials:
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
             return found
         if self.jwt is None or principal.expires is None or principal.expires <= time():  # a JWT is not kept
+            self.require_current()
             raise unauthorized_error(None, self._http)
         return self.capped(principal)
 
@@ -274,11 +280,13 @@ class Admission(msgspec.Struct, eq=False):
     is_over: bool = False
 
     def is_valid(self) -> bool:
-        """Return whether the caller would still be let in, with the rights that it had when the request began."""
+        """Return whether the caller would still be let in, with the rights that it had when the request began. While
+        that can't be known, the request goes on.
+        """
         try:
             return self.identify() == self.principal
-        except HttpError:
-            return False
+        except HttpError as error:
+            return error.status == 503
 
 
 current_admission: ContextVar[Admission | None] = ContextVar("current_admission", default=None)

@@ -199,6 +199,8 @@ class LoginApp:
             await self._wrong.check_async(address)
             if principal is not None:
                 return principal
+            if refused is None:
+                rules.credentials.require_current()
             await self._wrong.add_async(address)
         message = "This is no token of this server. Use http.token of its config, or one made by `onetool tokens add`."
         raise refused or HttpError(401, "unauthorized", message, [CHALLENGE, NO_STORE])

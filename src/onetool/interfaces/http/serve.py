@@ -62,6 +62,7 @@ log = logging.getLogger("onetool.serve")
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 READY_PATH = "/readyz"
 STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
+CUT_OFF = "This replica can't reach the database, and another one can: send requests to the others."
 CLOSED = "The stored tokens can't be read, or are lost, so that none of them is accepted: the log says what to do."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
@@ -87,7 +88,7 @@ def build_app(
         *_api_routes(app, url, lambda: site.rules.needs_login, lists, cluster),
         Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route(READY_PATH, _readiness(app, lambda: site), protected=False, methods=READ, takes_any_host=True),
+        Route(READY_PATH, _readiness(app, lambda: site, cluster), protected=False, methods=READ, takes_any_host=True),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *(Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS),
         *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
@@ -341,12 +342,13 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
     await respond(send, 200, HEALTH_BODY)
 
 
-def _readiness(app: "App", site: Callable[[], HttpApp]) -> Asgi:
+def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None") -> Asgi:
     """Return the app of GET /readyz: whether a balancer should send requests here.
 
-    A replica whose database is away stays ready, because its tools go on working. It isn't ready until it has reached
-    the database once, since nobody knows before whose tokens count, nor after `state.db` was lost. A shared database
-    that lost its tokens must not take all replicas out.
+    While the database is away for all replicas, they stay ready, because their tools go on working. A replica that
+    alone has lost it isn't ready: the others know more. Neither is one that has not reached the database yet, since
+    nobody knows before whose tokens count, nor after `state.db` was lost. A shared database that lost its tokens must
+    not take all replicas out.
     """
 
     async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -356,6 +358,8 @@ def _readiness(app: "App", site: Callable[[], HttpApp]) -> Asgi:
             found = {"status": "starting", "message": STARTING}
         if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
             found = {"status": "closed", "message": CLOSED}
+        if app.config.database is not None and cluster is not None and await cluster.is_cut_off():
+            found = {"status": "cut_off", "message": CUT_OFF}
         if site().is_draining:
             found = {"status": "draining", "message": "This server stops in a moment: send requests to others."}
         is_ready = found["status"] == "ready"

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.mcp_protocol import (
+    AWAY,
     DEFAULT_REVISION,
     INTERNAL_ERROR,
     PARSE_ERROR,
@@ -96,6 +97,7 @@ def request_alone(
 # The ASGI app
 
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
+RETRY = [(b"retry-after", b"1")]
 
 
 class McpHttpApp:
@@ -164,7 +166,9 @@ class McpHttpApp:
                 text = "POST a message, GET a session's stream, or DELETE a session"
                 raise HttpError(405, "method_not_allowed", text, _ALLOW)
         except JsonRpcError as error:
-            await send_json(send, HTTP_STATUS.get(error.code, 200), error_response(id_of(message), error))
+            is_away = error.data is AWAY
+            status = 503 if is_away else HTTP_STATUS.get(error.code, 200)
+            await send_json(send, status, error_response(id_of(message), error), RETRY if is_away else ())
         except HttpError as refused:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
@@ -216,6 +220,8 @@ class McpHttpApp:
         try:
             reply, status = result_response(request.id, await handle_request(self.service, request)), 200
         except JsonRpcError as error:
+            if error.data is AWAY and not response.is_stream:
+                raise
             reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
         except asyncio.CancelledError:
             response.drop()

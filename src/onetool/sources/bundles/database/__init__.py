@@ -11,7 +11,6 @@ How often tools were called is counted in the database by all replicas together.
 import logging
 import time
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
 from threading import RLock
@@ -76,6 +75,7 @@ class DatabaseStore(BundleStore):
         self._contents: Contents | None = None
         self._snapshot = BundleCache(min_changed=1)
         self._seen: Followed | None = None  # what the contents have followed to
+        self._behind: DatabaseError | None = None  # why the last `catch_up` saw nothing
         self._synced = -1  # the revision at the last sync
         self._ahead: float | None = None  # seconds that the database's clock is ahead of ours
         self.counter = UsageCounter(database, self._now)
@@ -101,6 +101,7 @@ class DatabaseStore(BundleStore):
             known = self._followed(known)
             self._learn_time()
         except DatabaseError as error:
+            self._behind = error
             if not known.note:
                 raise _away(error) from error
         return known
@@ -142,18 +143,24 @@ class DatabaseStore(BundleStore):
 
     def catch_up(self) -> None:
         self.contents()
-        if not self._database.is_away:
-            with suppress(DatabaseError):  # then it is as it was known last
-                if self._ask() != self._seen:
-                    self._follow()
+        self._try(lambda: self._follow() if self._ask() != self._seen else None)
+
+    def require_current(self) -> None:
+        if (behind := self._behind) is not None:
+            raise _away(behind)
+
+    def _try(self, job: Callable[[], None]) -> None:
+        """Read what is new. While the database is away, it is as it was known last."""
+        try:
+            job()
+            self._behind = None
+        except DatabaseError as error:
+            self._behind = error
 
     def sync(self) -> bool:
         before = self._synced
         self.contents()
-        if not self._database.is_away:
-            with suppress(DatabaseError):
-                self._follow()
-                self._learn_time()
+        self._try(self._follow)
         self._save()
         self._synced = self.contents().revision
         return before != self._synced
@@ -180,6 +187,7 @@ class DatabaseStore(BundleStore):
         """Raises DatabaseError."""
         with self._lock:
             self._contents = self._followed(self.contents())
+        self._learn_time()
 
     def _followed(self, known: Contents) -> Contents:
         base = followed(known.note)
