@@ -67,11 +67,11 @@ def test_no_error_ends_the_heartbeat(shared, monkeypatch, caplog):
     monkeypatch.setattr(members, "BEAT_S", 0.02)
     beats, write = [], shared.write
 
-    def failing(job):
+    def failing(job, **options):
         beats.append(1)
         if len(beats) in (2, 3, 4):
             raise RuntimeError("can't start new thread")
-        return write(job)
+        return write(job, **options)
 
     monkeypatch.setattr(shared, "write", failing)
     one = Members(settings(shared))

@@ -61,7 +61,6 @@ class Members:
         self._strangers: dict[str, Replica] = {}
         self._logged: set[tuple[str, str]] = set()
         self._unknown: set[str] = set()
-        self._ahead = 0.0  # seconds that the database's clock is ahead of ours
         self._calls: list[Callable[[], None]] = []
         self._ended = Event()
         self._lock = Lock()  # one beat at a time
@@ -124,7 +123,7 @@ class Members:
 
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock, which all replicas share."""
-        return time.time() + self._ahead
+        return self._database.now()
 
     def on_beat(self, call: Callable[[], None]) -> None:
         """Call a function after each beat, in the thread of the heartbeat. The next beat waits for it."""
@@ -154,7 +153,7 @@ class Members:
                 return
             self._is_away = False
             self._beat_at = time.monotonic()
-            self._ahead = now - (began + time.time()) / 2
+            self._database.ahead = now - (began + time.time()) / 2
             found = [one for row in rows if (one := self._replica(row)) is not None]
             self._alive = {one.id: one for one in found if one.is_known}
             self._strangers = {one.id: one for one in found if not one.is_known}

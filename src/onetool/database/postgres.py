@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import dup, urandom
 from socket import SHUT_RDWR, socket
-from time import monotonic
+from time import monotonic, time
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -76,6 +76,13 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+_CLOCK = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
+_BEGIN = (
+    f"SELECT {_CLOCK}, set_config('statement_timeout', %(ms)s, false), "
+    "set_config('idle_in_transaction_session_timeout', %(ms)s, false)"
+)
+
+
 class Postgres:
     """The database at a connection string. Nothing is connected before the first use.
 
@@ -83,10 +90,11 @@ class Postgres:
     """
 
     # With the schema, so that search_path can't replace the functions.
-    clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
+    clock = _CLOCK
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
     has_lost = False
+    ahead = 0.0
 
     def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
         self._url = url
@@ -120,6 +128,9 @@ class Postgres:
 
     def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
         return self._run(job, max_wait)
+
+    def now(self) -> float:
+        return time() + self.ahead
 
     def stamp(self) -> None:
         return None
@@ -248,8 +259,9 @@ class Postgres:
         try:
             connection = self.connect()
             with connection.transaction():
-                for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
-                    connection.execute("SELECT set_config(%s, %s, false)", (limit, str(STATEMENT_MS)))
+                began = time()
+                found = connection.execute(_BEGIN.encode(), {"ms": str(STATEMENT_MS)}).fetchall()
+                self.ahead = found[0][0] - (began + time()) / 2
         except psycopg.Error as error:
             if connection is not None:
                 connection.close()

@@ -136,15 +136,16 @@ class Credentials:
         return self.capped(await self.jwt.verify(shown))
 
     def current(self, principal: Principal) -> Principal:
-        """Return a principal of another replica as it is now. Raises HttpError (401, 503) if it is not accepted."""
+        """Return a principal of another replica as it is now. Raises HttpError (401) if it is no longer accepted."""
         if not principal.name:
             return self.identify(None, is_local=True)  # the other one has looked where it came from
         table = self._table()
         digest = self._digest_named(principal.name, table)
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
             return found
+        if self._tokens is not None and self._tokens.store.is_away:
+            return self.capped(principal)  # the other one knows of tokens that are new here
         if self.jwt is None or principal.expires is None or principal.expires <= time():  # a JWT is not kept
-            self.require_current()
             raise unauthorized_error(None, self._http)
         return self.capped(principal)
 
@@ -280,13 +281,11 @@ class Admission(msgspec.Struct, eq=False):
     is_over: bool = False
 
     def is_valid(self) -> bool:
-        """Return whether the caller would still be let in, with the rights that it had when the request began. While
-        that can't be known, the request goes on.
-        """
+        """Return whether the caller would still be let in, with the rights that it had when the request began."""
         try:
             return self.identify() == self.principal
-        except HttpError as error:
-            return error.status == 503
+        except HttpError:
+            return False
 
 
 current_admission: ContextVar[Admission | None] = ContextVar("current_admission", default=None)

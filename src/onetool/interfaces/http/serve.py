@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from secrets import token_bytes
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -80,7 +81,8 @@ def build_app(
     address by which clients reach the server. With a `cluster` it is one of several replicas. `links` open its page.
     """
     app.keep_database()
-    http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
+    place, database = app.runtime.documents("page_sessions", "at once"), app.database
+    http, sessions = app.config.http, LoginSessions(place, time if database is None else database.now)
     lists = allow_lists(app, allowed)
     metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
     routes = [
