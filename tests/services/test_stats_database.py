@@ -6,13 +6,13 @@ import pytest
 from helpers import until
 from stats_place import asked
 
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.errors import ToolFailure
 from onetool.database import ChangeUnknownError
 from onetool.database.postgres import Postgres
 from onetool.services.audit import AuditLog
-from onetool.services.audit.record import AuditSettings
 from onetool.services.event_queue import Recorder
 from onetool.services.stats import UsageStats
 from onetool.services.stats.usage import StatsFilter
@@ -131,7 +131,7 @@ def test_audit_and_stats_have_the_time_of_the_database(database_url, database, m
     now = time.time()
     monkeypatch.setattr("onetool.database.postgres.time", lambda: time.time() - 3600)  # the clock of this machine
     other = Postgres(database_url)
-    stats, log = UsageStats(other), AuditLog(other, AuditSettings())
+    stats, log = UsageStats(other), AuditLog(other, AuditConfig())
     call(stats)
     log.record("admin", "tokens add")
     stats.flush()
