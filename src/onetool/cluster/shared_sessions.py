@@ -262,4 +262,5 @@ def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], 
 def _away(error: DatabaseError) -> HttpError:
     if isinstance(error, UnreadableRowError):
         return HttpError(404, "no_such_session", f"This session can't go on here: {error}. Begin anew with initialize.")
-    return HttpError(503, "database_away", f"Sessions are kept in a database: {error}.", [(b"retry-after", b"1")])
+    message = f"A session needs the database of the replicas: {error}. Clients of revision 2026-07-28 need no session."
+    return HttpError(503, "database_away", message, [(b"retry-after", b"1")])

@@ -245,7 +245,11 @@ class McpHttpApp:
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
         """Begin a session: the client sent `initialize`."""
         session = self._sessions.open(_client(scope))
-        reply = await session.conversation.respond(message, session.news.push)
+        try:
+            reply = await session.conversation.respond(message, session.news.push)
+        except HttpError:  # it could not be stored for the other replicas
+            await self._sessions.close(session)
+            raise
         if reply is None or "error" in reply:
             await self._sessions.close(session)
             await send_json(send, 400, reply)
