@@ -66,7 +66,7 @@ def long_text(lines: int = 5000) -> str:
 TOKEN = "a-token-of-all-the-replicas-0123456789"  # a replica lets nobody in without one
 CONFIG = """
 database: {database}
-cluster: {{address: "127.0.0.1:{port}", key: {key}}}
+cluster: {{address: "127.0.0.1:{port}", key: {key}{finish}}}
 http: {{port: {port}, hosts: [127.0.0.1], access_log: false{http}}}
 packs: [{pack}]
 menu: direct
@@ -77,7 +77,9 @@ menu: direct
 class Replica:
     """One process of `onetool serve`."""
 
-    def __init__(self, folder: Path, pack: Path, database: str, more: str = "", skew: int = 0, http: str = "") -> None:
+    def __init__(
+        self, folder: Path, pack: Path, database: str, more: str = "", skew: int = 0, http: str = "", finish: str = ""
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.folder = folder
@@ -90,7 +92,13 @@ class Replica:
         self.config = folder / "onetool.yaml"
         self.config.write_text(
             CONFIG.format(
-                database=database, port=self.port, key=KEY, pack=pack, more=more, http=f", {http or f'token: {TOKEN}'}"
+                database=database,
+                port=self.port,
+                key=KEY,
+                finish=finish and f", {finish}",
+                pack=pack,
+                more=more,
+                http=f", {http or f'token: {TOKEN}'}",
             )
         )
         self.process: subprocess.Popen | None = None

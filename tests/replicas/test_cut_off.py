@@ -40,12 +40,16 @@ def rpc(url, method, params, **headers):
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {"form": {}},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
     }
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
     name = params.get("name") or params.get("taskId")
     head = {**ACCEPT, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **headers}
-    return httpx.post(f"{url}/mcp", json=body, headers={**head, **({"Mcp-Name": name} if name else {})}, timeout=60)
+    to = url if "/mcp" in url else f"{url}/mcp"
+    return httpx.post(to, json=body, headers={**head, **({"Mcp-Name": name} if name else {})}, timeout=60)
 
 
 def test_what_it_cannot_know_is_503_and_it_is_not_ready(cut_off):

@@ -48,6 +48,7 @@ class Cluster:
         return {
             "further": further,
             "drain_s": 0.0 if unix else DRAIN_S,  # workers of one machine share their sockets, without a balancer
+            "finish_s": self.settings.finish_s,
             "patience_s": PATIENCE_S,
             "parting_s": PARTING_S,
             "is_last": self.settings.is_last,

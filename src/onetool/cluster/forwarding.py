@@ -83,7 +83,7 @@ _PASSED_BACK = frozenset(
     )
 )
 
-GONE = "the replica that has this is gone; begin again"
+GONE = "the replica that has this is gone; what it has done is not known"
 SAME_ADDRESS = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
     "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "

@@ -1,7 +1,7 @@
 """The key `cluster` of the config: where the other replicas reach this one, and the secret that they share.
 
 database: ${DATABASE_URL}
-cluster: {address: "${REPLICA_ADDRESS}:8765", key: "${CLUSTER_KEY}"}
+cluster: {address: "${REPLICA_ADDRESS}:8765", key: "${CLUSTER_KEY}", finish_s: 60}
 
 Commands on any machine use the same config, and most of them need neither. So a variable that is not set is a mistake
 where the value is read, and not before.
@@ -34,10 +34,13 @@ class UnsetSecret(Secret):
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
-    """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here."""
+    """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here.
+    `finish_s` is how long a replica that was told to stop goes on with what is under way.
+    """
 
     own_address: Annotated[str, Meta(min_length=1)]
     shared: Annotated[Secret, Meta(min_length=1)]
+    finish_s: Annotated[float, Meta(ge=0, le=3600)] = 60.0
 
     @property
     def address(self) -> str:

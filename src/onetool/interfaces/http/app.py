@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
+LOOK_S = 0.05  # between two looks whether requests are done, before the server stops
+STOPPED = "The server stopped before this was done. Whether it had an effect is not known."
 _FROM_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
 
 
@@ -111,6 +113,7 @@ class HttpApp:
         self._admissions = Admissions()
         self._cluster = cluster
         self.is_draining = False
+        self._under_way: set[Exchange] = set()  # with a cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -119,11 +122,12 @@ class HttpApp:
         began = perf_counter()
         scope["log"] = {}
         head = scope[HEAD] = read_head(scope["headers"])
-        if self._cluster is not None:
-            current_scope.set(scope)
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
         limit = route.max_body or self.max_body * route.body_factor
         exchange = Exchange(self.bodies, route, limit, scope, receive, send)
+        if self._cluster is not None:
+            current_scope.set(scope)
+            self._under_way.add(exchange)
         if self.is_draining:
             exchange.add = (CLOSE,)  # the next request on this connection might meet us stopping
         try:
@@ -135,7 +139,7 @@ class HttpApp:
             if await self._has_ended(scope, exchange):
                 return
             # The server stops, and this took too long.
-            await exchange.refuse(HttpError(503, "stopping", "The server is stopping; try again.", [CLOSE]))
+            await exchange.refuse(HttpError(503, "stopping", STOPPED, [CLOSE]))
             raise
         except Exception as error:  # noqa: BLE001 - whatever a route raises is a bug of ours, and costs this request alone
             text = "".join(traceback.format_exception(error))
@@ -144,6 +148,7 @@ class HttpApp:
             await exchange.refuse(HttpError(500, "internal", message))
         finally:
             exchange.close()
+            self._under_way.discard(exchange)
             if (admission := scope.pop("admission", None)) is not None:
                 del scope["is_admitted"]
                 self._admissions.end(admission)
@@ -159,6 +164,21 @@ class HttpApp:
         self.is_draining = True
         if self._cluster is not None:
             asyncio.get_running_loop().run_in_executor(None, self._cluster.members.drain)
+
+    async def finish(self, seconds: float) -> bool:
+        """Wait until requests that are under way now, tasks and open questions are done. Return False if that takes
+        longer. Streams of notifications don't count: they have no end.
+        """
+        waited_for = set(self._under_way)
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while any(one.is_work for one in waited_for & self._under_way) or any(
+            getattr(route.app, "is_busy", False) for route in self.routes.values()
+        ):
+            if clock() >= until:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
 
     async def stop(self) -> None:
         """Ask the routes to end what would go on for ever."""

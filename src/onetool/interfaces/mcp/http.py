@@ -117,7 +117,13 @@ class McpHttpApp:
         if self._shared is not None:
             self._shared.start()
 
+    @property
+    def is_busy(self) -> bool:
+        """True while calls wait for an answer, or go on as tasks."""
+        return self.service.pending_calls.is_busy
+
     async def stop(self) -> None:
+        await self.service.pending_calls.give_up()
         self.service.close()
         if self._shared is not None:
             self._shared.stop()

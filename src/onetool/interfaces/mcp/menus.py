@@ -20,7 +20,7 @@ from onetool.core.signature import FoundTool, found_lines, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
 from onetool.http.asgi import encode
-from onetool.interfaces.mcp.client import ClientCaller
+from onetool.interfaces.mcp.client import CallCounts, ClientCaller
 from onetool.interfaces.mcp.content import (
     NOTES,
     as_json,
@@ -118,7 +118,8 @@ def _run_entries(app: "App", allowed: Collection[str] | None) -> list[MenuEntry]
 
     async def call(args: Mapping[str, Any], caller: ClientCaller) -> dict[str, Any]:
         check(args)
-        result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress)
+        caller.calls = CallCounts()
+        result = await app.run(args["code"], allowed, source="mcp", progress=caller.progress, watch=caller.calls)
         answer = await _answer(app.runtime, result)
         if not result.meta.keys().isdisjoint(NOTES):
             answer = with_notes(answer, result)
