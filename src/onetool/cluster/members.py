@@ -1,7 +1,8 @@
 """`Members`: the processes that serve now. Each has a row, which a thread renews every second by the database's clock.
 
 A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is away, the members stay
-those of the last heartbeat, and requests to one that is gone fail.
+those of the last heartbeat, and requests to one that is gone fail. They stay so for GRACE_S after it is back: replicas
+that are alive reach it one after the other.
 
 A row counts only with a signature of the cluster's key. Other rows are logged once, and nothing is sent there.
 """
@@ -39,6 +40,7 @@ BEAT_S = 1.0
 MAX_BEAT_S = 2.0  # for the database to answer a statement of a heartbeat
 LATE_S = 4.0  # without a heartbeat, the database counts as away
 GONE_S = 5.0
+GRACE_S = 3.0  # after the database is back, for the others to reach it, too
 FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
 MAX_UNKNOWN = 1000  # ids without a replica that are remembered until the next beat
 MAX_LOGGED = 100  # replicas with problems: anybody who writes the database can add rows
@@ -67,6 +69,12 @@ class Members:
         self._thread: Thread | None = None
         self._is_away = False
         self._beat_at = time.monotonic()
+        self._settled_at = 0.0
+
+    @property
+    def is_settling(self) -> bool:
+        """True for some seconds after an outage: others may have had no heartbeat yet. Never blocks."""
+        return time.monotonic() < self._settled_at
 
     @property
     def has_database(self) -> bool:
@@ -151,11 +159,13 @@ class Members:
                     log.warning("no heartbeat, the other replicas are those of the last one: %s", why)
                 self._is_away = True
                 return
-            self._is_away = False
             self._beat_at = time.monotonic()
+            if self._is_away:
+                self._is_away, self._settled_at = False, self._beat_at + GRACE_S
             self._database.ahead = now - (began + time.time()) / 2
             found = [one for row in rows if (one := self._replica(row)) is not None]
-            self._alive = {one.id: one for one in found if one.is_known}
+            before = self._alive if self.is_settling else {}
+            self._alive = before | {one.id: one for one in found if one.is_known}
             self._strangers = {one.id: one for one in found if not one.is_known}
             self._unknown.clear()
             for one in self._strangers.values():

@@ -198,7 +198,16 @@ class McpHttpApp:
         if method == "initialize" and SESSION not in head:
             await self._post_first(scope, message, send)
             return
-        session = await self._session(scope, head)
+        try:
+            session = await self._session(scope, head)
+        except HttpError as refused:
+            id, principal = header(head, SESSION), scope.get("principal", LOCAL)
+            if refused.status != 503 or self._shared is None:
+                raise
+            if not await self._shared.relay_unknown(id, principal, message):
+                raise
+            await send_json(send, 202, None)
+            return
         if METHOD in head or NAME in head:
             check_present(head, message)
         is_batch = isinstance(message, list)
