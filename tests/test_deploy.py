@@ -86,3 +86,9 @@ def test_commands_are_ours(compose):
     for program, command, *options in commands:
         assert (Path(program).name, command) == ("onetool", "serve")
         serve.make_parser(serve.make_context("serve", [], resilient_parsing=True)).parse_args(options)
+
+
+def test_the_passwords_of_compose_are_in_no_image_and_not_in_git():
+    """`deploy/.env` is made by the command at the top of compose.yaml; the image copies the whole repository."""
+    assert "deploy/.env" in (ROOT / ".gitignore").read_text().splitlines()
+    assert "**/.env" in (ROOT / ".dockerignore").read_text().splitlines()

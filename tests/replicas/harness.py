@@ -78,7 +78,15 @@ class Replica:
     """One process of `onetool serve`."""
 
     def __init__(
-        self, folder: Path, pack: Path, database: str, more: str = "", skew: int = 0, http: str = "", finish: str = ""
+        self,
+        folder: Path,
+        pack: Path,
+        database: str,
+        more: str = "",
+        skew: int = 0,
+        http: str = "",
+        finish: str = "",
+        key: str = KEY,
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -94,7 +102,7 @@ class Replica:
             CONFIG.format(
                 database=database,
                 port=self.port,
-                key=KEY,
+                key=key,
                 finish=finish and f", {finish}",
                 pack=pack,
                 more=more,

@@ -145,7 +145,7 @@ def _used_by_server(config: "Config") -> "Iterator[tuple[str, Secret, *tuple[str
     if config.http.token:
         yield "http.token", config.http.token
     if config.cluster is not None:
-        yield "cluster.key", config.cluster.shared
+        yield "cluster.key", config.cluster.shared, *config.cluster.accepted_keys
     if config.database:
         yield "database", config.database, *_passwords(config.database)
     for name, server in config.servers.items():

@@ -33,7 +33,7 @@ class Cluster:
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.members = Members(settings)
-        self.seal = ForwardSeal(settings.key, self.members)
+        self.seal = ForwardSeal(settings.key, self.members, settings.accepted)
         self.forwarder = Forwarder(self.members, self.seal)
         self.routes: dict[str, Asgi] = {DATABASE_PATH: self._tell_database}
         self._cut_off: tuple[float, bool] = (0.0, False)  # when peers were last asked, and what they said

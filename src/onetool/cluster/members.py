@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from secrets import token_hex
 from threading import Event, Lock, Thread
 from typing import Any
@@ -57,7 +57,7 @@ class Members:
         self.id = id or token_hex(4)
         self._database = settings.database
         self._address = settings.address
-        self._key = derived_key(settings.key, ROWS)
+        self._keys = [derived_key(key, ROWS) for key in settings.keys]
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._strangers: dict[str, Replica] = {}
@@ -185,7 +185,7 @@ class Members:
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
         now = float(work.execute(f"SELECT {clock}")[0][0])
-        signature = row_signature(self._key, self.id, self._address, __version__, self._is_draining, now)
+        signature = row_signature(self._keys[0], self.id, self._address, __version__, self._is_draining, now)
         work.execute(
             "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s) "
@@ -200,7 +200,7 @@ class Members:
 
     def _replica(self, row: tuple[Any, ...]) -> Replica | None:
         """Return the replica of a row; None if a row is invalid, or has an address that can't be reached from here."""
-        found = _replica(row, self._key)
+        found = _replica(row, self._keys)
         if found is None or not found.is_known or found.id == self.id:
             return found
         if found.address.startswith(UNIX):  # only workers of one machine reach each other by Unix sockets
@@ -211,14 +211,14 @@ class Members:
         return found if is_valid else None
 
 
-def read_members(database: Database, key: bytes | None) -> list[Replica]:
-    """Return the replicas that serve now. Without the cluster's `key`, signatures are not checked.
+def read_members(database: Database, *keys: bytes) -> list[Replica]:
+    """Return the replicas that serve now. Without a key of the cluster, signatures are not checked.
 
     Raises DatabaseError.
     """
-    rows_key = None if key is None else derived_key(key, ROWS)
+    rows_keys = [derived_key(key, ROWS) for key in keys]
     rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))
-    return [found for row in rows if (found := _replica(row, rows_key)) is not None]
+    return [found for row in rows if (found := _replica(row, rows_keys)) is not None]
 
 
 def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
@@ -227,7 +227,7 @@ def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any
     return text, (GONE_S, GONE_S, *params)
 
 
-def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
+def _replica(row: tuple[Any, ...], keys: Sequence[bytes]) -> Replica | None:
     """Return the replica of a row; None if the row is invalid."""
     id, address, version, since, is_draining, seen_at, signature = row
     try:
@@ -236,5 +236,5 @@ def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
         return None
     if not math.isfinite(found.since):
         return None
-    is_known = key is None or is_signed(key, found, str(signature))
+    is_known = not keys or any(is_signed(key, found, str(signature)) for key in keys)
     return found if is_known else msgspec.structs.replace(found, is_known=False)

@@ -35,8 +35,8 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]:
     """Return the replicas that serve now. Raises DatabaseError."""
-    key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
-    found = read_members(database, key)
+    keys = () if config.cluster is None or not config.cluster.has_key else config.cluster.keys
+    found = read_members(database, *keys)
     same = {newer.id: older.id for older, newer in same_addresses(found)}
     return tuple(
         ReplicaRow(

@@ -24,7 +24,8 @@ class SharedRequests(SharedSessions):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.id = cluster.id
-        self.key = derived_key(cluster.settings.key, "requestState")
+        self._state_keys = [derived_key(key, "requestState") for key in cluster.settings.keys]
+        self.key = self._state_keys[0]
         self.tasks = SharedTasks(cluster)
 
     async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
@@ -85,8 +86,8 @@ class SharedRequests(SharedSessions):
     def _state(self, message: Any) -> str | None:
         """Return the id of the waiting call that a request goes on with."""
         state = message["params"].get("requestState")
-        data = verify(self.key, state) if isinstance(state, str) else None
-        return None if data is None else data.hex()[:CALL_DIGITS]
+        found = [verify(key, state) for key in self._state_keys] if isinstance(state, str) else []
+        return next((data.hex()[:CALL_DIGITS] for data in found if data is not None), None)
 
     async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
         """Forward a request. Raises ReplicaGoneError, unless it can be the last event of a stream that has begun."""

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Hashable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import getrandbits
 from time import monotonic
@@ -31,7 +31,7 @@ from onetool.database.connection import (
     Transaction,
     UnsafeDatabaseError,
 )
-from onetool.database.encryption import Seal, Signature
+from onetool.database.encryption import DamagedSealError, Seal, Signature
 
 Version = Hashable
 """A value that differs after every change of a document; None if there is none."""
@@ -191,6 +191,12 @@ class Documents:
                     held.write(opened)
                     count += 1
         return count
+
+    def require_readable(self) -> None:
+        """Raise SealError if a document was encrypted with a key that isn't known. A damaged one is no reason."""
+        for key in self.keys() if self._seal is not None else ():
+            with suppress(DamagedSealError):
+                self.load_now(key)
 
     def _row(self, key: str) -> StoredDocument:
         return self._database.read(lambda work: read_row(work, (self._kind, key)))

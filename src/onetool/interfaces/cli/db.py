@@ -125,6 +125,23 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
         echo(f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing.")
 
 
+@db.command()
+@data_options
+@click.pass_context
+def rekey(ctx: click.Context, as_json: bool) -> None:
+    """Encrypt all documents with cluster.key that one of cluster.accepted_keys has encrypted."""
+    config = _config(ctx)
+    if config.database is None or config.cluster is None:
+        raise click.ClickException("The config has no cluster, so that there is no key to change.")
+    config.cluster.require("key")
+    with _reached(config) as database:
+        sealed = seal_anew(database, config)
+    if wants_json(as_json):
+        print_json({"sealed": sealed})
+    else:
+        echo(f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs another key now.")
+
+
 # Copies
 
 

@@ -193,8 +193,8 @@ class HttpApp:
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
         if self._cluster is not None and FORWARDED_HEADER in head:
             header = head[FORWARDED_HEADER]
-            opened = self._cluster.seal.open(header, scope)
-            exchange.prove = partial(self._cluster.seal.proof, header)
+            opened, key = self._cluster.seal.open(header, scope)
+            exchange.prove = partial(self._cluster.seal.proof, header, key=key)
             receive = await self._admit_forwarded(self._cluster.seal, opened, scope, head, exchange)
         elif not await self._admit(scope, route, head, exchange):
             return

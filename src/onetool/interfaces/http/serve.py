@@ -468,7 +468,8 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
             return None, None
         from onetool.cluster import ClusterSettings
 
-        settings = ClusterSettings(config.address, config.key.encode(), database, config.finish_s)
+        key, *accepted = config.keys
+        settings = ClusterSettings(config.address, key, database, tuple(accepted), config.finish_s)
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.shared_requests import SharedRequests
     from onetool.cluster.shared_servers import SharedServers
