@@ -33,7 +33,9 @@ from onetool.database import Database
 UNIX = "unix:"
 
 ROWS = "replicas"
+RELOAD = "reload"  # the topic of notifications in the database
 MAX_SHOWN = 100  # characters of an unsigned row in messages
+OVERLAP_S = 2.0  # for which both of two replicas have had heartbeats: a restart can be quick
 SAME_KEY = "give all replicas the same key"
 OWN_ADDRESS = "give each replica an address of its own (cluster.address)"
 
@@ -98,11 +100,11 @@ def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]
     """Return pairs of replicas with one address, the older one first.
 
     A killed process and its successor are not a pair: the row of the first stays for some seconds, but has no heartbeat
-    after the start of the second.
+    for longer than a moment after the start of the second.
     """
     ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
     return [
         (older, newer)
         for older, newer in combinations(ordered, 2)
-        if older.address == newer.address and older.seen_at > newer.since
+        if older.address == newer.address and older.seen_at > newer.since + OVERLAP_S
     ]

@@ -4,18 +4,22 @@ Routes below /cluster are for other replicas only: `HttpApp` refuses requests wi
 """
 
 import asyncio
+import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from socket import socket
 from typing import Any
 
-from onetool.cluster import UNIX, ClusterSettings, Replica
+from onetool.cluster import RELOAD, UNIX, ClusterSettings, Replica
 from onetool.cluster.forwarding import DATABASE_PATH, Forwarder, ForwardSeal, ReplicaGoneError
 from onetool.cluster.members import BEAT_S, Members
+from onetool.core.errors import OneToolError
 from onetool.core.principal import LOCAL
 from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send, respond
+
+log = logging.getLogger("onetool.serve")
 
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
@@ -60,6 +64,22 @@ class Cluster:
             ends.callback(self.members.close)
             for call in reversed(self.on_close):
                 ends.callback(call)
+
+    def follow_reloads(self, reload: Callable[[], Awaitable[None]]) -> None:
+        """Reload when `onetool db reload` says so. Called on the event loop that serves."""
+        loop = asyncio.get_running_loop()
+
+        async def run() -> None:
+            try:
+                await reload()
+            except Exception as error:  # noqa: BLE001 - the old config stays in force
+                log.error("Not reloaded: %s", error if isinstance(error, OneToolError) else repr(error))
+
+        def hear(detail: str) -> None:
+            if detail:  # else nothing may have happened
+                asyncio.run_coroutine_threadsafe(run(), loop)
+
+        self.on_close.append(self.settings.database.on_change(RELOAD, hear))
 
     @property
     def id(self) -> str:

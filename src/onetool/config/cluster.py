@@ -35,13 +35,15 @@ class UnsetSecret(Secret):
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
     """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here.
-    `accepted_keys` are further keys that count while all replicas get another one. `finish_s` is how long a replica
+    `accepted_keys` are further keys that count while all replicas get another one. `connections` is how
+    many this replica may have to the database at once, besides the one that listens. `finish_s` is how long a replica
     that was told to stop goes on with what is under way.
     """
 
     own_address: Annotated[str, Meta(min_length=1)]
     shared: Annotated[Secret, Meta(min_length=1)]
     accepted_keys: tuple[Annotated[Secret, Meta(min_length=1)], ...] = ()
+    connections: Annotated[int, Meta(ge=2, le=500)] = 16
     finish_s: Annotated[float, Meta(ge=0, le=3600)] = 60.0
 
     @property

@@ -51,6 +51,7 @@ HANG_S = 2.0  # after its time limit, the connection of a statement counts as de
 LOOK_S = 0.5  # between two checks for that
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # for which an unresponsive process may hold a lock
+FULL = "the database has no free connection"
 CHANNEL = "onetool"  # of NOTIFY
 EVERY_S = 1.0  # between two calls of all listeners
 
@@ -96,8 +97,14 @@ class Postgres:
     has_lost = False
     ahead = 0.0
 
-    def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        prepare: "Callable[[Postgres], object] | None" = None,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self._url = url
+        self._max_connections = max_connections
         self._prepare = prepare
         self._preparing = threading.RLock()
         self._is_preparing = False
@@ -247,7 +254,7 @@ class Postgres:
                 self._pool = ConnectionPool(
                     connection_class=connector,
                     min_size=0,
-                    max_size=MAX_CONNECTIONS,
+                    max_size=self._max_connections,
                     max_idle=MAX_IDLE_S,
                     reconnect_timeout=0,
                     open=True,
@@ -266,8 +273,7 @@ class Postgres:
             if connection is not None:
                 connection.close()
             self._refusal = error
-            # The error of a full server has no code. The open connections stay usable.
-            if not re.search("too many clients|too many connections|connection slots", str(error)):
+            if not _is_full(error):  # else the open connections stay usable
                 self._open_breaker(error)
             raise
         self._refusal = None
@@ -310,8 +316,11 @@ class Postgres:
                 return
 
     def _away(self) -> DatabaseAwayError:
-        why = "it was closed" if self._closed.is_set() else "all of its connections are in use"
-        return DatabaseAwayError(_short(self._refusal) if self._refusal else why)
+        if self._refusal is not None:
+            return _refused(self._refusal)
+        if self._closed.is_set():
+            return DatabaseAwayError("it was closed")
+        return DatabaseAwayError("all connections of this process are in use", message=FULL)
 
 
 def is_url(url: str) -> bool:
@@ -406,7 +415,7 @@ class PostgresLock:
             return self._connection.execute(sql.encode(), params or None).fetchall()
         except psycopg.Error as error:
             self._disconnect()
-            raise DatabaseAwayError(_short(error)) from error
+            raise _refused(error) from error
         finally:
             if self._is_over:
                 self._disconnect()
@@ -476,6 +485,15 @@ def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> boo
     """Return whether the connection failed, not the statement."""
     # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
     return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether the server has no connection left. This error has no code."""
+    return re.search("too many clients|too many connections|connection slots", str(error)) is not None
+
+
+def _refused(error: Exception) -> DatabaseAwayError:
+    return DatabaseAwayError(_short(error), **({"message": FULL} if _is_full(error) else {}))
 
 
 def _short(error: Exception) -> str:

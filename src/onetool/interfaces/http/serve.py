@@ -17,7 +17,7 @@ from onetool.app.allow_lists import AllowLists, Offered, allow_lists
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
-from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
+from onetool.http.asgi import CLUSTER_PATH, UNLOGGED, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
 from onetool.interfaces.http.app import READ, HttpApp, Route
 from onetool.interfaces.http.credentials import Credentials, current_admission, missing_token
@@ -353,7 +353,8 @@ def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None
     not take all replicas out.
     """
 
-    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
+        scope["log"][UNLOGGED] = True  # balancers ask every second
         found = {"status": "ready"}
         tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
         if tokens is not None and app.config.database is not None and tokens.is_away:
@@ -417,6 +418,9 @@ def serve_app(
     async def reload() -> None:
         with on_reload():
             await reload_app(app, mcp)
+
+    if shared is not None and app.config.database is not None:
+        shared.on_serving.append(partial(shared.follow_reloads, reload))
 
     def started() -> None:
         if links is not None:
