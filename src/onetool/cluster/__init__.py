@@ -46,10 +46,10 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     address: str
     key: bytes  # the shared secret
     database: Database
-    accepted: tuple[bytes, ...] = ()  # further secrets that count, while all replicas get another one
-    finish_s: float = 0.0  # after SIGTERM, for requests, tasks and questions under way
     all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
     is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
+    accepted: tuple[bytes, ...] = ()  # further secrets that count, while all replicas get another one
+    finish_s: float = 0.0  # after SIGTERM, for requests, tasks and questions under way
 
     @property
     def keys(self) -> tuple[bytes, ...]:

@@ -61,7 +61,7 @@ class Members:
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._strangers: dict[str, Replica] = {}
-        self._logged: set[tuple[str, str]] = set()
+        self._logged: set[str] = set()
         self._unknown: set[str] = set()
         self._calls: list[Callable[[], None]] = []
         self._ended = Event()
@@ -169,18 +169,21 @@ class Members:
             self._strangers = {one.id: one for one in found if not one.is_known}
             self._unknown.clear()
             for one in self._strangers.values():
-                self._log_once(one, f"{other_key(one.id, one.address)}: {SAME_KEY}. Nothing is sent to it")
+                self._log_once(f"{other_key(one.id, one.address)}: {SAME_KEY}. Nothing is sent to it")
+            for one in self._alive.values():
+                if one.version != __version__:
+                    problem = f"replica {one.id} at {one.address} has version {one.version} of OneTool"
+                    self._log_once(f"{problem}, and this one has {__version__}", logging.WARNING)
             for pair in same_addresses(one for one in self._alive.values() if one.address == self._address):
                 for other in pair if self._alive.get(self.id) in pair else ():
                     if other.id != self.id:
                         problem = f"replica {other.id} has the same address as this one, {other.address}: {OWN_ADDRESS}"
-                        self._log_once(other, f"{problem}. Calls that are for it do not reach it")
+                        self._log_once(f"{problem}. Calls that are for it do not reach it")
 
-    def _log_once(self, replica: Replica, message: str) -> None:
-        key = (replica.id, replica.address)
-        if key not in self._logged and len(self._logged) < MAX_LOGGED:
-            self._logged.add(key)
-            log.error("%s", message)
+    def _log_once(self, message: str, level: int = logging.ERROR) -> None:
+        if message not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(message)
+            log.log(level, "%s", message)
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock

@@ -473,7 +473,7 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
         from onetool.cluster import ClusterSettings
 
         key, *accepted = config.keys
-        settings = ClusterSettings(config.address, key, database, tuple(accepted), config.finish_s)
+        settings = ClusterSettings(config.address, key, database, accepted=tuple(accepted), finish_s=config.finish_s)
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.shared_requests import SharedRequests
     from onetool.cluster.shared_servers import SharedServers
