@@ -109,8 +109,8 @@ class Credentials:
         principal = None if shown is None else self._find(shown, self._table(stored))
         if principal is None:
             if self.needed:
-                if shown is not None and not (self.jwt is not None and looks_like_jwt(shown)):
-                    self.require_current()
+                is_stored = shown is not None and not (self.jwt is not None and looks_like_jwt(shown))
+                self.require_current(is_stored)
                 raise unauthorized_error(authorization, self._http)
             principal = self.capped(self._nobody)
         if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
@@ -119,9 +119,12 @@ class Credentials:
             admitted[key] = principal
         return principal
 
-    def require_current(self) -> None:
-        """Raise HttpError (503) if the stored tokens can't be read now: one that is unknown here may be valid."""
-        if self._tokens is not None and (self._tokens.store.is_away or self._tokens.store.view().is_away):
+    def require_current(self, is_stored: bool = True) -> None:
+        """Raise HttpError (503) if the stored tokens could never be read; or, for what may be a stored token, if they
+        can't be read now: one that is unknown here may be valid.
+        """
+        store = None if self._tokens is None else self._tokens.store
+        if store is not None and (store.view().is_away or (is_stored and store.is_away)):
             raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
 
     def stored_tokens(self) -> "TokenView | None":
