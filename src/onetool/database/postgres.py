@@ -77,13 +77,6 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-_CLOCK = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
-_BEGIN = (
-    f"SELECT {_CLOCK}, set_config('statement_timeout', %(ms)s, false), "
-    "set_config('idle_in_transaction_session_timeout', %(ms)s, false)"
-)
-
-
 class Postgres:
     """The database at a connection string. Nothing is connected before the first use.
 
@@ -91,7 +84,7 @@ class Postgres:
     """
 
     # With the schema, so that search_path can't replace the functions.
-    clock = _CLOCK
+    clock = "pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())"
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
     has_lost = False
@@ -267,7 +260,10 @@ class Postgres:
             connection = self.connect()
             with connection.transaction():
                 began = time()
-                found = connection.execute(_BEGIN.encode(), {"ms": str(STATEMENT_MS)}).fetchall()
+                limits = "set_config('statement_timeout', %(ms)s, false), "
+                limits += "set_config('idle_in_transaction_session_timeout', %(ms)s, false)"
+                sql = f"SELECT {self.clock}, {limits}"
+                found = connection.execute(sql.encode(), {"ms": str(STATEMENT_MS)}).fetchall()
                 self.ahead = found[0][0] - (began + time()) / 2
         except psycopg.Error as error:
             if connection is not None:
