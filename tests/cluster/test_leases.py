@@ -6,6 +6,8 @@ from onetool.cluster.leases import LEASE_S, REFUSED_S, Leases
 
 
 class Member:
+    is_settling = False
+
     def __init__(self, id):
         self.id = id
 
@@ -61,3 +63,20 @@ def test_one_who_has_closed_takes_none_and_gives_up_what_it_has(shared, leases):
     leases[0].release(["ok"])
     assert leases[0].take("ok") is None
     assert leases[1].take("ok") == "b"
+
+
+def test_after_an_outage_none_is_taken_whose_holder_is_known(shared, leases):
+    first, second = leases
+    second.renew()
+    shared.write(lambda work: work.execute("UPDATE leases SET until = 0"))  # as after an outage
+    seen(shared, "a", LEASE_S * 2)
+    second._members.is_settling = True
+    second.renew()
+    assert (second.holder("ok"), second.take("ok")) == ("a", "a")
+    first.renew()
+    second._members.is_settling = False
+    second.renew()
+    assert second.holder("ok") == "a"
+    second._members.is_settling = True
+    shared.write(lambda work: work.execute("UPDATE leases SET until = 0"))
+    assert second.take("ok", "a") == "b"  # it refuses connections

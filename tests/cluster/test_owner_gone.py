@@ -7,7 +7,7 @@ from cluster.test_tasks import KNOWS, begin, settled
 from helpers import until
 from interfaces.mcp.peers import HttpPeer
 
-GONE = "replica that has this is gone; begin again"
+GONE = "replica that has this is gone; what it has done is not known"
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
 
@@ -51,7 +51,7 @@ def test_everything_that_was_alive_in_it(owner, other, tmp_path):
     lost = calls.result("tasks/get", under_way)
     assert (lost["status"], lost["error"]["message"]) == (
         "failed",
-        "the replica that ran this task is gone; call the tool again",
+        "the replica that ran this task is gone; what the task has done is not known",
     )
     assert "is gone" in calls.error("tasks/cancel", under_way)["message"]
     assert calls.result("tasks/get", done)["result"] == result

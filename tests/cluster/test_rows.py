@@ -67,11 +67,11 @@ def test_no_error_ends_the_heartbeat(shared, monkeypatch, caplog):
     monkeypatch.setattr(members, "BEAT_S", 0.02)
     beats, write = [], shared.write
 
-    def failing(job):
+    def failing(job, **options):
         beats.append(1)
         if len(beats) in (2, 3, 4):
             raise RuntimeError("can't start new thread")
-        return write(job)
+        return write(job, **options)
 
     monkeypatch.setattr(shared, "write", failing)
     one = Members(settings(shared))
@@ -286,3 +286,15 @@ def test_no_function_of_another_schema_tells_the_time(shared):
         return now
 
     assert shared.write(job) > 1_000_000_000
+
+
+def test_replicas_of_another_version_are_named_once(shared, monkeypatch, caplog):
+    one, other = Members(settings(shared, "a:1")), Members(settings(shared, "b:1"))
+    monkeypatch.setattr(members, "__version__", "9.9")
+    other._beat()
+    monkeypatch.undo()
+    for _ in range(2):
+        one._beat()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"replica {other.id} at b:1 has version 9.9 of OneTool, and this one has {members.__version__}"
+    ]

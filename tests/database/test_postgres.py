@@ -201,3 +201,25 @@ def test_a_connection_lost_after_a_read_is_no_unknown_change(database):
 
     assert database.read(job) == tries[-1]
     assert len(tries) == 2
+
+
+def test_a_server_without_a_free_connection_is_not_said_to_be_unreachable(postgres, database_url, monkeypatch, caplog):
+    """Neither is one whose connections this process uses up."""
+    monkeypatch.setattr("onetool.database.postgres.POOL_S", 0.2)
+    own = Postgres(database_url, max_connections=1)
+
+    def nested(work):
+        with pytest.raises(DatabaseAwayError, match="the database has no free connection"):
+            own.read(lambda inner: inner.execute("SELECT 1"))
+
+    own.read(nested)
+    full = pytest.importorskip("psycopg").OperationalError("connection failed: FATAL:  sorry, too many clients already")
+
+    def refuse(**_options):
+        raise full
+
+    monkeypatch.setattr(own, "connect", refuse)
+    with pytest.raises(DatabaseAwayError, match="the database has no free connection"):
+        own.lock("x").take()
+    own.close()
+    assert "can't be reached" not in caplog.text

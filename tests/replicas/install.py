@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = {"haproxy": "haproxy", "nginx": "nginx-light", "faketime": "faketime"}
+PACKAGES = {"haproxy": "haproxy", "nginx": "nginx-light"}
 WITHIN = 240  # seconds for each command
 
 

@@ -102,7 +102,7 @@ def test_of_eight_writers_on_a_key_one_wins(balanced):
 
 def test_a_replica_with_another_clock_is_one_of_them(replicas, balance):
     two = replicas(2)
-    (other,) = replicas(1, skew="+3h")
+    (other,) = replicas(1, skew=3 * 3600)
     balancer = balance("haproxy", [*two, other])
     assert put(other.url, BUNDLE).status_code in (200, 201)
     for one in two:

@@ -1,14 +1,18 @@
 """Stats in the database that replicas share: sums of all, batches that count once, and what waits while it is away."""
 
+import time
+
 import pytest
 from helpers import until
 from stats_place import asked
 
+from onetool.config.model import AuditConfig
 from onetool.core.call import ToolCall
 from onetool.core.context import CallEvent
 from onetool.core.errors import ToolFailure
 from onetool.database import ChangeUnknownError
 from onetool.database.postgres import Postgres
+from onetool.services.audit import AuditLog
 from onetool.services.event_queue import Recorder
 from onetool.services.stats import UsageStats
 from onetool.services.stats.usage import StatsFilter
@@ -26,7 +30,7 @@ class Unsure:
 
     def __init__(self, database, is_written):
         self._database, self._is_written, self.times = database, is_written, 2
-        self.clock, self.dialect = database.clock, database.dialect
+        self.clock, self.dialect, self.now = database.clock, database.dialect, database.now
 
     def write(self, job, max_wait):
         if self.times:
@@ -121,3 +125,19 @@ def test_old_rows_are_forgotten_by_one_replica_at_a_time(database, database_url)
     call(stats)
     stats.flush()
     assert asked(database, COUNTED) == [(2,)]
+
+
+def test_audit_and_stats_have_the_time_of_the_database(database_url, database, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr("onetool.database.postgres.time", lambda: time.time() - 3600)  # the clock of this machine
+    other = Postgres(database_url)
+    stats, log = UsageStats(other), AuditLog(other, AuditConfig())
+    call(stats)
+    log.record("admin", "tokens add")
+    stats.flush()
+    log.flush()
+    last = "SELECT (SELECT max(at) FROM stats_calls), (SELECT max(at) FROM audit)"
+    found = database.read(lambda work: work.execute(last))[0]
+    log.close()
+    other.close()
+    assert all(abs(at - now) < 600 for at in found)

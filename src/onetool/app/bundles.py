@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onetool.app.database import cache_folder
-from onetool.core.errors import Mistake
+from onetool.core.errors import Mistake, ToolFailure
 from onetool.core.registry import Catalogue
 from onetool.core.signature import call_text
 from onetool.core.spec import ToolSpec
@@ -91,6 +91,16 @@ class AppBundles:
         if service is not None:
             return service.loading.is_unchanged(at_once) or monotonic() < self._retry_at
         return self._are_none(at_once) or monotonic() < self._retry_at
+
+    def why_behind(self) -> ToolFailure | None:
+        """Return why tools may be missing that others have stored; None if all are known. Never blocks."""
+        if (service := self._service) is None:
+            return None
+        try:
+            service.store.require_current()
+        except BundleError as error:
+            return ToolFailure(str(error), reason=error.code)
+        return None
 
     def is_current(self, at_once: bool = False) -> bool:
         """Return whether their tools are current. Asks the store where that is not known."""

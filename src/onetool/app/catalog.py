@@ -446,6 +446,8 @@ class ToolCatalog:
 
     def _not_loaded(self) -> ToolFailure | None:
         """Return the pending changes as the reason for a missing tool. Only callers who may edit read file names."""
+        if (behind := self._bundles.why_behind()) is not None:
+            return behind
         if not (pending := self._pending_changes()):
             return None
         if not current_principal.get().may("edit"):

@@ -162,14 +162,16 @@ def open_database(config: "Config", tables: Tables = "any") -> "Database":
         raise _mistake(config, "database must be the address of a PostgreSQL", "write postgresql://user@host/name")
     try:
         from onetool.database.migrations import require_tables
-        from onetool.database.postgres import Postgres, is_url
+        from onetool.database.postgres import MAX_CONNECTIONS, Postgres, is_url
     except ImportError:
         message = "a database needs the packages psycopg and psycopg_pool"
         raise _mistake(config, message, "pip install 'psycopg[binary,pool]'") from None
     if not is_url(url):
         hint = "write postgresql://user:password@host:5432/name, with %40 for @ and %2F for / in a password"
         raise _mistake(config, "PostgreSQL does not understand the address of the database", hint)
-    return Postgres(url, prepare={"made": _make_tables, "required": require_tables, "any": None}[tables])
+    prepare = {"made": _make_tables, "required": require_tables, "any": None}[tables]
+    most = MAX_CONNECTIONS if config.cluster is None else config.cluster.connections
+    return Postgres(url, prepare, most)
 
 
 def _make_tables(database: "Database") -> None:

@@ -78,12 +78,16 @@ def documents_in(
 
 
 def seal_anew(database: Database, config: "Config") -> int:
-    """Encrypt with `cluster.key` what this machine's own key has encrypted before there was one, so that every replica
-    can read it. Gives how many documents those are. Where the key is not set, nothing is done.
+    """Encrypt with `cluster.key` what one of `cluster.accepted_keys`, or this machine's own key, has encrypted, so that
+    every replica can read it. Gives how many documents those are. Where the key is not set, nothing is done. Raises
+    SealError if a document needs a key that is not in the config.
     """
     if config.cluster is None or not config.cluster.has_key:
         return 0
-    return sum(documents_in(database, kind, config, "never").seal_anew(MAX_WAIT_S) for kind in KINDS)
+    kinds = [documents_in(database, kind, config, "never") for kind in KINDS]
+    for documents in kinds:
+        documents.require_readable()
+    return sum(documents.seal_anew(MAX_WAIT_S) for documents in kinds)
 
 
 def secrets_of(config: "Config") -> list[bytes]:
@@ -92,14 +96,14 @@ def secrets_of(config: "Config") -> list[bytes]:
     A `cluster.key` that is not set on this machine is an error, too: what another key encrypts, no replica could read.
     """
     try:
-        shared = None if config.cluster is None else str(config.cluster.key).encode()
+        shared = [] if config.cluster is None else config.cluster.keys
     except ConfigError as error:
         raise SealError(f"what is encrypted in the database needs cluster.key: {error}") from None
     file: Path = own_folder() / KEY_FILE
     try:
-        own = key_in(file, make=shared is None)
+        own = key_in(file, make=not shared)
     except UnsafeFileError as error:
         raise SealError(f"{file} is not used, because {error.why}; {error.hint or 'set cluster.key'}") from None
     except OSError as error:
         raise SealError(f"{file} can't be made ({error.strerror}); set cluster.key") from None
-    return [key for key in (shared, own) if key]
+    return [key for key in (*shared, own) if key]

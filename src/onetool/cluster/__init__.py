@@ -33,7 +33,9 @@ from onetool.database import Database
 UNIX = "unix:"
 
 ROWS = "replicas"
+RELOAD = "reload"  # the topic of notifications in the database
 MAX_SHOWN = 100  # characters of an unsigned row in messages
+OVERLAP_S = 2.0  # for which both of two replicas have had heartbeats: a restart can be quick
 SAME_KEY = "give all replicas the same key"
 OWN_ADDRESS = "give each replica an address of its own (cluster.address)"
 
@@ -46,6 +48,13 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     database: Database
     all_stop: Callable[[], bool] = lambda: False  # whether all processes are about to stop, not this one alone
     is_last: Callable[[], bool] = lambda: True  # whether nobody else listens on the sockets of this process by then
+    accepted: tuple[bytes, ...] = ()  # further secrets that count, while all replicas get another one
+    finish_s: float = 0.0  # after SIGTERM, for requests, tasks and questions under way
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """All secrets that count. The first one signs."""
+        return self.key, *self.accepted
 
     @property
     def is_one_machine(self) -> bool:
@@ -96,11 +105,11 @@ def same_addresses(replicas: Iterable[Replica]) -> list[tuple[Replica, Replica]]
     """Return pairs of replicas with one address, the older one first.
 
     A killed process and its successor are not a pair: the row of the first stays for some seconds, but has no heartbeat
-    after the start of the second.
+    for longer than a moment after the start of the second.
     """
     ordered = sorted((one for one in replicas if one.is_known and not one.is_draining), key=lambda one: one.since)
     return [
         (older, newer)
         for older, newer in combinations(ordered, 2)
-        if older.address == newer.address and older.seen_at > newer.since
+        if older.address == newer.address and older.seen_at > newer.since + OVERLAP_S
     ]

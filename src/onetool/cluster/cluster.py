@@ -4,22 +4,31 @@ Routes below /cluster are for other replicas only: `HttpApp` refuses requests wi
 """
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from socket import socket
 from typing import Any
 
-from onetool.cluster import UNIX, ClusterSettings, Replica
-from onetool.cluster.forwarding import Forwarder, ForwardSeal, ReplicaGoneError
-from onetool.cluster.members import Members
-from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send
+from onetool.cluster import RELOAD, UNIX, ClusterSettings, Replica
+from onetool.cluster.forwarding import DATABASE_PATH, Forwarder, ForwardSeal, ReplicaGoneError
+from onetool.cluster.members import BEAT_S, Members
+from onetool.core.errors import OneToolError
+from onetool.core.principal import LOCAL
+from onetool.http.asgi import Asgi, HttpError, Receive, Scope, Send, respond
+
+log = logging.getLogger("onetool.serve")
 
 ID_DIGITS = 8
 _OWNED = re.compile(r"[0-9a-f]{40}")
 DRAIN_S = 5.0  # after SIGTERM, until the balancer has noticed
 PARTING_S = 2.0  # for clients about to send a request on a kept connection
 PATIENCE_S = 20  # for requests under way after that
+ASK_S = 1.0  # for a peer to say whether it has the database
+MAX_ASKED = 3  # peers
+HAS_DATABASE, HAS_NONE = b'{"database":"ok"}', b'{"database":"away"}'
 
 
 class Cluster:
@@ -28,9 +37,10 @@ class Cluster:
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.members = Members(settings)
-        self.seal = ForwardSeal(settings.key, self.members)
+        self.seal = ForwardSeal(settings.key, self.members, settings.accepted)
         self.forwarder = Forwarder(self.members, self.seal)
-        self.routes: dict[str, Asgi] = {}
+        self.routes: dict[str, Asgi] = {DATABASE_PATH: self._tell_database}
+        self._cut_off: tuple[float, bool] = (0.0, False)  # when peers were last asked, and what they said
         self.on_serving: list[Callable[[], None]] = []  # called on the event loop, once clients can connect
         self.on_close: list[Callable[[], None]] = []  # called before this process stops being a member
 
@@ -42,6 +52,7 @@ class Cluster:
         return {
             "further": further,
             "drain_s": 0.0 if unix else DRAIN_S,  # workers of one machine share their sockets, without a balancer
+            "finish_s": self.settings.finish_s,
             "patience_s": PATIENCE_S,
             "parting_s": PARTING_S,
             "is_last": self.settings.is_last,
@@ -53,6 +64,22 @@ class Cluster:
             ends.callback(self.members.close)
             for call in reversed(self.on_close):
                 ends.callback(call)
+
+    def follow_reloads(self, reload: Callable[[], Awaitable[None]]) -> None:
+        """Reload when `onetool db reload` says so. Called on the event loop that serves."""
+        loop = asyncio.get_running_loop()
+
+        async def run() -> None:
+            try:
+                await reload()
+            except Exception as error:  # noqa: BLE001 - the old config stays in force
+                log.error("Not reloaded: %s", error if isinstance(error, OneToolError) else repr(error))
+
+        def hear(detail: str) -> None:
+            if detail:  # else nothing may have happened
+                asyncio.run_coroutine_threadsafe(run(), loop)
+
+        self.on_close.append(self.settings.database.on_change(RELOAD, hear))
 
     @property
     def id(self) -> str:
@@ -69,6 +96,27 @@ class Cluster:
         if found is None:
             raise ReplicaGoneError
         return found
+
+    async def is_cut_off(self) -> bool:
+        """Return whether this replica can't reach the database, and another one can. Peers are asked once a second."""
+        if self.members.has_database:
+            return False
+        asked_at, found = self._cut_off
+        if time.monotonic() - asked_at >= BEAT_S:
+            others = [one for one in self.members.alive() if one.id != self.id and not one.is_draining]
+            found = any(await asyncio.gather(*map(self._has_database, others[:MAX_ASKED])))
+            self._cut_off = time.monotonic(), found
+        return found
+
+    async def _has_database(self, replica: Replica) -> bool:
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await self.forwarder.post(replica, DATABASE_PATH, b"{}", LOCAL) == HAS_DATABASE
+        except (HttpError, TimeoutError):
+            return False
+
+    async def _tell_database(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await respond(send, 200, HAS_DATABASE if self.members.has_database else HAS_NONE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve /cluster and all paths below it."""

@@ -22,7 +22,7 @@ import logging
 import sys
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
@@ -68,7 +68,7 @@ MAX_ANSWER_BYTES = 1 << 62
 ACQUIRE_S = 2.0  # for a connection, when all are in use
 MAX_CONNECTIONS = 2000  # to one replica, of each kind: streams never take those of short requests
 SHARES = {"stream": 64, "call": 500}  # connections of one owner, by kind; other requests are short
-STATES_PATH = "/cluster/servers/states"  # read every second, so it is not logged
+STATES_PATH, DATABASE_PATH = "/cluster/servers/states", "/cluster/database"  # read every second, so not logged
 MAX_REFUSAL = 2000  # characters of an error response
 OTHER_REPLICA = 421
 CAME_BACK = 508  # to its sender
@@ -86,7 +86,7 @@ _PASSED_BACK = frozenset(
     )
 )
 
-GONE = "the replica that has this is gone; begin again"
+GONE = "the replica that has this is gone; what it has done is not known"
 SAME_ADDRESS = f"Another replica says that it is reached where this one is: {OWN_ADDRESS}. The log names it."
 NOT_PROVEN = (
     "The answer of another replica is not used: it does not show that it comes from a holder of cluster.key. "
@@ -339,9 +339,9 @@ class ForwardedBy(msgspec.Struct, frozen=True, kw_only=True):
 class ForwardSeal:
     """The maker and verifier of both headers. It belongs to one event loop."""
 
-    def __init__(self, key: bytes, members: Members) -> None:
-        self._key = derived_key(key, "forward")
-        self._answer_key = derived_key(key, "answer")
+    def __init__(self, key: bytes, members: Members, accepted: Sequence[bytes] = ()) -> None:
+        """`key` signs; headers of the `accepted` ones count, too, and are answered with the same key."""
+        self._keys = [(derived_key(one, "forward"), derived_key(one, "answer")) for one in (key, *accepted)]
         self._members = members
         self._seen: dict[str, float] = {}  # nonces and until when they count, the oldest first
 
@@ -369,14 +369,19 @@ class ForwardSeal:
             id=id,
         )
         data = msgspec.json.encode(told)
-        return sign(self._key, data if len(data) < COMPRESS_BYTES else zlib.compress(data), _bound(method, target))
+        return sign(
+            self._keys[0][0], data if len(data) < COMPRESS_BYTES else zlib.compress(data), _bound(method, target)
+        )
 
-    def open(self, header: bytes, scope: Scope) -> bytes:
-        """Return the content of a header. Raises HttpError (401) unless it was made with the key for this request."""
-        data = verify(self._key, header.decode("latin-1"), _bound(scope["method"], target_of(scope)))
-        if data is None:
-            raise _refused("it was not made by a replica of this cluster for this request")
-        return data
+    def open(self, header: bytes, scope: Scope) -> tuple[bytes, bytes]:
+        """Return the content of a header, and the key for the proof of the answer. Raises HttpError (401) unless it
+        was made with a key of ours for this request.
+        """
+        text, bound = header.decode("latin-1"), _bound(scope["method"], target_of(scope))
+        for key, answer_key in self._keys:
+            if (data := verify(key, text, bound)) is not None:
+                return data, answer_key
+        raise _refused("it was not made by a replica of this cluster for this request")
 
     def read(self, data: bytes) -> ForwardedBy:
         """Decode the content of a header. Raises HttpError (401, 421) unless it is new, and for this replica."""
@@ -409,12 +414,14 @@ class ForwardSeal:
         scope[FORWARDED] = told
         scope[FORWARD_ID] = told.id or told.nonce
         scope["log"]["from"] = told.sender
-        if scope["path"] == STATES_PATH:
+        if scope["path"] in (STATES_PATH, DATABASE_PATH):
             scope["log"][UNLOGGED] = True
 
-    def proof(self, header: bytes, status: int) -> bytes:
-        """Return the proof that a holder of the key has answered the request with this header and this status."""
-        return hmac.new(self._answer_key, b"%d " % status + header, sha256).hexdigest().encode()
+    def proof(self, header: bytes, status: int, key: bytes | None = None) -> bytes:
+        """Return the proof that a holder of the key has answered the request with this header and this status. `key`
+        is the one that `open` has given.
+        """
+        return hmac.new(key or self._keys[0][1], b"%d " % status + header, sha256).hexdigest().encode()
 
     def is_proof(self, header: bytes, status: int, shown: str) -> bool:
         return hmac.compare_digest(self.proof(header, status), shown.encode("utf-8", "replace"))

@@ -5,7 +5,8 @@ process takes it once it has expired, or once its holder is no longer among the 
 
 While the database is away, all processes keep their leases, so that servers with a state go on. If the database is away
 for the holder alone, another replica takes the lease after LEASE_S, and both run the server until the holder reaches
-the database again, sees the new holder, and ends its own server. The holder can't tell the two cases apart.
+the database again, sees the new holder, and ends its own server. The holder can't tell the two cases apart. When the
+database is back for all, leases have expired: for some seconds nobody takes one whose holder was known before.
 """
 
 from collections.abc import Collection
@@ -29,6 +30,7 @@ class Leases:
 
     def __init__(self, database: Database, members: Members, prefix: str) -> None:
         self._database = database
+        self._members = members
         self._own = members.id
         self._prefix = prefix
         self._holders: dict[str, str] = {}
@@ -63,8 +65,9 @@ class Leases:
             return work.execute("SELECT replica FROM leases WHERE name = %s", (key,))[0][0]
 
         with self._lock:  # `renew` must not read the table before this, and remember it after it
-            if self._is_closed:
-                return self._holders.get(name)
+            held = self._holders.get(name)
+            if self._is_closed or (self._members.is_settling and held not in (None, self._own, refused)):
+                return held
             try:
                 found = self._holders[name] = self._database.write(job)
             except DatabaseError:
@@ -110,7 +113,9 @@ class Leases:
                 rows = self._database.write(job)
             except DatabaseError:
                 return
-            self._holders = {name.removeprefix(self._prefix): holder for name, holder in rows}
+            before = self._holders if self._members.is_settling else {}
+            others = {name: holder for name, holder in before.items() if holder != self._own}
+            self._holders = others | {name.removeprefix(self._prefix): holder for name, holder in rows}
 
     def own(self) -> set[str]:
         """Return the names of the leases that this process holds."""

@@ -1,7 +1,8 @@
 """`Members`: the processes that serve now. Each has a row, which a thread renews every second by the database's clock.
 
 A replica counts as gone if its row was not renewed for GONE_S seconds. While the database is away, the members stay
-those of the last heartbeat, and requests to one that is gone fail.
+those of the last heartbeat, and requests to one that is gone fail. They stay so for GRACE_S after it is back: replicas
+that are alive reach it one after the other.
 
 A row counts only with a signature of the cluster's key. Other rows are logged once, and nothing is sent there.
 """
@@ -10,7 +11,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from secrets import token_hex
 from threading import Event, Lock, Thread
 from typing import Any
@@ -36,7 +37,10 @@ from onetool.database import Database, DatabaseError, Transaction
 log = logging.getLogger("onetool.cluster")
 
 BEAT_S = 1.0
+MAX_BEAT_S = 2.0  # for the database to answer a statement of a heartbeat
+LATE_S = 4.0  # without a heartbeat, the database counts as away
 GONE_S = 5.0
+GRACE_S = 3.0  # after the database is back, for the others to reach it, too
 FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
 MAX_UNKNOWN = 1000  # ids without a replica that are remembered until the next beat
 MAX_LOGGED = 100  # replicas with problems: anybody who writes the database can add rows
@@ -53,18 +57,29 @@ class Members:
         self.id = id or token_hex(4)
         self._database = settings.database
         self._address = settings.address
-        self._key = derived_key(settings.key, ROWS)
+        self._keys = [derived_key(key, ROWS) for key in settings.keys]
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._strangers: dict[str, Replica] = {}
-        self._logged: set[tuple[str, str]] = set()
+        self._logged: set[str] = set()
         self._unknown: set[str] = set()
-        self._ahead = 0.0  # seconds that the database's clock is ahead of ours
         self._calls: list[Callable[[], None]] = []
         self._ended = Event()
         self._lock = Lock()  # one beat at a time
         self._thread: Thread | None = None
         self._is_away = False
+        self._beat_at = time.monotonic()
+        self._settled_at = 0.0
+
+    @property
+    def is_settling(self) -> bool:
+        """True for some seconds after an outage: others may have had no heartbeat yet. Never blocks."""
+        return time.monotonic() < self._settled_at
+
+    @property
+    def has_database(self) -> bool:
+        """True if this process has reached the database in the last seconds. Never blocks."""
+        return not self._database.is_away and time.monotonic() - self._beat_at < LATE_S
 
     def start(self) -> None:
         """Beat for the first time, then in a thread. If the database is away, the next beat may reach it."""
@@ -116,7 +131,7 @@ class Members:
 
     def now(self) -> float:
         """Return the seconds since 1970 by the database's clock, which all replicas share."""
-        return time.time() + self._ahead
+        return self._database.now()
 
     def on_beat(self, call: Callable[[], None]) -> None:
         """Call a function after each beat, in the thread of the heartbeat. The next beat waits for it."""
@@ -137,37 +152,43 @@ class Members:
                 return
             began = time.time()
             try:
-                now, rows = self._database.write(self._renew)
+                now, rows = self._database.write(self._renew, max_wait=MAX_BEAT_S)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may go well
                 if not self._is_away:
                     why = error if isinstance(error, DatabaseError) else f"{type(error).__name__}: {error}"
                     log.warning("no heartbeat, the other replicas are those of the last one: %s", why)
                 self._is_away = True
                 return
-            self._is_away = False
-            self._ahead = now - (began + time.time()) / 2
+            self._beat_at = time.monotonic()
+            if self._is_away:
+                self._is_away, self._settled_at = False, self._beat_at + GRACE_S
+            self._database.ahead = now - (began + time.time()) / 2
             found = [one for row in rows if (one := self._replica(row)) is not None]
-            self._alive = {one.id: one for one in found if one.is_known}
+            before = self._alive if self.is_settling else {}
+            self._alive = before | {one.id: one for one in found if one.is_known}
             self._strangers = {one.id: one for one in found if not one.is_known}
             self._unknown.clear()
             for one in self._strangers.values():
-                self._log_once(one, f"{other_key(one.id, one.address)}: {SAME_KEY}. Nothing is sent to it")
+                self._log_once(f"{other_key(one.id, one.address)}: {SAME_KEY}. Nothing is sent to it")
+            for one in self._alive.values():
+                if one.version != __version__:
+                    problem = f"replica {one.id} at {one.address} has version {one.version} of OneTool"
+                    self._log_once(f"{problem}, and this one has {__version__}", logging.WARNING)
             for pair in same_addresses(one for one in self._alive.values() if one.address == self._address):
                 for other in pair if self._alive.get(self.id) in pair else ():
                     if other.id != self.id:
                         problem = f"replica {other.id} has the same address as this one, {other.address}: {OWN_ADDRESS}"
-                        self._log_once(other, f"{problem}. Calls that are for it do not reach it")
+                        self._log_once(f"{problem}. Calls that are for it do not reach it")
 
-    def _log_once(self, replica: Replica, message: str) -> None:
-        key = (replica.id, replica.address)
-        if key not in self._logged and len(self._logged) < MAX_LOGGED:
-            self._logged.add(key)
-            log.error("%s", message)
+    def _log_once(self, message: str, level: int = logging.ERROR) -> None:
+        if message not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(message)
+            log.log(level, "%s", message)
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
         now = float(work.execute(f"SELECT {clock}")[0][0])
-        signature = row_signature(self._key, self.id, self._address, __version__, self._is_draining, now)
+        signature = row_signature(self._keys[0], self.id, self._address, __version__, self._is_draining, now)
         work.execute(
             "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s) "
@@ -182,7 +203,7 @@ class Members:
 
     def _replica(self, row: tuple[Any, ...]) -> Replica | None:
         """Return the replica of a row; None if a row is invalid, or has an address that can't be reached from here."""
-        found = _replica(row, self._key)
+        found = _replica(row, self._keys)
         if found is None or not found.is_known or found.id == self.id:
             return found
         if found.address.startswith(UNIX):  # only workers of one machine reach each other by Unix sockets
@@ -193,14 +214,14 @@ class Members:
         return found if is_valid else None
 
 
-def read_members(database: Database, key: bytes | None) -> list[Replica]:
-    """Return the replicas that serve now. Without the cluster's `key`, signatures are not checked.
+def read_members(database: Database, *keys: bytes) -> list[Replica]:
+    """Return the replicas that serve now. Without a key of the cluster, signatures are not checked.
 
     Raises DatabaseError.
     """
-    rows_key = None if key is None else derived_key(key, ROWS)
+    rows_keys = [derived_key(key, ROWS) for key in keys]
     rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))
-    return [found for row in rows if (found := _replica(row, rows_key)) is not None]
+    return [found for row in rows if (found := _replica(row, rows_keys)) is not None]
 
 
 def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
@@ -209,7 +230,7 @@ def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any
     return text, (GONE_S, GONE_S, *params)
 
 
-def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
+def _replica(row: tuple[Any, ...], keys: Sequence[bytes]) -> Replica | None:
     """Return the replica of a row; None if the row is invalid."""
     id, address, version, since, is_draining, seen_at, signature = row
     try:
@@ -218,5 +239,5 @@ def _replica(row: tuple[Any, ...], key: bytes | None) -> Replica | None:
         return None
     if not math.isfinite(found.since):
         return None
-    is_known = key is None or is_signed(key, found, str(signature))
+    is_known = not keys or any(is_signed(key, found, str(signature)) for key in keys)
     return found if is_known else msgspec.structs.replace(found, is_known=False)

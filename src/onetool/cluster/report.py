@@ -35,8 +35,8 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]:
     """Return the replicas that serve now. Raises DatabaseError."""
-    key = None if config.cluster is None or not config.cluster.has_key else config.cluster.key.encode()
-    found = read_members(database, key)
+    keys = () if config.cluster is None or not config.cluster.has_key else config.cluster.keys
+    found = read_members(database, *keys)
     same = {newer.id: older.id for older, newer in same_addresses(found)}
     return tuple(
         ReplicaRow(
@@ -87,6 +87,11 @@ def _mistakes(
     for one in [one for one in replicas if one.same_address is not None][:MAX_MISTAKES]:
         message = f"the replicas {one.same_address} and {one.id} have the same address {one.address}"
         yield config_mistake(config, message, OWN_ADDRESS, "error", "cluster.address")
+    versions = sorted({one.version for one in replicas if not one.has_other_key})
+    if len(versions) > 1:
+        which = "; ".join(f"{one.id} at {one.address} has {one.version}" for one in replicas[:MAX_MISTAKES])
+        message = f"the replicas have different versions of OneTool ({', '.join(versions)}): {which}"
+        yield config_mistake(config, message, "finish the update: all replicas should have one", "warning", "cluster")
     for lease, one in leases:
         name, digest = parts_of_lease(lease)
         settings = config.servers.get(name)

@@ -9,10 +9,12 @@ from onetool.cluster.forwarding import ReplicaGoneError
 from onetool.cluster.shared_sessions import MemorySession, SharedSessions
 from onetool.cluster.shared_tasks import SharedTasks
 from onetool.core.mcp_protocol import INTERNAL_ERROR, JsonRpcError, error_response, id_of
+from onetool.core.principal import LOCAL
 from onetool.core.signed import verify
 from onetool.http.asgi import FORWARDED, Message, Receive, Scope, Send, encode
 
 LAST_EVENT = b"last-event-id"
+CALL_DIGITS = ID_DIGITS + 32
 _EVENTS = b"text/event-stream"
 
 
@@ -22,13 +24,15 @@ class SharedRequests(SharedSessions):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.id = cluster.id
-        self.key = derived_key(cluster.settings.key, "requestState")
+        self._state_keys = [derived_key(key, "requestState") for key in cluster.settings.keys]
+        self.key = self._state_keys[0]
         self.tasks = SharedTasks(cluster)
 
     async def is_answered(self, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
         """Return whether another replica has answered this request, because it has its call or its task.
 
-        Any replica can report on a task whose replica is gone. Raises ReplicaGoneError.
+        Any replica can report on a task whose replica is gone. Raises ReplicaGoneError, and JsonRpcError for a call
+        that its replica could not finish.
         """
         holder = self._holder(message)
         if holder in (None, self._cluster.id) or FORWARDED in scope:
@@ -36,9 +40,14 @@ class SharedRequests(SharedSessions):
         try:
             await self._forward(holder, scope, receive, send, id_of(message))
         except ReplicaGoneError as gone:
-            if gone.was_answering or not str(message.get("method")).startswith("tasks/"):
+            if gone.was_answering:
                 raise
-            return False
+            if str(message.get("method")).startswith("tasks/"):
+                return False
+            owner = scope.get("principal", LOCAL).owner
+            if (why := await self.tasks.why_failed(self._state(message) or "", owner)) is not None:
+                raise JsonRpcError(INTERNAL_ERROR, why) from None
+            raise
         return True
 
     async def is_streamed(
@@ -71,8 +80,14 @@ class SharedRequests(SharedSessions):
             return None
         if str(message.get("method")).startswith("tasks/") and isinstance(id := params.get("taskId"), str):
             return self._cluster.owner_of(id)
-        data = verify(self.key, state) if isinstance(state := params.get("requestState"), str) else None
-        return None if data is None else data.hex()[:ID_DIGITS]
+        state = self._state(message)
+        return None if state is None else state[:ID_DIGITS]
+
+    def _state(self, message: Any) -> str | None:
+        """Return the id of the waiting call that a request goes on with."""
+        state = message["params"].get("requestState")
+        found = [verify(key, state) for key in self._state_keys] if isinstance(state, str) else []
+        return next((data.hex()[:CALL_DIGITS] for data in found if data is not None), None)
 
     async def _forward(self, replica: str, scope: Scope, receive: Receive, send: Send, id: Any) -> None:
         """Forward a request. Raises ReplicaGoneError, unless it can be the last event of a stream that has begun."""

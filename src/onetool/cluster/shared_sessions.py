@@ -160,6 +160,16 @@ class SharedSessions:
             await self._tell(SessionNews(session=session.id, messages=cancelled), session)
         return rest
 
+    async def relay_unknown(self, id: str, principal: Principal, message: Any) -> bool:
+        """Send an answer to the replica that waits for it, while the session can't be read here. Clients don't repeat
+        answers, so that the call would wait in vain. Return False for other messages.
+        """
+        if (owner := self._asked_by(message)) is None:
+            return False
+        body = _encoded(SessionNews(session=id, messages=[message]))
+        await self._cluster.forwarder.post(await self._cluster.other(owner), PATH, body, principal)
+        return True
+
     def _asked_by(self, message: Any) -> str | None:
         """Return the other replica that asked what a message answers."""
         if not is_message(message) or "method" in message:
@@ -262,4 +272,5 @@ def _change(method: str, params: Mapping[str, Any]) -> Callable[[SessionState], 
 def _away(error: DatabaseError) -> HttpError:
     if isinstance(error, UnreadableRowError):
         return HttpError(404, "no_such_session", f"This session can't go on here: {error}. Begin anew with initialize.")
-    return HttpError(503, "database_away", f"Sessions are kept in a database: {error}.", [(b"retry-after", b"1")])
+    message = f"A session needs the database of the replicas: {error}. Clients of revision 2026-07-28 need no session."
+    return HttpError(503, "database_away", message, [(b"retry-after", b"1")])

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from onetool.cluster.cluster import Cluster
 from onetool.cluster.mcp_rows import McpTaskRows
-from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
+from onetool.core.mcp_protocol import AWAY, INTERNAL_ERROR, INVALID_PARAMS, TASK_GONE, JsonRpcError
 from onetool.database import DatabaseError
 from onetool.http.asgi import encode
 
@@ -35,6 +36,10 @@ class SharedTasks:
         self._writing.add(work)
         work.add_done_callback(self._writing.discard)
 
+    async def flush(self) -> None:
+        """Wait until the ends of tasks are written."""
+        await asyncio.gather(*self._writing)
+
     async def _end(self, id: str, owner: str, seconds: float, task: Mapping[str, Any]) -> None:
         body = dict(task)
         if len(encode(body)) > MAX_TASK_BYTES:
@@ -49,6 +54,14 @@ class SharedTasks:
         except DatabaseError as error:
             log.warning("a task was not written: %s", error)
 
+    async def why_failed(self, id: str, owner: str) -> str | None:
+        """Return how far a call got, if its replica stopped before it was done."""
+        with suppress(DatabaseError):
+            row = await asyncio.to_thread(self._rows.get, id)
+            if row is not None and row.owner == owner and row.body is not None:
+                return row.body.get("error", {}).get("message")
+        return None
+
     def is_lost(self, id: str) -> bool:
         """Return whether a replica that is gone has run it, by its id: the others have got the request before."""
         return self._cluster.owner_of(id) not in (None, self._cluster.id)
@@ -58,7 +71,8 @@ class SharedTasks:
         try:
             row = await asyncio.to_thread(self._rows.get, id)
         except DatabaseError as error:
-            raise JsonRpcError(INTERNAL_ERROR, f"the replica that ran this task is gone, and {error}") from None
+            message = f"the replica that runs this task is not known here: {error}"
+            raise JsonRpcError(INTERNAL_ERROR, message, AWAY) from None
         if row is None or row.owner != owner:
             raise JsonRpcError(INVALID_PARAMS, UNKNOWN)
         if row.body is not None:

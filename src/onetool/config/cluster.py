@@ -1,7 +1,7 @@
 """The key `cluster` of the config: where the other replicas reach this one, and the secret that they share.
 
 database: ${DATABASE_URL}
-cluster: {address: "${REPLICA_ADDRESS}:8765", key: "${CLUSTER_KEY}"}
+cluster: {address: "${REPLICA_ADDRESS}:8765", key: "${CLUSTER_KEY}", finish_s: 60}
 
 Commands on any machine use the same config, and most of them need neither. So a variable that is not set is a mistake
 where the value is read, and not before.
@@ -34,10 +34,17 @@ class UnsetSecret(Secret):
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
-    """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here."""
+    """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here.
+    `accepted_keys` are further keys that count while all replicas get another one. `connections` is how
+    many this replica may have to the database at once, besides the one that listens. `finish_s` is how long a replica
+    that was told to stop goes on with what is under way.
+    """
 
     own_address: Annotated[str, Meta(min_length=1)]
     shared: Annotated[Secret, Meta(min_length=1)]
+    accepted_keys: tuple[Annotated[Secret, Meta(min_length=1)], ...] = ()
+    connections: Annotated[int, Meta(ge=2, le=500)] = 16
+    finish_s: Annotated[float, Meta(ge=0, le=3600)] = 60.0
 
     @property
     def address(self) -> str:
@@ -48,6 +55,12 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
     def key(self) -> Secret:
         self.require("key")
         return self.shared
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The key, and those that count besides. Raises ConfigError if a variable is not set on this machine."""
+        self.require("key", *map(_accepted, range(len(self.accepted_keys))))
+        return [str(one).encode() for one in (self.shared, *self.accepted_keys)]
 
     @property
     def has_key(self) -> bool:
@@ -62,23 +75,37 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_addr
     def unset(self) -> list[Mistake]:
         """Return warnings of what is not set on this machine, with who would need it."""
         unset = self._unset().items()
-        return [replace(one.mistake, hint=f"it is for {NEEDED_BY[key]}", severity="warning") for key, one in unset]
+        return [
+            replace(
+                one.mistake, hint=f"it is for {NEEDED_BY['address' if key == 'address' else 'key']}", severity="warning"
+            )
+            for key, one in unset
+        ]
 
     def problems(self) -> Iterator[tuple[str, str, str | None]]:
         unset = self._unset()
         if "address" not in unset and not _ADDRESS.fullmatch(self.own_address):
             yield "address", f"'{self.own_address!s}' is not a host with a port", "write 10.0.0.7:8765"
-        if "key" not in unset and len(self.shared) < MIN_KEY_LENGTH:
-            yield "key", f"the key must have at least {MIN_KEY_LENGTH} characters", "make one: openssl rand -hex 32"
+        for key, text in self._texts().items():
+            if key != "address" and key not in unset and len(text) < MIN_KEY_LENGTH:
+                yield key, f"the key must have at least {MIN_KEY_LENGTH} characters", "make one: openssl rand -hex 32"
 
     def _unset(self, *keys: str) -> dict[str, UnsetSecret]:
-        texts = {"address": self.own_address, "key": self.shared}
-        return {key: texts[key] for key in keys or texts if isinstance(texts[key], UnsetSecret)}
+        texts = self._texts()
+        return {key: one for key in keys or texts if isinstance(one := texts[key], UnsetSecret)}
+
+    def _texts(self) -> dict[str, str]:
+        accepted = {_accepted(number): one for number, one in enumerate(self.accepted_keys)}
+        return {"address": self.own_address, "key": self.shared, **accepted}
+
+
+def _accepted(number: int) -> str:
+    return f"accepted_keys[{number}]"
 
 
 def _hint(key: str, text: UnsetSecret) -> str:
     """Return how to set it, with an example that works with what stands around the variable."""
-    if key == "key":
+    if key != "address":
         return f"set it to the key that all replicas have: {text.name}=… onetool …, or: onetool auth set {text.name}"
     before, _, after = text.partition(f"${{{text.name}}}")
     example = "10.0.0.5:8765" if not before + after else "10.0.0.5" if after.startswith(":") else "8765"

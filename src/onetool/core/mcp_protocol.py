@@ -40,7 +40,7 @@ def negotiated_revision(wanted: str) -> str:
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
-TASK_GONE = "the replica that ran this task is gone; call the tool again"
+TASK_GONE = "the replica that ran this task is gone; what the task has done is not known"
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
@@ -51,6 +51,9 @@ RESOURCE_NOT_FOUND = -32002  # a resource that is not there, in revisions before
 
 Message = dict[str, Any]
 Id = str | int
+
+AWAY = {"reason": "database_away"}
+"""The data of an error that says what can't be known now. Over HTTP it is 503 with Retry-After."""
 
 _decoder = msgspec.json.Decoder()
 

@@ -74,6 +74,9 @@ class Database(Protocol):
     clock: str
     """SQL for the seconds since 1970, as a float: one clock for all replicas."""
 
+    ahead: float
+    """Seconds that this clock is ahead of the machine's, as last measured. A heartbeat measures it anew."""
+
     dialect: Mapping[str, str]
     """The driver's `name`, and the words in braces that migrations use."""
 
@@ -90,8 +93,12 @@ class Database(Protocol):
         """Run `job` in a transaction. It may run twice, if the connection is lost before the commit: so it must change
         nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError. With
         `durable`, the change also survives a power failure once this returns. `max_wait` is how many seconds to wait
-        while other processes lock a SQLite file.
+        while other processes lock a SQLite file, or for PostgreSQL to answer a statement.
         """
+        ...
+
+    def now(self) -> float:
+        """Return the seconds since 1970 by the database's clock. Never blocks."""
         ...
 
     def stamp(self) -> Hashable:

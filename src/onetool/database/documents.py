@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Hashable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import getrandbits
 from time import monotonic
@@ -31,7 +31,7 @@ from onetool.database.connection import (
     Transaction,
     UnsafeDatabaseError,
 )
-from onetool.database.encryption import Seal, Signature
+from onetool.database.encryption import DamagedSealError, Seal, Signature
 
 Version = Hashable
 """A value that differs after every change of a document; None if there is none."""
@@ -42,6 +42,7 @@ Following = Literal["at once", "later", "never"]
 TOPIC = "documents"
 FRESH_S = 1.0  # for which a document stays known without a listener
 MAX_WAIT_S = 10.0  # for other processes that change a document
+LATE_S = 4.0  # after which a listener that looks every second counts as cut off
 PAUSE = 0.05  # seconds between two attempts to take a lock
 
 DocumentId = tuple[str, str]  # kind and key
@@ -116,6 +117,11 @@ class Documents:
         return self._database.is_shared
 
     @property
+    def is_away(self) -> bool:
+        """True if others may have changed documents without this process knowing. Never blocks."""
+        return self._follower.is_away()
+
+    @property
     def has_lost(self) -> bool:
         """Whether earlier documents may be missing."""
         try:
@@ -186,6 +192,12 @@ class Documents:
                     held.write(opened)
                     count += 1
         return count
+
+    def require_readable(self) -> None:
+        """Raise SealError if a document was encrypted with a key that isn't known. A damaged one is no reason."""
+        for key in self.keys() if self._seal is not None else ():
+            with suppress(DamagedSealError):
+                self.load_now(key)
 
     def _row(self, key: str) -> StoredDocument:
         return self._database.read(lambda work: read_row(work, (self._kind, key)))
@@ -277,6 +289,13 @@ class DocumentFollower:
         self._known: dict[DocumentId, KnownDocument] = {}
         self._lock = threading.Lock()
         self._is_listening = False
+        self._looked_at = monotonic()
+
+    def is_away(self) -> bool:
+        database = self._database()
+        if database is None or not database.is_shared:
+            return False
+        return database.is_away or (self._is_listening and monotonic() - self._looked_at > LATE_S)
 
     def current(self, id: DocumentId) -> KnownDocument | None:
         """Return a document as it is now, if it was read before; None if PostgreSQL would have to be asked.
@@ -314,6 +333,7 @@ class DocumentFollower:
                 with self._lock:
                     was_listening, self._is_listening = self._is_listening, True
                 if not was_listening:
+                    self._looked_at = monotonic()
                     database.on_change(TOPIC, self._look)
         if found.error is not None:
             raise found.error
@@ -370,6 +390,7 @@ class DocumentFollower:
             }
 
         now = database.read(changed)
+        self._looked_at = monotonic()
         with self._lock:
             for id, document in now.items():
                 if self._known.get(id) is before[id]:  # else this process has just written it

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import dup, urandom
 from socket import SHUT_RDWR, socket
-from time import monotonic
+from time import monotonic, time
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -51,6 +51,7 @@ HANG_S = 2.0  # after its time limit, the connection of a statement counts as de
 LOOK_S = 0.5  # between two checks for that
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # for which an unresponsive process may hold a lock
+FULL = "the database has no free connection"
 CHANNEL = "onetool"  # of NOTIFY
 EVERY_S = 1.0  # between two calls of all listeners
 
@@ -87,9 +88,16 @@ class Postgres:
     is_shared = True
     dialect: Mapping[str, str] = DIALECT
     has_lost = False
+    ahead = 0.0
 
-    def __init__(self, url: str, prepare: "Callable[[Postgres], object] | None" = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        prepare: "Callable[[Postgres], object] | None" = None,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self._url = url
+        self._max_connections = max_connections
         self._prepare = prepare
         self._preparing = threading.RLock()
         self._is_preparing = False
@@ -119,7 +127,10 @@ class Postgres:
             return self._run(reading)
 
     def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
-        return self._run(job)
+        return self._run(job, max_wait)
+
+    def now(self) -> float:
+        return time() + self.ahead
 
     def stamp(self) -> None:
         return None
@@ -182,7 +193,7 @@ class Postgres:
 
     # Transactions
 
-    def _run(self, job: Callable[[Transaction], T]) -> T:
+    def _run(self, job: Callable[[Transaction], T], max_wait: float | None = None) -> T:
         if self._is_away:
             raise self._away()
         if self._prepare is not None:
@@ -196,16 +207,16 @@ class Postgres:
                         self._is_preparing = False
         try:
             try:
-                return self._run_once(job)
+                return self._run_once(job, max_wait)
             except _LostConnection:  # maybe while it was idle
-                return self._run_once(job)
+                return self._run_once(job, max_wait)
         except _LostConnection as lost:
             self._open_breaker(lost.error)
             raise self._away() from lost.error
         except psycopg.Error as error:
             raise DatabaseError(f"the database refused this: {_short(error)}") from error
 
-    def _run_once(self, job: Callable[[Transaction], T]) -> T:
+    def _run_once(self, job: Callable[[Transaction], T], max_wait: float | None) -> T:
         pool = self._open_pool()
         try:
             connection = pool.getconn(POOL_S)
@@ -213,7 +224,7 @@ class Postgres:
             raise self._away() from self._refusal
 
         is_committing = False
-        work = PostgresTransaction(connection, self._running)
+        work = PostgresTransaction(connection, self._running, max_wait)
         try:
             result = job(work)
             is_committing = connection.info.transaction_status != pq.TransactionStatus.IDLE
@@ -246,7 +257,7 @@ class Postgres:
                 self._pool = ConnectionPool(
                     connection_class=connector,
                     min_size=0,
-                    max_size=MAX_CONNECTIONS,
+                    max_size=self._max_connections,
                     max_idle=MAX_IDLE_S,
                     reconnect_timeout=0,
                     open=True,
@@ -258,14 +269,17 @@ class Postgres:
         try:
             connection = self.connect()
             with connection.transaction():
-                for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
-                    connection.execute("SELECT set_config(%s, %s, false)", (limit, str(STATEMENT_MS)))
+                began = time()
+                limits = "set_config('statement_timeout', %(ms)s, false), "
+                limits += "set_config('idle_in_transaction_session_timeout', %(ms)s, false)"
+                sql = f"SELECT {self.clock}, {limits}"
+                found = connection.execute(sql.encode(), {"ms": str(STATEMENT_MS)}).fetchall()
+                self.ahead = found[0][0] - (began + time()) / 2
         except psycopg.Error as error:
             if connection is not None:
                 connection.close()
             self._refusal = error
-            # The error of a full server has no code. The open connections stay usable.
-            if not re.search("too many clients|too many connections|connection slots", str(error)):
+            if not _is_full(error):  # else the open connections stay usable
                 self._open_breaker(error)
             raise
         self._refusal = None
@@ -288,6 +302,8 @@ class Postgres:
                 return
             self._is_away, self._refusal = True, error
             pool, self._pool = self._pool, None
+        for connection in tuple(self._running):  # no new connection is made: these wait for nothing
+            self._running[connection] = monotonic()
         log.error("the database can't be reached: %s; trying again every %s s", _short(error), PROBE_S)
         threading.Thread(target=self._probe, args=(pool,), name="onetool-database", daemon=True).start()
 
@@ -306,8 +322,11 @@ class Postgres:
                 return
 
     def _away(self) -> DatabaseAwayError:
-        why = "it was closed" if self._closed.is_set() else "all of its connections are in use"
-        return DatabaseAwayError(_short(self._refusal) if self._refusal else why)
+        if self._refusal is not None:
+            return _refused(self._refusal)
+        if self._closed.is_set():
+            return DatabaseAwayError("it was closed")
+        return DatabaseAwayError("all connections of this process are in use", message=FULL)
 
 
 def is_url(url: str) -> bool:
@@ -322,10 +341,15 @@ def is_url(url: str) -> bool:
 class PostgresTransaction:
     """A transaction. It notes in `running` until when its current statement may take."""
 
-    def __init__(self, connection: "psycopg.Connection[Row]", running: "dict[psycopg.Connection[Row], float]") -> None:
+    def __init__(
+        self,
+        connection: "psycopg.Connection[Row]",
+        running: "dict[psycopg.Connection[Row], float]",
+        max_wait: float | None = None,
+    ) -> None:
         self._connection, self._running = connection, running
         self._cursor = connection.cursor()
-        self._allowed = STATEMENT_MS / 1000
+        self._allowed = STATEMENT_MS / 1000 if max_wait is None else max_wait
         self._note_limit()
 
     def _note_limit(self) -> None:
@@ -397,7 +421,7 @@ class PostgresLock:
             return self._connection.execute(sql.encode(), params or None).fetchall()
         except psycopg.Error as error:
             self._disconnect()
-            raise DatabaseAwayError(_short(error)) from error
+            raise _refused(error) from error
         finally:
             if self._is_over:
                 self._disconnect()
@@ -467,6 +491,15 @@ def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> boo
     """Return whether the connection failed, not the statement."""
     # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
     return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
+
+
+def _is_full(error: Exception) -> bool:
+    """Return whether the server has no connection left. This error has no code."""
+    return re.search("too many clients|too many connections|connection slots", str(error)) is not None
+
+
+def _refused(error: Exception) -> DatabaseAwayError:
+    return DatabaseAwayError(_short(error), **({"message": FULL} if _is_full(error) else {}))
 
 
 def _short(error: Exception) -> str:

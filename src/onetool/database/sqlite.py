@@ -117,6 +117,7 @@ class SqliteDatabase:
 
     clock = "unix_time()"  # SQLite's own has milliseconds only, in which several rows are written
     is_away = is_shared = False
+    ahead = 0.0
     dialect: Mapping[str, str] = DIALECT
     vfs: str | None = None  # of SQLite; None: the usual one
 
@@ -236,6 +237,9 @@ class SqliteDatabase:
     @property
     def is_read_only(self) -> bool:
         return any(one.exists() and not can_write(one) for one in (self.file, self.file.parent))
+
+    def now(self) -> float:
+        return time.time() + self.ahead
 
     def describe(self) -> str:
         return str(self.file)

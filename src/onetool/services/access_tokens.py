@@ -206,6 +206,11 @@ class TokenStore:
         return self.view().tokens.get(digest)
 
     @property
+    def is_away(self) -> bool:
+        """True if others may have added or revoked tokens without this process knowing. Never blocks."""
+        return self._documents.is_away
+
+    @property
     def problem(self) -> str | None:
         """Why nothing that is stored counts, in words for who runs the server; None if all is well."""
         return self.view().problem

@@ -42,6 +42,14 @@ def test_the_access_log_can_be_turned_off(serve):
     assert ours == ["onetool", "onetool.serve"]
 
 
+def test_what_balancers_ask_every_second_is_not_logged(serve):
+    server = serve()
+    assert server.ask("/readyz").status == 200
+    assert server.ask("/healthz").status == 200
+    server.stop()
+    assert [line["path"] for line in server.log() if "path" in line] == ["/healthz"]
+
+
 # The docs
 
 

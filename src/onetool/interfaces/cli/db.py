@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -124,6 +125,43 @@ def migrate(ctx: click.Context, as_json: bool) -> None:
         print_json({"done": done})
     else:
         echo(f"Done: {', '.join(done)}." if done else "Nothing to do: no migration is missing.")
+
+
+@db.command()
+@data_options
+@click.pass_context
+def rekey(ctx: click.Context, as_json: bool) -> None:
+    """Encrypt all documents with cluster.key that one of cluster.accepted_keys has encrypted."""
+    config = _config(ctx)
+    if config.database is None or config.cluster is None:
+        raise click.ClickException("The config has no cluster, so that there is no key to change.")
+    config.cluster.require("key")
+    with _reached(config) as database:
+        sealed = seal_anew(database, config)
+    if wants_json(as_json):
+        print_json({"sealed": sealed})
+    else:
+        echo(f"{counted(sealed, 'document')} encrypted with cluster.key. No document needs another key now.")
+
+
+@db.command()
+@data_options
+@click.pass_context
+def reload(ctx: click.Context, as_json: bool) -> None:
+    """Have all replicas read their config, packs and secrets again. The log of each says what has come of it."""
+    from onetool.cluster import RELOAD
+    from onetool.cluster.report import alive_replicas
+
+    config = _config(ctx)
+    if config.database is None or config.cluster is None:
+        raise click.ClickException("The config has no cluster. Send SIGHUP to the server, or call ot.reload().")
+    with _reached(config) as database:
+        database.write(lambda work: work.notify(RELOAD, token_hex(4)))
+        replicas = [one.id for one in alive_replicas(database, config)]
+    if wants_json(as_json):
+        print_json({"replicas": replicas})
+    else:
+        echo(f"{counted(len(replicas), 'replica')} told to reload: {', '.join(replicas) or 'none is alive'}.")
 
 
 # Copies

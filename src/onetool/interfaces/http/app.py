@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("onetool")
 
 READ = ("GET", "HEAD")
+LOOK_S = 0.05  # between two looks whether requests are done, before the server stops
+STOPPED = "The server stopped before this was done. Whether it had an effect is not known."
 _FROM_BROWSERS = (b"origin", b"sec-fetch-site")  # each has one of them with every POST
 
 
@@ -83,6 +85,31 @@ def check_media_type(scope: Scope, route: Route, head: Mapping[bytes, bytes]) ->
         others = (route.check(scope) or ()) if route.check is not None else ()
         if head.get(b"content-type", b"").split(b";")[0].strip().lower() not in others:
             raise
+
+
+class LazyRoute:
+    """A route whose app is imported and made at its first request: many servers have clients of MCP only, and REST
+    takes megabytes. It is done in a thread, so that others are answered meanwhile.
+    """
+
+    def __init__(self, load: Callable[[], Asgi]) -> None:
+        self._load = load
+        self._app: Any = None
+        self._is_stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            made = await asyncio.to_thread(self._load)
+            if self._app is None:  # else another request was quicker
+                self._app = made
+                if self._is_stopping:
+                    await self.stop()
+        await self._app(scope, receive, send)
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        if (stop := getattr(self._app, "stop", None)) is not None:
+            await stop()
 
 
 class HttpApp:
@@ -116,6 +143,7 @@ class HttpApp:
         self._cluster = cluster
         self._recorder = recorder
         self.is_draining = False
+        self._under_way: set[Exchange] = set()  # with a cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,12 +157,13 @@ class HttpApp:
         log_fields = scope["log"] = {"request_id": trace.request_id, "trace_id": trace.trace_id}
         if trace.own_id != trace.request_id:  # the client has chosen it
             log_fields["own_id"] = trace.own_id
-        if self._cluster is not None:
-            current_scope.set(scope)
         route = self.routes.get(scope["path"]) or self._route(scope["path"])
         limit = route.max_body or self.max_body * route.body_factor
         exchange = Exchange(self.bodies, route, limit, scope, receive, send)
         exchange.add = ((REQUEST_ID, trace.request_id.encode()),)
+        if self._cluster is not None:
+            current_scope.set(scope)
+            self._under_way.add(exchange)
         if self.is_draining:
             exchange.add += (CLOSE,)  # the next request on this connection might meet us stopping
         try:
@@ -146,7 +175,7 @@ class HttpApp:
             if await self._has_ended(scope, exchange):
                 return
             # The server stops, and this took too long.
-            await exchange.refuse(HttpError(503, "stopping", "The server is stopping; try again.", [CLOSE]))
+            await exchange.refuse(HttpError(503, "stopping", STOPPED, [CLOSE]))
             raise
         except Exception as error:  # noqa: BLE001 - whatever a route raises is a bug of ours, and costs this request alone
             text = "".join(traceback.format_exception(error))
@@ -155,6 +184,7 @@ class HttpApp:
             await exchange.refuse(HttpError(500, "internal", message))
         finally:
             exchange.close()
+            self._under_way.discard(exchange)
             if (admission := scope.pop("admission", None)) is not None:
                 del scope["is_admitted"]
                 self._admissions.end(admission)
@@ -171,6 +201,21 @@ class HttpApp:
         if self._cluster is not None:
             asyncio.get_running_loop().run_in_executor(None, self._cluster.members.drain)
 
+    async def finish(self, seconds: float) -> bool:
+        """Wait until requests that are under way now, tasks and open questions are done. Return False if that takes
+        longer. Streams of notifications don't count: they have no end.
+        """
+        waited_for = set(self._under_way)
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while any(one.is_work for one in waited_for & self._under_way) or any(
+            getattr(route.app, "is_busy", False) for route in self.routes.values()
+        ):
+            if clock() >= until:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
+
     async def stop(self) -> None:
         """Ask the routes to end what would go on for ever."""
         for route in self.routes.values():
@@ -184,8 +229,8 @@ class HttpApp:
             raise HttpError(400, "bad_request", "The address has a null character (%00). Remove it.")
         if self._cluster is not None and FORWARDED_HEADER in head:
             header = head[FORWARDED_HEADER]
-            opened = self._cluster.seal.open(header, scope)
-            exchange.prove = partial(self._cluster.seal.proof, header)
+            opened, key = self._cluster.seal.open(header, scope)
+            exchange.prove = partial(self._cluster.seal.proof, header, key=key)
             receive = await self._admit_forwarded(self._cluster.seal, opened, scope, head, exchange)
         elif not await self._admit(scope, route, head, exchange):
             return

@@ -109,8 +109,8 @@ class Credentials:
         principal = None if shown is None else self._find(shown, self._table(stored))
         if principal is None:
             if self.needed:
-                if (known := self.stored_tokens()) is not None and known.is_away:  # the caller's token may be right
-                    raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
+                is_stored = shown is not None and not (self.jwt is not None and looks_like_jwt(shown))
+                self.require_current(is_stored)
                 raise unauthorized_error(authorization, self._http)
             principal = self.capped(self._nobody)
         if shown is None or not (shown.startswith(_SESSION) or (self.jwt is not None and looks_like_jwt(shown))):
@@ -118,6 +118,14 @@ class Credentials:
                 del admitted[next(iter(admitted))]
             admitted[key] = principal
         return principal
+
+    def require_current(self, is_stored: bool = True) -> None:
+        """Raise HttpError (503) if the stored tokens could never be read; or, for what may be a stored token, if they
+        can't be read now: one that is unknown here may be valid.
+        """
+        store = None if self._tokens is None else self._tokens.store
+        if store is not None and (store.view().is_away or (is_stored and store.is_away)):
+            raise HttpError(503, "database_away", UNCHECKED, [(b"retry-after", b"1")])
 
     def stored_tokens(self) -> "TokenView | None":
         """Return the stored tokens as they are now."""
@@ -138,6 +146,8 @@ class Credentials:
         digest = self._digest_named(principal.name, table)
         if digest is not None and (found := self._of_digest(digest, table)) is not None:
             return found
+        if self._tokens is not None and self._tokens.store.is_away:
+            return self.capped(principal)  # the other one knows of tokens that are new here
         if self.jwt is None or principal.expires is None or principal.expires <= time():  # a JWT is not kept
             raise unauthorized_error(None, self._http)
         return self.capped(principal)

@@ -162,6 +162,11 @@ class Exchange:
         self.prove: Callable[[int], bytes] | None = None
         self.status = self.bytes = 0
 
+    @property
+    def is_work(self) -> bool:
+        """False for requests that read, and for streams of notifications."""
+        return self._scope["method"] not in ("GET", "HEAD") and self._scope["log"].get("mcp") != "subscriptions/listen"
+
     def count_for(self, principal: Principal) -> None:
         """Count the body for this caller, and not for the client's address."""
         self.caller, self.share = f"caller {principal.owner}", max(MAX_PER_CALLER, self._limit)

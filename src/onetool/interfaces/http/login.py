@@ -162,7 +162,11 @@ class LoginApp:
             message = f"{principal.name} has signed in too often; try again in {math.ceil(wait)} s."
             raise HttpError(429, "too_many", message, [(b"retry-after", b"%d" % math.ceil(wait)), NO_STORE])
         scope[SIGNED_IN] = principal
-        text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
+        try:
+            text, session = await asyncio.to_thread(rules.credentials.start_session, token, principal)
+        except (DatabaseError, TimeoutError) as error:
+            message = f"Nobody can sign in now: {error}."
+            raise HttpError(503, "database_away", message, [(b"retry-after", b"1"), NO_STORE]) from None
         return {"session": text, "expiresAt": utc_text(session.expires), **_who(principal)}
 
     async def _open_link(self, rules: AccessRules, key: str, scope: Scope) -> dict[str, Any]:
@@ -199,6 +203,8 @@ class LoginApp:
             await self._wrong.check_async(address)
             if principal is not None:
                 return principal
+            if refused is None:
+                rules.credentials.require_current()
             await self._wrong.add_async(address)
         message = (
             "This is not a token of this server. Use http.token of its config, or one made by `onetool tokens add`."

@@ -6,7 +6,8 @@ a reload brings another token, the sessions of the one before end, and do not co
 
 The key is random. It lies in one document, with the ids of sessions that were ended before they expired. All processes
 of the state folder, or all replicas, share it. Deleting the document ends all sessions. Where it can't be written, the
-ids and another key are in the memory of this process, until it can.
+ids are in the memory of this process, until it can. In a state folder, sessions that begin meanwhile have another key,
+in memory, too. Replicas go on with the key that they know, and write what has ended as soon as the database is back.
 """
 
 import hmac
@@ -17,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from secrets import token_bytes, token_hex
 from threading import Lock, Thread
+from time import sleep
 
 import msgspec
 
@@ -39,6 +41,7 @@ PREFIX = "ots_"
 LIFETIME_S = 12 * 3600
 SKEW_S = 60  # by which a clock may have been ahead
 MAX_SESSION = 1000  # characters; ours are shorter
+RETRY_S = 0.5  # between two attempts to write what was ended while the database was away
 MAX_WAIT_S = 2.0  # for another process that changes the document
 _BOUND = b"login session:"
 
@@ -59,8 +62,10 @@ class LoginSessions:
         self._replaced: dict[bytes, int] = {}  # as in the state, by token: for when that can't be written
 
     def start(self, token: bytes, name: str = OWN_TOKEN, until: float | None = None) -> tuple[str, LoginSession]:
-        """Start a session of the token of that name, and return it as text for the client, too. May wait for others."""
-        state = self._shared() if self._own is None else None
+        """Start a session of the token of that name, and return it as text for the client, too. May wait for others.
+        Raises DatabaseError if the replicas' key is not known.
+        """
+        state = self._shared() if self._own is None or self._documents.is_shared else None
         state = state or self._change(lambda state: state)
         digest = token_digest(state.key, token)
         ended = max(self._replaced.get(token, 0), state.replaced.get(digest, 0))
@@ -76,7 +81,10 @@ class LoginSessions:
         """
         if not text.startswith(PREFIX) or len(text) > MAX_SESSION:
             return None
-        states = [state for state in (self._shared(), self._own) if state is not None]
+        shared, own = self._shared(), self._own
+        if own is not None and shared is not None and self._documents.is_shared and own.key != shared.key:
+            own = None  # others have deleted the document, and with it all sessions of the key
+        states = [state for state in (shared, own) if state is not None]
         session = next(filter(None, (_verified(state.key, text, digest_of) for state in states)), None)
         token = None if session is None else digest_of(session.name)
         if session is None or token is None or not 0 < session.expires - self._clock() <= LIFETIME_S + SKEW_S:
@@ -132,16 +140,28 @@ class LoginSessions:
                     state = change(self._with_own(read_session_state(held.load().body) or _new_state()))
                     held.write(msgspec.json.encode(state))
             except (OSError, DatabaseError) as error:
+                base = own or (self._shared() if self._documents.is_shared else _new_state())
+                if base is None:
+                    raise
+                self._own = change(base)  # in a folder never with the key that is kept, which others may replace
                 if own is None:
                     place, why = self._documents.describe(DOCUMENT), getattr(error, "strerror", None) or error
                     log.warning("sessions end with this process: %s can't be written (%s)", place, why)
-                self._own = change(own or _new_state())  # never with the key that is kept, which others may replace
+                    if self._documents.is_shared:
+                        Thread(target=self._write_own, name="onetool-sessions", daemon=True).start()
                 return self._own
             self._own = None
             return state
 
+    def _write_own(self) -> None:
+        """Write what was ended, as soon as the database is back. Runs in a thread."""
+        while self._own is not None:
+            sleep(RETRY_S)
+            with suppress(OSError, DatabaseError):
+                self._change(lambda state: state)
+
     def _with_own(self, state: LoginSessionState) -> LoginSessionState:
-        """Add what was ended while nothing could be written. Sessions of the key in memory end now."""
+        """Add what was ended while nothing could be written. Sessions of another key in memory end now."""
         own, now = self._own, self._clock()
         if own is not None:
             state = state.ending(own.ended, now, own.ended_until)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from secrets import token_bytes
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,9 +18,9 @@ from onetool.app.telemetry import export_telemetry
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
-from onetool.http.asgi import CLUSTER_PATH, Asgi, Receive, Scope, Send, respond
+from onetool.http.asgi import CLUSTER_PATH, UNLOGGED, Asgi, Receive, Scope, Send, respond
 from onetool.interfaces.http import request_log
-from onetool.interfaces.http.app import READ, HttpApp, Route
+from onetool.interfaces.http.app import READ, HttpApp, LazyRoute, Route
 from onetool.interfaces.http.credentials import Credentials, current_admission, missing_token
 from onetool.interfaces.http.jwt_token import METADATA_PATHS, ResourceMetadata
 from onetool.interfaces.http.listen import (
@@ -65,6 +66,7 @@ log = logging.getLogger("onetool.serve")
 ASK_BODY_FACTOR = 2  # a question may have 5 MiB of files, which base64 makes larger by a third
 READY_PATH = "/readyz"
 STARTING = "The tokens in the database could not be read yet, so that nobody knows who may call: the log says why."
+CUT_OFF = "This replica can't reach the database, and another one can: send requests to the others."
 CLOSED = "The stored tokens can't be read, or are lost, so that none of them is accepted: the log says what to do."
 HEALTH_BODY = msgspec.json.encode({"status": "ok", "version": __version__})
 
@@ -82,7 +84,8 @@ def build_app(
     address by which clients reach the server. With a `cluster` it is one of several replicas. `links` open its page.
     """
     app.keep_database()
-    http, sessions = app.config.http, LoginSessions(app.runtime.documents("page_sessions", "at once"))
+    place, database = app.runtime.documents("page_sessions", "at once"), app.database
+    http, sessions = app.config.http, LoginSessions(place, time if database is None else database.now)
     lists = allow_lists(app, allowed)
     metadata, methods = ResourceMetadata(lambda: site.rules.http), (*READ, "OPTIONS")
     routes = [
@@ -90,7 +93,7 @@ def build_app(
         *_api_routes(app, url, lambda: site.rules, lists, cluster),
         Route("/openapi.json", LazyRoute(lambda: _openapi(app)), methods=READ),
         Route("/healthz", _health, protected=False, methods=READ),
-        Route(READY_PATH, _readiness(app, lambda: site), protected=False, methods=READ, takes_any_host=True),
+        Route(READY_PATH, _readiness(app, lambda: site, cluster), protected=False, methods=READ, takes_any_host=True),
         *([Route(CLUSTER_PATH, cluster, below=True)] if cluster is not None else []),
         *(Route(path, metadata, protected=False, methods=methods, is_public=True) for path in METADATA_PATHS),
         *_page_routes(url, lambda: site.rules, sessions, app.runtime.databases.rates()),
@@ -261,31 +264,6 @@ async def reload_app(app: "App", mcp: Any) -> None:
         log.info("Reloaded: %d tools", app.catalog.count())
 
 
-class LazyRoute:
-    """A route whose app is imported and made at its first request: many servers have clients of MCP only, and REST
-    takes megabytes. It is done in a thread, so that others are answered meanwhile.
-    """
-
-    def __init__(self, load: Callable[[], Asgi]) -> None:
-        self._load = load
-        self._app: Any = None
-        self._is_stopping = False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._app is None:
-            made = await asyncio.to_thread(self._load)
-            if self._app is None:  # else another request was quicker
-                self._app = made
-                if self._is_stopping:
-                    await self.stop()
-        await self._app(scope, receive, send)
-
-    async def stop(self) -> None:
-        self._is_stopping = True
-        if (stop := getattr(self._app, "stop", None)) is not None:
-            await stop()
-
-
 def _rest(app: "App", allowed: AllowLists, cluster: "Cluster | None") -> Asgi:
     from onetool.interfaces.rest.app import RestApp
 
@@ -344,21 +322,25 @@ async def _health(_scope: Scope, _receive: Receive, send: Send) -> None:
     await respond(send, 200, HEALTH_BODY)
 
 
-def _readiness(app: "App", site: Callable[[], HttpApp]) -> Asgi:
+def _readiness(app: "App", site: Callable[[], HttpApp], cluster: "Cluster | None") -> Asgi:
     """Return the app of GET /readyz: whether a balancer should send requests here.
 
-    A replica whose database is away stays ready, because its tools go on working. It isn't ready until it has reached
-    the database once, since nobody knows before whose tokens count, nor after `state.db` was lost. A shared database
-    that lost its tokens must not take all replicas out.
+    While the database is away for all replicas, they stay ready, because their tools go on working. A replica that
+    alone has lost it isn't ready: the others know more. Neither is one that has not reached the database yet, since
+    nobody knows before whose tokens count, nor after `state.db` was lost. A shared database that lost its tokens must
+    not take all replicas out.
     """
 
-    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
+        scope["log"][UNLOGGED] = True  # balancers ask every second
         found = {"status": "ready"}
         tokens = await asyncio.to_thread(site().rules.credentials.stored_tokens)
         if tokens is not None and app.config.database is not None and tokens.is_away:
             found = {"status": "starting", "message": STARTING}
         if tokens is not None and app.config.database is None and (tokens.problem or tokens.loss):
             found = {"status": "closed", "message": CLOSED}
+        if app.config.database is not None and cluster is not None and await cluster.is_cut_off():
+            found = {"status": "cut_off", "message": CUT_OFF}
         if site().is_draining:
             found = {"status": "draining", "message": "This server stops in a moment: send requests to others."}
         is_ready = found["status"] == "ready"
@@ -412,6 +394,9 @@ def serve_app(
     async def reload() -> None:
         with on_reload():
             await reload_app(app, mcp)
+
+    if shared is not None and app.config.database is not None:
+        shared.on_serving.append(partial(shared.follow_reloads, reload))
 
     def started() -> None:
         if links is not None:
@@ -470,7 +455,8 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
             return None, None
         from onetool.cluster import ClusterSettings
 
-        settings = ClusterSettings(config.address, config.key.encode(), database)
+        key, *accepted = config.keys
+        settings = ClusterSettings(config.address, key, database, accepted=tuple(accepted), finish_s=config.finish_s)
     from onetool.cluster.cluster import Cluster
     from onetool.cluster.shared_requests import SharedRequests
     from onetool.cluster.shared_servers import SharedServers

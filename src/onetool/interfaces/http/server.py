@@ -1,6 +1,7 @@
 """uvicorn around a site: start, signals, and a stop that lets requests finish.
 
-SIGTERM           with a time to drain: requests are still taken, and balancers are told to send them elsewhere; then:
+SIGTERM           with a time to drain: requests are still taken, and balancers are told to send them elsewhere; with a
+                  time to finish: other replicas are served until all that is under way is done; then:
 SIGTERM, SIGINT   no new connections, streams are told to end, requests have some seconds; a second one: at once
 SIGHUP            read the config again; where the terminal that we were started from is gone, stop
 """
@@ -32,6 +33,7 @@ MAX_FILES = 65_536
 THREADS = 64  # for work that waits: for a disk, a lock, a name server. A few who wait long must not hold up the others
 # The interpreter's own 700 would look for cycles several times a second under load, and find none: a tenth of a call.
 SERVING_GC = (10_000, 10, 10)
+LATE_S = 1  # for requests that are not done after the time to finish
 LOOK_S = 0.02
 HANDSHAKE_S = 0.1  # for those who are about to be connected
 WARM_S = 5.0  # until what is loaded in the background after the start is there
@@ -48,23 +50,25 @@ def serve(
     limits: ConnectionLimits | None = None,
     further: socket.socket | None = None,
     drain_s: float = 0.0,
+    finish_s: float = 0.0,
     patience_s: int = STOP_TIMEOUT_S,
     parting_s: float = 0.0,
     is_last: Callable[[], bool] = lambda: True,
 ) -> int:
     """Serve until a signal says to stop; gives that signal. `started` is called when clients can connect.
 
-    `further` is a Unix socket to listen on, too. `drain_s`: so long after SIGTERM requests are still taken.
-    `patience_s` is for requests under way after that. `parting_s`: so long clients are waited for that keep their
-    connections, and may be about to ask; the answer tells them that it was the last one there. `is_last`: whether no
-    other process takes who connects to these sockets after this one has stopped.
+    `further` is a Unix socket to listen on, too. `drain_s`: so long after SIGTERM requests are still taken. `finish_s`:
+    so long after that the server listens, until all that is under way is done. `patience_s` is for requests after
+    that. `parting_s`: so long clients are waited for that keep their connections, and may be about to ask; the answer
+    tells them that it was the last one there. `is_last`: whether no other process takes who connects to these sockets
+    after this one has stopped.
     """
     limits = limits or ConnectionLimits(connections=min(ConnectionLimits().connections, _raise_file_limit() * 3 // 4))
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # the site tells what there is to tell
     handlers = logging.getLogger("onetool").handlers
     logging.getLogger("asyncio").handlers = list(handlers)  # else it would write lines that are no JSON
     config = _config(http_app, limits, patience_s)
-    server = _Server(config, http_app, started, reload, further, drain_s, parting_s, is_last)
+    server = _Server(config, http_app, started, reload, further, (drain_s, finish_s), parting_s, is_last)
     try:
         from uvloop import new_event_loop
     except ImportError:  # there is none for this system
@@ -102,7 +106,7 @@ class _Server(uvicorn.Server):
         started: Callable[[], None],
         reload: Reload | None,
         further: socket.socket | None,
-        drain_s: float,
+        stopping_s: tuple[float, float],
         parting_s: float,
         is_last: Callable[[], bool],
     ) -> None:
@@ -112,10 +116,11 @@ class _Server(uvicorn.Server):
         self._on_start = started
         self._reload = reload
         self._further = further
-        self._drain_s = drain_s
+        self._drain_s, self._finish_s = stopping_s
         self._parting_s = parting_s
         self._is_last = is_last
         self._reloading: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[None] | None = None
         self._asked_to_stop = asyncio.Event()
         self._had_terminal = os.isatty(0)
 
@@ -208,13 +213,20 @@ class _Server(uvicorn.Server):
         name = signal.Signals(number).name
         self.force_exit = bool(self.signal)  # asked for the second time
         self.signal = self.signal or number
-        if self._drain_s and not self.force_exit and number == signal.SIGTERM:
+        if (self._drain_s or self._finish_s) and not self.force_exit and number == signal.SIGTERM:
             log.info("Stopping in %g s: %s", self._drain_s, name)
             self._http_app.drain()
-            asyncio.get_running_loop().call_later(self._drain_s, self._end)
+            self._finishing = asyncio.create_task(self._finish())
         else:
             log.info("Stopping %s: %s", "at once" if self.force_exit else "now", name)
             self._end()
+
+    async def _finish(self) -> None:
+        await asyncio.sleep(self._drain_s)
+        if self._finish_s and not await self._http_app.finish(self._finish_s):
+            log.warning("Stopping with work under way after %g s (cluster.finish_s)", self._finish_s)
+            self.config.timeout_graceful_shutdown = LATE_S
+        self._end()
 
     def _end(self) -> None:
         self.should_exit = True

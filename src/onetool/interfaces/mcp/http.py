@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from onetool.app.allow_lists import Offered
 from onetool.config.model import Menu
 from onetool.core.mcp_protocol import (
+    AWAY,
     DEFAULT_REVISION,
     INTERNAL_ERROR,
     PARSE_ERROR,
@@ -96,6 +97,7 @@ def request_alone(
 # The ASGI app
 
 _ALLOW = [(b"allow", b"POST, GET, DELETE")]
+RETRY = [(b"retry-after", b"1")]
 
 
 class McpHttpApp:
@@ -115,7 +117,13 @@ class McpHttpApp:
         if self._shared is not None:
             self._shared.start()
 
+    @property
+    def is_busy(self) -> bool:
+        """True while calls wait for an answer, or go on as tasks."""
+        return self.service.pending_calls.is_busy
+
     async def stop(self) -> None:
+        await self.service.pending_calls.give_up()
         self.service.close()
         if self._shared is not None:
             self._shared.stop()
@@ -164,7 +172,9 @@ class McpHttpApp:
                 text = "POST a message, GET a session's stream, or DELETE a session"
                 raise HttpError(405, "method_not_allowed", text, _ALLOW)
         except JsonRpcError as error:
-            await send_json(send, HTTP_STATUS.get(error.code, 200), error_response(id_of(message), error))
+            is_away = error.data is AWAY
+            status = 503 if is_away else HTTP_STATUS.get(error.code, 200)
+            await send_json(send, status, error_response(id_of(message), error), RETRY if is_away else ())
         except HttpError as refused:
             await respond(send, refused.status, as_json_rpc(refused, id_of(message)), headers=refused.headers)
 
@@ -188,7 +198,16 @@ class McpHttpApp:
         if method == "initialize" and SESSION not in head:
             await self._post_first(scope, message, send)
             return
-        session = await self._session(scope, head)
+        try:
+            session = await self._session(scope, head)
+        except HttpError as refused:
+            id, principal = header(head, SESSION), scope.get("principal", LOCAL)
+            if refused.status != 503 or self._shared is None:
+                raise
+            if not await self._shared.relay_unknown(id, principal, message):
+                raise
+            await send_json(send, 202, None)
+            return
         if METHOD in head or NAME in head:
             check_present(head, message)
         is_batch = isinstance(message, list)
@@ -216,6 +235,8 @@ class McpHttpApp:
         try:
             reply, status = result_response(request.id, await handle_request(self.service, request)), 200
         except JsonRpcError as error:
+            if error.data is AWAY and not response.is_stream:
+                raise
             reply, status = error_response(request.id, error), HTTP_STATUS.get(error.code, 200)
         except asyncio.CancelledError:
             response.drop()
@@ -239,7 +260,11 @@ class McpHttpApp:
     async def _post_first(self, scope: Scope, message: Message, send: Send) -> None:
         """Begin a session: the client sent `initialize`."""
         session = self._sessions.open(_client(scope))
-        reply = await session.conversation.respond(message, session.news.push)
+        try:
+            reply = await session.conversation.respond(message, session.news.push)
+        except HttpError:  # it could not be stored for the other replicas
+            await self._sessions.close(session)
+            raise
         if reply is None or "error" in reply:
             await self._sessions.close(session)
             await send_json(send, 400, reply)

@@ -12,6 +12,7 @@ from onetool.app.describe import server_instructions, untrusted_note
 from onetool.core.call import current_caller
 from onetool.core.errors import BadArguments
 from onetool.core.mcp_protocol import (
+    AWAY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     LEVELS,
@@ -219,6 +220,8 @@ def find_entry(service: Service, client: RemoteClient, name: str) -> MenuEntry:
     menu = service.menu(client)
     if name in menu.entries:
         return menu.entries[name]
+    if (behind := service.app.catalog.why_missing(name)) is not None and behind.reason == AWAY["reason"]:
+        raise JsonRpcError(INTERNAL_ERROR, f"{name:.100} is not known here: {behind}", AWAY)
     raise UnknownToolError(INVALID_PARAMS, f"Unknown tool: {name:.100}{or_rather(name, menu.entries)}")
 
 

@@ -27,7 +27,14 @@ from onetool.core.errors import ToolFailure
 from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY, TASKS, JsonRpcError
 from onetool.core.principal import Principal, is_admitted
 from onetool.core.signed import sign, verify
-from onetool.interfaces.mcp.client import BadAnswerError, ClientCaller, RemoteClient, read_answer, request_for
+from onetool.interfaces.mcp.client import (
+    BadAnswerError,
+    CallCounts,
+    ClientCaller,
+    RemoteClient,
+    read_answer,
+    request_for,
+)
 from onetool.interfaces.mcp.request import McpRequest
 
 if TYPE_CHECKING:
@@ -297,6 +304,25 @@ class PendingCalls:
             raise JsonRpcError(INVALID_PARAMS, "taskId: there is no such task, or its time is up")
         pending.renew(client.principal)
         return pending
+
+    @property
+    def is_busy(self) -> bool:
+        """True while calls wait for an answer, or go on as tasks."""
+        return any(not pending.is_done for pending in self._by_id.values())
+
+    async def give_up(self) -> None:
+        """End all calls. The other replicas can tell then how far those have got that were not done."""
+        self._is_closed = True
+        if (shared := self._shared_tasks) is not None:
+            for pending in self._by_id.values():
+                if not pending.is_done:
+                    counts = pending.caller.calls or CallCounts(begun=1)
+                    error = JsonRpcError(INTERNAL_ERROR, f"the server stopped before this was done; {counts}")
+                    task = {**pending.summary(self.ttl_ms), "status": "failed", "error": error.error()}
+                    shared.end(pending.id, pending.caller.owner, self._task_seconds, task)
+        self.close()
+        if shared is not None:
+            await shared.flush()
 
     def close(self) -> None:
         self._is_closed = True

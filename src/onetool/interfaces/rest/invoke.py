@@ -22,7 +22,14 @@ from onetool.http.asgi import HttpError, encode
 from onetool.http.body import StreamedText
 from onetool.http.definition import below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
-from onetool.interfaces.rest.problem import Fault, RestError, error_from_store, rate_limit_headers
+from onetool.interfaces.rest.problem import (
+    DATABASE_AWAY,
+    RETRY,
+    Fault,
+    RestError,
+    error_from_store,
+    rate_limit_headers,
+)
 from onetool.interfaces.rest.request import SOURCE, RestRequest, RestResponse, json_body, read_weights
 from onetool.interfaces.rest.route import EVENT_STREAM, LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles.errors import BundleError
@@ -104,6 +111,8 @@ def refuse_unrun(error: ToolError, args_at: str) -> None:
     """Raises RestError for a tool that did not run. `args_at` is where the body has the arguments."""
     if error.reason in _STATUS_OF_REASON and error.code == "execution_error":
         raise RestError(_STATUS_OF_REASON[error.reason], error.reason, error.message, hints=error.hints)
+    if error.code == "tool_not_found" and error.reason == DATABASE_AWAY:
+        raise RestError(503, DATABASE_AWAY, error.message, headers=RETRY)
     if error.code == "tool_not_found":
         status = 403 if error.reason == "denied" else 404
         raise RestError(status, error.code, error.message, reason=error.reason or msgspec.UNSET)

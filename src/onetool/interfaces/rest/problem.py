@@ -28,7 +28,9 @@ from onetool.sources.bundles.errors import (
 )
 
 PROBLEM_TYPE = b"application/problem+json"
+DATABASE_AWAY = "database_away"
 RETRY_S = 1  # when a store that is busy may be asked again
+RETRY: Headers = ((b"retry-after", b"%d" % RETRY_S),)
 
 RequestPart = Literal["body", "path", "query", "header"]
 
@@ -147,7 +149,7 @@ def error_from_store(error: BundleError) -> RestError:
     if isinstance(error, RateLimitError):
         headers = rate_limit_headers(error.left, refused=True)
     elif isinstance(error, UnavailableError):
-        headers = ((b"retry-after", b"%d" % RETRY_S),)
+        headers = RETRY
     return RestError(
         next((status for kind, status in STATUS_OF_ERROR.items() if isinstance(error, kind)), 400),
         error.code,
@@ -187,8 +189,7 @@ def database_problem(error: BaseException) -> RestError | None:
         return None
     code = "database_refused"
     if isinstance(cause, DatabaseAwayError):
-        code = "database_away"
+        code = DATABASE_AWAY
     elif isinstance(cause, ChangeUnknownError):
         code = "change_unknown"
-    retry = [(b"retry-after", b"%d" % RETRY_S)]
-    return RestError(503, code, f"{error}.", headers=retry, hints=getattr(error, "hints", ()))
+    return RestError(503, code, f"{error}.", headers=RETRY, hints=getattr(error, "hints", ()))

@@ -15,7 +15,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from time import time
 from typing import Any, cast
 from weakref import finalize
 
@@ -65,10 +64,11 @@ class AuditUnavailableError(ToolFailure):
 class AuditLog:
     """The log in a database. Any thread may call all methods. Only `write` and `flush` wait until lines are written."""
 
-    def __init__(self, database: Database, settings: AuditSettings, clock: Callable[[], float] = time) -> None:
+    def __init__(self, database: Database, settings: AuditSettings, clock: Callable[[], float] | None = None) -> None:
+        """Replicas agree on the time: `clock` is the database's, unless it is given."""
         self.table = AuditTable(database)
-        self._clock = clock
-        self._writer = _Writer(self.table, settings, clock)
+        self._clock = clock or database.now
+        self._writer = _Writer(self.table, settings, self._clock)
         self.queue = self._writer.queue
         self._finalizer = finalize(self, self._writer.close)
         self.is_required = settings.mode == "required"

@@ -8,7 +8,6 @@ Only the size of arguments and values is kept.
 import logging
 import re
 from collections.abc import Callable, Collection
-from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import finalize
 
@@ -57,7 +56,7 @@ class UsageStats:
         self,
         database: "Database",
         retention_days: int = 90,
-        now: Callable[[], float] = time,
+        now: Callable[[], float] | None = None,
         inline_bytes: int = 16_384,
         redact: Callable[[Any], Any] = lambda rows: rows,
         recorder: Recorder | None = None,
@@ -67,9 +66,9 @@ class UsageStats:
         """
         self._store = StatsStore(database)
         self._inline = inline_bytes
-        self._now = now
+        self._now = now or database.now
         self._has_warned = False
-        self._writer = Writer(self._store, retention_days * 86_400, now, redact)
+        self._writer = Writer(self._store, retention_days * 86_400, self._now, redact)
         self._recorder = recorder
         if recorder is not None:
             recorder.writers.append(self._writer.write)

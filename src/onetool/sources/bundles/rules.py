@@ -97,6 +97,9 @@ class BundleStore(ABC):
     def catch_up(self) -> None:
         """See what others have written until now. Cheap; where nobody can tell, it stays as it was known last."""
 
+    def require_current(self) -> None:  # noqa: B027 - only a shared store can be behind
+        """Raise UnavailableError if `catch_up` could not see what others have written: what is missing may exist."""
+
     @abstractmethod
     def watch(self, call: Callable[[], None]) -> None:
         """Call it, in any thread, when others may have changed something, until this is closed: it should `sync`.

@@ -108,6 +108,8 @@ class BundleService:
             return [(one.id, one) for one in self.fresh.bundles(replace(query, after=after, limit=limit))]
 
         page, last = page_of(more, visibility.bundle, query.after, query.limit)
+        if not page:
+            self.store.require_current()
         return [self._shown_bundle(one) for one in page], last
 
     # Tools
@@ -230,6 +232,8 @@ class BundleService:
             return [(tool.id, tool) for tool in self.fresh.tools(replace(query, after=after, limit=limit))]
 
         page, last = page_of(more, self._listed(query.include_disabled, visibility), query.after, query.limit)
+        if not page:
+            self.store.require_current()
         return self.shown_tools(page), last
 
     def search(
@@ -244,6 +248,8 @@ class BundleService:
             return self.fresh.search(query, include_disabled, after, limit)
 
         page, last = page_of(more, self._listed(include_disabled, visibility), after, limit)
+        if not page:
+            self.store.require_current()
         return self.shown_tools(page), last
 
     def _listed(self, include_disabled: bool, visibility: Visibility) -> Callable[[Tool], bool]:
@@ -256,6 +262,7 @@ class BundleService:
         found = [tool for tool in self.fresh.versions(bundle_id, slug) if visibility.tool(tool)]
         if not found:
             self._bundle(bundle_id, visibility)
+            self.store.require_current()
             raise NotFoundError(f"there is no tool {slug!r} in the bundle {bundle_id}")
         found.sort(key=age_of, reverse=True)
         bundle = self._bundle(bundle_id)
@@ -383,6 +390,8 @@ class BundleService:
 
     def _bundle(self, id: str, visibility: Visibility = EVERYTHING) -> Bundle:
         bundle = self.fresh.bundle(id)
+        if bundle is None:
+            self.store.require_current()
         if bundle is None or not visibility.bundle(bundle):
             raise NotFoundError(f"there is no bundle {id}")
         return bundle
@@ -392,6 +401,7 @@ class BundleService:
         tool = self.fresh.tool(bundle_id, slug, version)
         if tool is None or not visibility.tool(tool):
             self._bundle(bundle_id, visibility)  # which is the better thing to say, if it is not there
+            self.store.require_current()
             raise NotFoundError(f"there is no tool {slug!r} in version {version!r} in the bundle {bundle_id}")
         return tool
 

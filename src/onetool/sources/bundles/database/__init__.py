@@ -9,9 +9,7 @@ How often tools were called is counted in the database by all replicas together.
 """
 
 import logging
-import time
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
 from threading import RLock
@@ -69,15 +67,15 @@ class DatabaseStore(BundleStore):
         foreign: Foreign = anybody,
         derived: DerivedBundles | None = None,
     ) -> None:
-        super().__init__(built_in, now or self._database_time, max_tools, derived)
+        super().__init__(built_in, now or database.now, max_tools, derived)
         self._database = database
         self._state, self._foreign = state, foreign
         self._lock = RLock()  # of opening and following
         self._contents: Contents | None = None
         self._snapshot = BundleCache(min_changed=1)
         self._seen: Followed | None = None  # what the contents have followed to
+        self._behind: DatabaseError | None = None  # why the last `catch_up` saw nothing
         self._synced = -1  # the revision at the last sync
-        self._ahead: float | None = None  # seconds that the database's clock is ahead of ours
         self.counter = UsageCounter(database, self._now)
         self._key: bytes | None = None
         self._own_key = token_bytes(KEY_BYTES)
@@ -99,8 +97,8 @@ class DatabaseStore(BundleStore):
         known = self._snapshot.read(None if state is None else state / CONTENTS, self.reserved)
         try:
             known = self._followed(known)
-            self._learn_time()
         except DatabaseError as error:
+            self._behind = error
             if not known.note:
                 raise _away(error) from error
         return known
@@ -142,18 +140,24 @@ class DatabaseStore(BundleStore):
 
     def catch_up(self) -> None:
         self.contents()
-        if not self._database.is_away:
-            with suppress(DatabaseError):  # then it is as it was known last
-                if self._ask() != self._seen:
-                    self._follow()
+        self._try(lambda: self._follow() if self._ask() != self._seen else None)
+
+    def require_current(self) -> None:
+        if (behind := self._behind) is not None:
+            raise _away(behind)
+
+    def _try(self, job: Callable[[], None]) -> None:
+        """Read what is new. While the database is away, it is as it was known last."""
+        try:
+            job()
+            self._behind = None
+        except DatabaseError as error:
+            self._behind = error
 
     def sync(self) -> bool:
         before = self._synced
         self.contents()
-        if not self._database.is_away:
-            with suppress(DatabaseError):
-                self._follow()
-                self._learn_time()
+        self._try(self._follow)
         self._save()
         self._synced = self.contents().revision
         return before != self._synced
@@ -170,10 +174,7 @@ class DatabaseStore(BundleStore):
         return [] if self._database.is_away else super().reap()
 
     def _ask(self) -> Followed:
-        clock = f"SELECT born, revision, {self._database.clock} FROM bundle_store"  # noqa: S608 - our own words
-        began = time.time()
-        ((born, revision, now),) = self._database.read(lambda work: work.execute(clock))
-        self._ahead = now - (began + time.time()) / 2
+        ((born, revision),) = self._database.read(lambda work: work.execute("SELECT born, revision FROM bundle_store"))
         return Followed(born, revision)
 
     def _follow(self) -> None:
@@ -201,15 +202,6 @@ class DatabaseStore(BundleStore):
             and (state := self._state_folder()) is not None
         ):
             self._snapshot.write(state / CONTENTS, contents)
-
-    def _learn_time(self) -> None:
-        """Raises DatabaseError."""
-        if self._ahead is None:
-            self._ask()
-
-    def _database_time(self) -> float:
-        """Replicas agree on it, whatever their clocks say. It never asks: calls are counted on the event loop."""
-        return time.time() + (self._ahead or 0.0)
 
     # Beside
 
@@ -242,7 +234,6 @@ class DatabaseStore(BundleStore):
             return changing
 
         try:
-            self._learn_time()
             done = self._database.write(run)
         except DatabaseError as error:
             raise _away(error) from error

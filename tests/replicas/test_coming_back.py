@@ -1,0 +1,65 @@
+"""The database comes back: replicas that were alive all the time count as alive, and servers go on."""
+
+import json
+import sys
+import threading
+import time
+
+import httpx
+from helpers import until
+
+from replicas.test_cut_off import ACCEPT
+from replicas.test_without_database import INITIALIZE
+
+SERVER = f"servers:\n  counter: {{command: {sys.executable}, args: [COUNTER], cwd: /}}"
+
+
+def test_servers_go_on_when_the_database_is_back(replicas, postgres):
+    three = replicas(3, SERVER)
+
+    def count(one):
+        return httpx.post(f"{one.url}/call/counter.add", json={"by": 1}, timeout=60)
+
+    until(lambda: all(count(one).status_code == 200 for one in three), 60)
+    before = count(three[0]).json()
+    for _ in range(2):
+        postgres.stop()
+        until(lambda: all(httpx.get(f"{one.url}/readyz").json()["database"] == "away" for one in three), 30)
+        time.sleep(6)  # so that all leases have expired
+        assert postgres.start_again()
+        deadline = time.monotonic() + 6
+        while time.monotonic() < deadline:
+            for one in three:
+                after = count(one)
+                assert (after.status_code, after.json()["pid"]) == (200, before["pid"]), after.text
+    assert [one.said() for one in three if "begins anew" in one.said()] == []
+
+
+def test_an_answer_reaches_its_call_through_a_replica_that_does_not_know_the_session(replicas, postgres):
+    one, other = replicas(2)
+    wants = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": {"elicitation": {"form": {}}}}}
+    begun = httpx.post(f"{one.url}/mcp", json=wants, headers=ACCEPT, timeout=30)
+    headers = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "probe__wish", "arguments": {}}}
+    heard = []
+
+    def collect():
+        with httpx.stream("POST", f"{one.url}/mcp", json=call, headers=headers, timeout=60) as response:
+            for line in response.iter_lines():
+                if line.startswith("data: {"):
+                    heard.append(json.loads(line.removeprefix("data: ")))
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    until(lambda: heard)
+    postgres.stop()
+    try:
+        until(lambda: httpx.get(f"{other.url}/readyz").json()["database"] == "away", 30)
+        answer = {"jsonrpc": "2.0", "id": heard[0]["id"]}
+        accepted = {"action": "accept", "content": {"colour": "green"}}
+        taken = httpx.post(f"{other.url}/mcp", json={**answer, "result": accepted}, headers=headers, timeout=30)
+        assert taken.status_code == 202, taken.text
+        thread.join(30)
+        assert heard[-1]["result"]["content"][0]["text"] == f"green in {one.pid}"
+    finally:
+        assert postgres.start_again()
