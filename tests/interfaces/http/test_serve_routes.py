@@ -11,8 +11,8 @@ import yaml
 
 import onetool
 from onetool.config import load_config
+from onetool.interfaces.http.app import LazyRoute
 from onetool.interfaces.http.connection import ConnectionLimits
-from onetool.interfaces.http.serve import LazyRoute
 from onetool.interfaces.http.server import STOP_TIMEOUT_S
 
 DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import ceil
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onetool.core.principal import Principal
 from onetool.core.text import did_you_mean
@@ -30,6 +30,7 @@ from onetool.http.asgi import (
     HEAD,
     JSON,
     REQUEST_ID,
+    Asgi,
     HttpError,
     Receive,
     Scope,
