@@ -65,7 +65,7 @@ def test_the_distribution_has_a_name_of_its_own(metadata):
 def test_search_by_meaning_needs_no_extra(metadata):
     required = [one for one in metadata.get_all("Requires-Dist") if "extra ==" not in one]
     assert [one for one in required if one.startswith("numpy")]
-    assert metadata.get_all("Provides-Extra") == ["cluster", "keyring"]
+    assert metadata.get_all("Provides-Extra") == ["cluster", "keyring", "otel"]
 
 
 @pytest.mark.long

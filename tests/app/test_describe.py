@@ -15,6 +15,7 @@ from onetool.app.describe import (
     FIXED_TOKENS,
     FUNCTIONS,
     LINE_TOKENS,
+    MARKS,
     MAX_NAME,
     MAX_TOKENS,
     PACKS,
@@ -32,7 +33,7 @@ from onetool.app.describe import (
 from onetool.config.model import PromptTexts, ResultsConfig, RunConfig
 from onetool.core.signature import as_identifier
 
-TEXT = f"{RUN}\n- {limits_line(RunConfig(), ResultsConfig())}"
+TEXT = f"{RUN}\n- {limits_line(RunConfig(), ResultsConfig())}\n\n{MARKS}"
 VOCABULARIES = [openai.cl100k_base(), openai.o200k_base()]
 USUAL = (
     "ot time tools shell fs brave github gitlab slack excel db web code llm ground firecrawl context7 figma linear "
@@ -95,7 +96,7 @@ def test_packs_of_real_servers(live_tools):
 
 def test_what_is_fixed_takes_what_is_set_aside_for_it():
     large = RunConfig(timeout_s=86_400, max_calls=1_000_000), ResultsConfig(inline_bytes=2**30)
-    assert listed(f"{RUN}\n- {limits_line(*large)}") <= FIXED_TOKENS
+    assert listed(f"{RUN}\n- {limits_line(*large)}\n\n{MARKS}") <= FIXED_TOKENS
     for line in (f"{PACKS} … and 999999 more: ot.packs()", f"{FUNCTIONS} … and 999999 more", SNIPPETS):
         assert tokens(f"\n{line}") <= LINE_TOKENS
 

@@ -135,7 +135,7 @@ def _trusted(person, config):
     person.forgive("status of 409")
     config.write_text(json.dumps({"servers": {"clock": {**CLOCK, "command": "cat"}}}))
     person.click("Trust this folder", role="button")
-    person.see("has changed since you looked", "server clock: cat", "Not trusted")
+    person.see("has changed in the meantime", "server clock: cat", "Not trusted")
     person.click("Trust this folder", role="button")
     person.see("The folder is trusted", "It reaches 1 thing").see_no("Not trusted", "Trust this folder")
     person.press("g s")

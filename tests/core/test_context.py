@@ -104,7 +104,9 @@ def told(tmp_path):
     calls, runs = [], []
     with App.open(tmp_path / "onetool.yaml") as app:
         parts = app.runtime
-        parts._made["executor"] = executor = Executor(app.catalog.registry, environment=parts, recorders=[calls.append])
+        parts.__dict__["executor"] = executor = Executor(
+            app.catalog.registry, environment=parts, recorders=[calls.append]
+        )
         engine = Engine(RunLimits(), executor.execute, environment=parts, recorders=[runs.append])
 
         def go(code):

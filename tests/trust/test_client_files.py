@@ -64,8 +64,8 @@ def test_a_folder_onetool_is_not_what_a_client_starts(clone):
     evil.mkdir()
     (evil / "__init__.py").touch()
     (evil / "__main__.py").write_text("print('evil')\n")
-    without_script = "import sys; from onetool.interfaces.cli.clients import known; known._scripts = lambda: iter(()); "
-    run = f"{without_script}import json; print(json.dumps(known.own_command()))"
+    without_script = "import sys; from onetool.app import own_server; own_server._scripts = lambda: iter(()); "
+    run = f"{without_script}import json; print(json.dumps(own_server.own_command()))"
     command = json.loads(subprocess.run([sys.executable, "-P", "-c", run], capture_output=True, check=True).stdout)
     told = subprocess.run([*command, "--version"], cwd=clone, capture_output=True, text=True, env=os.environ.copy())
     assert "evil" not in told.stdout

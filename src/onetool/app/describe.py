@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from onetool.core.registry import Snapshot
 
 MAX_TOKENS = 500
-FIXED_TOKENS = 355  # of `run` without names, with its title, as JSON with spaces
+FIXED_TOKENS = 354  # of `run` without names, with its title, as JSON with spaces
 LINE_TOKENS = 16  # of a line of names, without the names. A test counts both.
 MAX_NAME = 32
 
 RUN_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 
 RUN = """\
-Run Python that calls tools. Returns what is printed and the value of the last expression (no assignment).
+Run Python that calls tools. Returns what is printed and the value of a last expression (no assignment).
 
 `pack.tool(key=value)` returns plain data; tools are values and take `**kwargs`. Never guess names or arguments: \
 `ot.help('words')` finds, explains and lists packs.
 
-Do the whole job in one run, and return only what matters. Plain calls work everywhere; `await` is for parallel ones:
+Do the whole job in one run; return what matters. Plain calls work everywhere; `await` is for parallel ones:
 ```
 import asyncio
 paths = [f['path'] for f in fs.list_dir(path='.') if '.md' in f['path']]
 texts = await asyncio.gather(*[fs.read_file(path=p) for p in paths])
 sum(t.count('TODO') for t in texts)
 ```
-- A failed call raises: use try/except to go on.
+- A failed call raises: use try/except.
 - `ot.all(pack.list, key=value)` gives all pages' items.
 - Every run starts empty. No files, network or packages: use tools.
-- Not supported: yield, del, class inheritance, gather(return_exceptions=…), tool calls in map, filter, sorted.
+- Not supported: yield, del, class inheritance, tool calls in map, filter, sorted."""
 
-Marks: [reads] changes nothing, [changes] does, [repeatable] may repeat."""
+MARKS = "Marks: [reads] changes nothing, [changes] does, [repeatable] is safe to repeat."
 
 LIMITS = """\
 A run has {seconds:g} s and {calls} calls. Up to {bytes} bytes come back whole, more as a handle: \
@@ -103,9 +103,8 @@ def run_description(
     bare, used = _name_line(FUNCTIONS, functions, room // 4)
     ready, also_used = _name_line(SNIPPETS, snippets, room // 4, mark="$")
     named, _ = _name_line(PACKS, packs, room - used - also_used, ": ot.packs()")
-    return "\n\n".join(
-        filter(None, ((text or f"{RUN}\n- {limits}").strip(), "\n".join(filter(None, (named, bare, ready)))))
-    )
+    intro = text or f"{RUN}\n- {limits}\n\n{MARKS}"
+    return "\n\n".join(filter(None, (intro.strip(), "\n".join(filter(None, (named, bare, ready))))))
 
 
 def search_description(packs: Iterable[str]) -> str:
@@ -129,8 +128,8 @@ def server_instructions(menu: Menu, tools: int, text: str | None = None) -> str:
     there = f"OneTool gives you {tools} tool{'' if tools == 1 else 's'}"
     if menu == "direct":
         return f"{there}, each named after its pack."
-    door = "`run`" if menu == "run" else "`search`, `call` and `run`"
-    return f"{there} through {door}. Turn to it when a task needs data or actions that your other tools don't offer."
+    through = "`run`" if menu == "run" else "`search`, `call` and `run`"
+    return f"{there} through {through}. Turn to it when a task needs data or actions that your other tools don't offer."
 
 
 def untrusted_note(untrusted: Untrusted) -> str:

@@ -1,6 +1,6 @@
 """Starts to send traces and metrics to a collector, where the config has `otel`. Else nothing is imported for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onetool.core.errors import ConfigError, Mistake
@@ -11,17 +11,18 @@ if TYPE_CHECKING:
 INSTALL = 'pip install "onetool-layer[otel]"'
 
 
-def export_telemetry(app: "App", replica: str | None = None) -> Iterator[Callable[[], None]]:
-    """Yield a function that ends the export, where there is one. Raises ConfigError if the SDK is not installed.
+def start_telemetry(app: "App", replica: str | None = None) -> Callable[[], None] | None:
+    """Start the export if the config has `otel`, and return a function that ends it.
 
-    Servers call this once; what a reload changes about `otel` counts after a restart.
+    Servers call this once; what a reload changes about `otel` counts after a restart. Raises ConfigError if the SDK is
+    not installed.
     """
     if (settings := app.config.otel) is None:
-        return
+        return None
     try:
         from onetool.services.otel import start_export
     except ImportError as error:
         message = f"otel needs a package that is not installed: {error.name}"
         file = str(app.config.path) if app.config.path else None
         raise ConfigError([Mistake(message=message, file=file, key="otel", hint=INSTALL)]) from None
-    yield start_export(settings, app.runtime.recorder, replica)
+    return start_export(settings, app.runtime.recorder, replica)

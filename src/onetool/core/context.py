@@ -150,6 +150,7 @@ class CallEvent(msgspec.Struct, frozen=True):
     span: str = ""  # … its own span there …
     parent: str = ""  # … and that of the call, the run or the request that made it
     ended_at: float = msgspec.field(default_factory=time)  # seconds since 1970
+    is_wrapper: bool = False  # `ot.call` around another call: counted in the usage, but not a call of its own
 
     @classmethod
     def of(

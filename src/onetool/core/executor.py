@@ -362,7 +362,7 @@ class Executor:
             events = [event]
             if call.through is not UNSET:  # it is counted, too; the run has made one call
                 nothing: dict[str, Any] = {"spec": None, "args": b"{}", "bytes_in": 0, "bytes_out": 0, "value": None}
-                events.append(replace(event, tool=call.through, run=None, **nothing))
+                events.append(replace(event, tool=call.through, run=None, is_wrapper=True, **nothing))
             for record, one in product(self._recorders, events):
                 try:
                     record(one)

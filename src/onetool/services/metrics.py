@@ -90,6 +90,8 @@ class Metrics:
         """Count an event of the recorder; events of other kinds are ignored."""
         with self._lock:
             if isinstance(event, CallEvent):
+                if event.is_wrapper:
+                    return
                 tool = self._tools.label(event)
                 self._calls[(("tool", tool), ("outcome", outcome_of(event.error)))] += 1
                 self._call_seconds.add((("tool", tool),), event.duration_ms / 1000)
@@ -143,8 +145,8 @@ def counter(name: str, help: str, counts: Mapping[Labels, float]) -> Family:
 def gauge(name: str, help: str, values: Mapping[str, float] | float, label: str = "") -> Family:
     """Return a gauge: one value, or one for each value of the label."""
     if not isinstance(values, Mapping):
-        return Family(name, "gauge", help, [Sample(values)])
-    return Family(name, "gauge", help, [Sample(value, ((label, key),)) for key, value in values.items()])
+        return Family(name, "gauge", help, [Sample(float(values))])
+    return Family(name, "gauge", help, [Sample(float(value), ((label, key),)) for key, value in values.items()])
 
 
 # The text format of Prometheus

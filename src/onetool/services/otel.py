@@ -8,6 +8,7 @@ is one span with the attributes of both.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from opentelemetry import trace as api
@@ -25,7 +26,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from onetool._version import __version__
 from onetool.core.context import CallEvent, RequestEvent, RunEvent
 from onetool.services.event_queue import Recorder
-from onetool.services.metrics import METHODS, OTHER, ToolLabels, outcome_of
+from onetool.services.metrics import BUCKETS, METHODS, OTHER, ToolLabels, outcome_of
 
 NANO = 1_000_000_000
 TIMEOUT_S = 5.0  # for the collector to answer
@@ -86,13 +87,15 @@ class OtelExporter:
         self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
         self._tracer = self._traces.get_tracer("onetool", __version__)
         meter = self._meters.get_meter("onetool", __version__)
-        self._requests = meter.create_histogram("http.server.request.duration", "s", "Duration of HTTP requests.")
-        self._calls = meter.create_histogram("onetool.tool.call.duration", "s", "Duration of calls of tools.")
-        self._runs = meter.create_histogram("onetool.run.duration", "s", "Duration of code in the sandbox.")
+        histogram = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=BUCKETS)
+        self._requests = histogram("http.server.request.duration", description="Duration of HTTP requests.")
+        self._calls = histogram("onetool.tool.call.duration", description="Duration of tool calls.")
+        self._runs = histogram("onetool.run.duration", description="Duration of code in the sandbox.")
 
     def observe(self, event: Any) -> None:
         if isinstance(event, CallEvent):
-            self._observe_call(event)
+            if not event.is_wrapper:
+                self._observe_call(event)
         elif isinstance(event, RunEvent):
             outcome = _outcome(event)
             self._runs.record(event.duration_ms / 1000, outcome)
@@ -119,16 +122,15 @@ class OtelExporter:
         self._span(f"execute_tool {name}", event, kind, attributes, event.duration_ms / 1000)
 
     def _observe_request(self, event: RequestEvent) -> None:
-        method, route = event.method if event.method in METHODS else "_OTHER", event.route or OTHER
-        attributes: Attributes = {
-            "http.request.method": method,
-            "http.route": route,
-            "http.response.status_code": event.status,
-        }
+        method = event.method if event.method in METHODS else "_OTHER"
+        attributes: Attributes = {"http.request.method": method, "http.response.status_code": event.status}
+        name = "HTTP" if method == "_OTHER" else method
+        if event.route:
+            attributes["http.route"] = event.route
+            name = f"{name} {event.route}"
         if event.status >= 500:
             attributes["error.type"] = str(event.status)
         self._requests.record(event.seconds, attributes)
-        name = f"{method} {route}"
         if event.mcp in MCP_METHODS:  # clients may write anything there
             name = attributes["mcp.method.name"] = event.mcp
         if event.trace is not None:

@@ -543,7 +543,7 @@ def test_bad_files_are_told_and_nothing_is_written(project, name, content, why):
 def test_files_that_are_none_or_too_large(project):
     os.mkfifo(project / "pipe.json")
     for odd in (project / "pipe.json", project, Path("/dev/zero")):
-        with pytest.raises(JsoncError, match="no regular file"):
+        with pytest.raises(JsoncError, match="not a regular file"):
             read_servers(odd, project)
     with open(project / "huge.json", "wb") as file:
         file.truncate(MAX_BYTES + 1)

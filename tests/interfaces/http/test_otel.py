@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from upstream import Reply, Upstream
 
-from onetool.app.telemetry import export_telemetry
+from onetool.app.telemetry import start_telemetry
 
 TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = (("x-request-id", "job-7"), ("traceparent", f"00-{TRACE}-{CLIENT_SPAN}-01"))
@@ -105,7 +105,7 @@ def test_a_collector_gets_the_spans_of_one_trace(tmp_path, collector):
     with Upstream() as upstream:
         headers = {"x-key": "collector-key"}
         app, site = opened(tmp_path / "served", upstream, {"endpoint": collector.url, "headers": headers})
-        (end,) = export_telemetry(app)
+        end = start_telemetry(app)
         with app:
             work(site, upstream)
             end()
@@ -130,7 +130,7 @@ def test_a_collector_gets_the_spans_of_one_trace(tmp_path, collector):
 def test_without_it_no_trace_goes_out(tmp_path):
     with Upstream() as upstream:
         app, site = opened(tmp_path / "served", upstream, None)
-        assert [*export_telemetry(app)] == []
+        assert start_telemetry(app) is None
         with app:
             work(site, upstream)
         assert "traceparent" not in upstream.seen[-1].headers
@@ -138,8 +138,8 @@ def test_without_it_no_trace_goes_out(tmp_path):
 
 def test_a_server_without_it_imports_nothing_for_it(tmp_path):
     code = (
-        "import sys; from onetool.app import App; from onetool.app.telemetry import export_telemetry;"
-        "import onetool.interfaces.http.serve; app = App.open(sys.argv[1]); [*export_telemetry(app)];"
+        "import sys; from onetool.app import App; from onetool.app.telemetry import start_telemetry;"
+        "import onetool.interfaces.http.serve; app = App.open(sys.argv[1]); start_telemetry(app);"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     (tmp_path / "onetool.yaml").write_text("{}\n")

@@ -117,7 +117,9 @@ def test_results_through_tools_and_code(rest, result):
     code = {"code": f"ot.result(handle='{result}', limit=1)"}
     assert "word word" in rest("ada", "POST", "/run", code).body.decode()
     for who in OTHERS:
-        for path, body in (("/run", code), ("/call/ot.result", {"handle": result})):
+        loaded = {"code": f"ot.load(handle='{result}')"}
+        ways = ("/run", code), ("/run", loaded), ("/call/ot.result", {"handle": result})
+        for path, body in ways:
             told = rest(who, "POST", path, body).body.decode()
             assert f"Handle not found: {result}" in told
             assert "word word" not in told
@@ -375,7 +377,11 @@ OWNED_METHODS = {
     "initialize": test_a_session_of_mcp,
     "ping": test_a_session_of_mcp,
 }
-OWNED_TOOLS = {"ot.result": test_results_through_tools_and_code, "ot.stats": test_stats_through_tools_and_of_one_tool}
+OWNED_TOOLS = {
+    "ot.result": test_results_through_tools_and_code,
+    "ot.load": test_results_through_tools_and_code,
+    "ot.stats": test_stats_through_tools_and_of_one_tool,
+}
 SHARED = {
     *(f"{method} /tools/bundles/{{bundleID}}" for method in ("GET", "PUT", "PATCH", "DELETE")),
     *(f"{method} {_TOOL}" for method in ("GET", "PUT", "PATCH", "DELETE")),
@@ -391,7 +397,7 @@ SHARED = {
     "GET /servers/{server}/logs", "GET /check", "GET /trust", "GET /audit", "GET /ask/models",
     "GET /ask/models/{provider}", "GET /secrets", "GET /tools/clients",
     "PUT /hosts/{host}", "PUT /secrets/{secret}", "GET /tokens", "POST /tokens", "DELETE /tokens/{token}",
-    "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json",
+    "POST /ask/calls", "OPTIONS /mcp", "OPTIONS /call", "GET /status", "GET /openapi.json", "GET /metrics",
 }  # fmt: skip
 """Routes whose things are everybody's who may, or that make something new."""
 SHARED_METHODS = {
@@ -400,7 +406,7 @@ SHARED_METHODS = {
 }  # fmt: skip
 SHARED_TOOLS = {
     "ot.tools", "ot.packs", "ot.aliases", "ot.snippets", "ot.help", "ot.search", "ot.signature", "ot.call", "ot.config",
-    "ot.health", "ot.servers", "ot.version", "ot.notify", "ot.reload",
+    "ot.health", "ot.servers", "ot.version", "ot.notify", "ot.reload", "ot.all",
 }  # fmt: skip
 OF_ONE = ("{handle}", "{session}", "{question}", "{call}")
 

@@ -102,7 +102,8 @@ OT_TOOLS = {
     "ot.tools": {}, "ot.packs": {}, "ot.aliases": {}, "ot.snippets": {}, "ot.help": {}, "ot.search": {"query": "time"},
     "ot.signature": {"name": "time.now"}, "ot.call": {"name": "time.now"}, "ot.config": {}, "ot.health": {},
     "ot.servers": {}, "ot.version": {}, "ot.result": {"handle": "none"}, "ot.stats": {},
-    "ot.notify": {"topic": "none", "message": "x"}, "ot.reload": {},
+    "ot.notify": {"topic": "none", "message": "x"}, "ot.reload": {}, "ot.load": {"handle": "none"},
+    "ot.all": {"tool": "time.now"},
 }  # fmt: skip
 """With arguments that they take. What each shows depends on the caller; `FOR_ADMINS` refuse all others."""
 FOR_ADMINS = {"ot.reload"}
@@ -168,7 +169,7 @@ def test_why_a_token_counts_no_more_is_told_to_who_holds_it(site):
     said = {who: status_of(site, "/status", "GET", bearer(who))[1].decode() for who in ("expired", "revoked", "wrong")}
     assert "This token expired on 2020-01-01" in said["expired"]
     assert "This token was revoked on" in said["revoked"]
-    assert "no token of this server" in said["wrong"]
+    assert "not a token of this server" in said["wrong"]
 
 
 # MCP

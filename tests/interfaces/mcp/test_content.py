@@ -24,12 +24,12 @@ def no_media(handle):
 
 
 def given_to_client(value, inline=100, promise=None, stored=None):
-    def store(words):
+    def store(words, *_):
         if stored is None:
             raise ToolFailure("the disk is full")
         return stored
 
-    config = SimpleNamespace(results=SimpleNamespace(inline_bytes=inline))
+    config = SimpleNamespace(results=SimpleNamespace(inline_bytes=inline, max_preview=inline // 2))
     runtime = SimpleNamespace(config=config, store_result=store, read_result=no_media)
     return asyncio.run(from_result(value, runtime, False, "read {} from {}".format, promise))
 

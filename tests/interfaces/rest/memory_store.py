@@ -190,8 +190,8 @@ class MemoryStore:
 
     def search(self, query, include_disabled=False, after=None, limit=100, visibility=None):
         found = [one for one in sorted(self._tools.values(), key=lambda one: one.id) if one.slug.startswith(query)]
-        page, last = self._page([one for one in found if not after or one.id > after[3]], limit)
-        return page, None if last is None else [0, 0.1 + 0.2, -1, last]
+        page, last = self._page([one for one in found if not after or one.id > after[4]], limit)
+        return page, None if last is None else [0, 0.1 + 0.2, "", -1, last]
 
     def key(self):
         return b"k" * 32

@@ -47,10 +47,10 @@ def test_in_code_the_value_is_what_a_person_would_expect(app, code, value):
     [
         ("add", "int"),
         ("query", "str | dict | list"),
-        ("rows", "list[dict]"),
-        ("named", "dict"),
+        ("rows", "[{n: int}]"),
+        ("named", "{result: int}"),
         ("maybe", "str | None | dict | list"),
-        ("read", "dict"),
+        ("read", "{content}"),
     ],
 )
 def test_the_signature_says_the_type_that_code_gets(app, tool, returns):

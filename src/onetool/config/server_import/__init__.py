@@ -35,11 +35,13 @@ from onetool.config.trust import trust_renewed
 from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError
 from onetool.core.errors import ConfigError, OneToolError
 from onetool.core.os_files import draft_of, write_new
+from onetool.core.signature import as_identifier
 from onetool.core.state_folders import IGNORE, IGNORED
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+OWN_PACK = "ot"
 OWN_COMMANDS = ("onetool", "onetool-layer")  # the second one is the name of the distribution
 
 Change = Callable[[str], str]
@@ -70,6 +72,7 @@ class ConfigTarget:
         self.secrets = load_secrets(self.file)  # with the whole environment: what is written here will be accepted
         node = read_files(self.file.absolute(), Findings())[0].value.get("servers") if self.found.config else None
         self.servers: dict[str, Node] = node.value if node and isinstance(node.value, dict) else {}
+        self.own_ports = {self.config.http.port}  # where OneTool itself listens
 
     def elsewhere(self, name: str) -> str | None:
         """Return the included file that defines this server."""
@@ -277,7 +280,7 @@ class Planner:
                 raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
             check_name(name)
             whole, notes = self._translated(raw, found)
-            if is_onetool(whole, self.target.config):
+            if is_onetool(whole, self.target.own_ports):
                 raise SkipSelf("it is OneTool itself")
             block = without_secrets(name, whole, self.collector, self.keep)
         except SkipServer as why:
@@ -307,18 +310,20 @@ def check_name(name: str) -> None:
     """Raise SkipServer if a server can't have this name."""
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
         raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
+    if as_identifier(name) == OWN_PACK:
+        raise SkipServer(f"{OWN_PACK} is the name of OneTool's own tools")
 
 
 class SkipSelf(SkipServer):
     """Raised for an entry that starts OneTool itself; it is skipped silently."""
 
 
-def is_onetool(block: Mapping[str, Any], config: Config) -> bool:
+def is_onetool(block: Mapping[str, Any], own_ports: Collection[int] = ()) -> bool:
     """Return whether a client would reach OneTool by this: then its tools are here already."""
     if url := block.get("url"):
         try:
             parts = urlsplit(url)
-            return parts.hostname in LOOPBACK and parts.port == config.http.port and parts.path in ("/mcp", "/mcp/")
+            return parts.hostname in LOOPBACK and parts.port in own_ports and parts.path in ("/mcp", "/mcp/")
         except ValueError:
             return False
     words = [block.get("command", ""), *block.get("args", ())]

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -276,7 +276,7 @@ def mcp(
     source = _claim_stdin()
     app = open_app(ctx, allowed, watch=watch, servers=_servers_of(server, name))
     app.follow_settings()
-    from onetool.app.telemetry import export_telemetry
+    from onetool.app.telemetry import start_telemetry
     from onetool.interfaces.mcp.service import Service
     from onetool.interfaces.mcp.stdio import serve
     from onetool.interfaces.watchdog import Watchdog
@@ -286,14 +286,13 @@ def mcp(
         app.catalog.warm_search()
 
     async def run() -> None:
-        service, dog = Service(app, menu, allowed), Watchdog()
-        ends = [*export_telemetry(app)]
-        try:
+        with ExitStack() as at_end:
+            if (end_telemetry := start_telemetry(app)) is not None:
+                at_end.callback(end_telemetry)
+            at_end.callback(Watchdog().close)
+            service = Service(app, menu, allowed)
+            at_end.callback(service.close)
             await serve(service, source, stdout().fileno(), warm)
-        finally:
-            service.close()
-            for end in (dog.close, *ends):
-                end()
 
     make_log_non_blocking()  # not every client reads what a server has to say beside the protocol
     gc.freeze()  # what was made until here stays; from now on garbage is collected as usual

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from secrets import token_bytes
 from time import time
@@ -14,7 +14,7 @@ import msgspec
 from onetool._version import __version__
 from onetool.app.access import KnownTokens, local_role, needs_credential, token_store
 from onetool.app.allow_lists import AllowLists, Offered, allow_lists
-from onetool.app.telemetry import export_telemetry
+from onetool.app.telemetry import start_telemetry
 from onetool.core.errors import ConfigError, Mistake
 from onetool.core.redaction import mask_credentials
 from onetool.core.threads import run_later
@@ -389,7 +389,6 @@ def serve_app(
     links = _page_links(app, address, token_bytes(32) if cluster is None else cluster.key)
     http_app = build_app(app, address, mcp, lambda _scope: client_url(app, address), lists, shared, links)
     follow_config(app, address, http_app, allowed)
-    at_end = [*export_telemetry(app, replica), *([] if shared is None else [shared.close])]
 
     async def reload() -> None:
         with on_reload():
@@ -400,21 +399,24 @@ def serve_app(
 
     def started() -> None:
         if links is not None:
-            at_end.append(links.begin())  # from now on `onetool page` finds it
+            at_end.callback(links.begin())  # from now on `onetool page` finds it
         print_line(greeting(server_facts(app, address, allowed)))
         _warm(app)
         for call in () if shared is None else shared.on_serving:
             call()
         mcp.start()
-        at_end.append(Watchdog().close)
+        at_end.callback(Watchdog().close)
 
-    further: dict[str, Any] = {} if shared is None else shared.start(listen_unix)
-    further |= {} if drain_s is None else {"drain_s": drain_s}
-    try:
+    with ExitStack() as at_end:
+        if (end_telemetry := start_telemetry(app, replica)) is not None:
+            at_end.callback(end_telemetry)
+        further: dict[str, Any] = {}
+        if shared is not None:
+            at_end.callback(shared.close)
+            further = shared.start(listen_unix)
+        if drain_s is not None:
+            further["drain_s"] = drain_s
         return serve(http_app, address, started=started, reload=reload, **further)
-    finally:
-        for close in at_end:
-            close()
 
 
 def _start_logs(app: "App", replica: str | None) -> None:

@@ -145,7 +145,7 @@ def check_digest(given: str | None, now: str) -> None:
     if given is None:
         raise InvalidError("/digest: expected that of a dry run, which shows what would be started", "/digest")
     if given != now:
-        raise changed_error("What would be started")
+        raise changed_error("The command, URL or environment of the server")
 
 
 # Writing the config
@@ -307,9 +307,9 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
     old = _block(target, name)
     hidden, collector = _hidden(context, target, name, old)
     if asked.seen != digest_of(hidden):
-        raise changed_error(f"The definition of {name}")
+        raise changed_error(f"The definition of {name}", f"Get /servers/{name}/definition again, and repeat your edit.")
     new = without_secrets(name, asked.definition, collector, asked.keep)
-    if not new.get("url") and is_onetool(new, target.config):
+    if not new.get("url") and is_onetool(new):
         raise InvalidError("/definition: this starts OneTool itself, whose tools are here already", "/definition")
     secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
     digest = digest_of([str(target.file), name, new])

@@ -120,7 +120,7 @@ async def import_found_servers(request: RestRequest) -> RestResponse:
 
 
 def _find(request: RestRequest) -> RestResponse:
-    target = config_target(request.context.app)
+    target = _target(request)
     clients: list[FoundClient] = []
     for client, title, file, found in _client_files():
         if isinstance(found, str):
@@ -156,15 +156,22 @@ def _shown(target: "ConfigTarget", found: "ClientServers", name: str) -> "tuple[
     return FoundServer(id=id, **msgspec.structs.asdict(draft)), one
 
 
-def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
+def _target(request: RestRequest) -> "ConfigTarget":
     target = config_target(request.context.app)
+    if isinstance(port := (request.scope.get("server") or (None, None))[1], int):
+        target.own_ports.add(port)  # the command line may have chosen another one than the config
+    return target
+
+
+def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
+    target = _target(request)
     known: dict[str, ClientServers] = {}
     for *_, found in _client_files():
         if not isinstance(found, str):
             shown = (_shown(target, found, name) for name in found.servers)
             known |= {server.id: one for server, one in shown}
     if not known.keys() >= {*ids}:
-        raise changed_error("A file with one of these servers")
+        raise changed_error("A file with one of these servers", "Get /servers/found again.")
     return _written(request, target, _plan(target, *(known[id] for id in dict.fromkeys(ids))))
 
 

@@ -340,8 +340,10 @@ async def approve_server(request: RestRequest) -> RestResponse:
     return RestResponse(200, encode({"dryRun": dry_run, "server": name, "changes": found, "digest": digest}))
 
 
-def changed_error(what: str | Path) -> RestError:
-    return RestError(409, "changed", f"{what} has changed since you looked: look again, with dryRun=true.")
+def changed_error(
+    what: str | Path, advice: str = "Repeat the request with dryRun=true and look at the result."
+) -> RestError:
+    return RestError(409, "changed", f"{what} has changed in the meantime. {advice}")
 
 
 def digest_of(data: Any) -> str:
