@@ -33,7 +33,7 @@ from onetool.config.reach_servers import (
 from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
-from onetool.core.redaction import sounds_secret
+from onetool.core.redaction import mask_credentials, sounds_secret
 from onetool.sources.mcp_servers.program import ServerProgram
 from onetool.sources.packs.importing import PackPart, parts_of
 
@@ -247,7 +247,9 @@ def _addresses(data: dict[str, Any]) -> dict[str, str]:
     found = {} if isinstance(ask, dict) else _whole("ask", ask)
     for key, what in SHARED.items():
         if data.get(key):  # not its text: that may be an address with a password
-            found[what] = _digest(data[key])
+            endpoint = data[key].get("endpoint") if key == "otel" and isinstance(data[key], dict) else None
+            where = f" (at {mask_credentials(text_of(endpoint))})" if endpoint else ""
+            found[what + where] = _digest(data[key])
     if isinstance(ask, dict) and ask.get("base_url") is not None:
         found[f"model at {text_of(ask['base_url'])}"] = _digest(ask["base_url"])
     if isinstance(ask, dict) and ask.get("system"):

@@ -14,6 +14,7 @@ from onetool.core.spec import ToolSpec
 from onetool.core.type_names import kinds_of
 
 DEFAULT_LIMIT = 10_000
+MAX_PAGES = 1_000  # where nothing else counts the calls
 MAX_ITEM_BYTES = 16 * 1024 * 1024  # of all items: what one call of a tool may give to code
 MAX_SHOWN = 200  # characters of what an error shows
 

@@ -34,7 +34,7 @@ from onetool.script.names import SandboxTools, ScriptNames
 from onetool.script.parse import CodeReport
 from onetool.script.pipeline import Pipeline, PipelineSettings
 from onetool.script.rewrite import PreparedCode
-from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy, made_lines
+from onetool.script.run_result import ARGUMENT_BYTES, MEGABYTE, OnPrinted, RunLimits, RunResult, busy
 from onetool.script.type_stubs import type_stubs
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Engine:
             error = result.error
         finally:
             if error is CANCELLED and pipeline.made:
-                log.warning("The run %s was cancelled; %s", pipeline.run, "; ".join(made_lines(pipeline.made)))
+                log.warning("The run %s was cancelled; %s", pipeline.run, pipeline.made_names)
             if pipeline.run is not None and self._recorders:
                 event = pipeline.event(pipeline.run, source, error)
                 for record in self._recorders:

@@ -126,7 +126,7 @@ class Pipeline:
         self._span = ""  # once it runs
         self._warnings: list[str] = []  # of these calls
         self.made: Made = {}  # what these calls came to, where the run has failed
-        self._made_names = ""  # the same for the audit log, where nobody could be answered
+        self.made_names = ""  # the same for the audit log, where nobody could be answered
         self._place: CodePlace | None = None  # of what is wrong
         self.run = run
         self.code = text
@@ -236,7 +236,7 @@ class Pipeline:
                 await asyncio.wait([work], timeout=INTERRUPT)
             if work is None or not work.done():
                 worker_loop.stop(cancelled())
-            self.made, self._made_names = worker_loop.made.summary(), worker_loop.made.names()
+            self.made, self.made_names = worker_loop.made.summary(), worker_loop.made.names()
             for line in made_lines(self.made):  # for callers that can't be answered
                 stopped.add_note(line)
             raise
@@ -261,7 +261,7 @@ class Pipeline:
             code_bytes=len(self._sent.encode("utf-8", "replace")),
             code=self._sent,
             calls=self._calls,
-            made=self._made_names,
+            made=self.made_names,
             error=error,
             principal=current_principal.get(),
             address=current_address.get(),

@@ -21,6 +21,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from onetool._version import __version__
@@ -79,7 +80,7 @@ class OtelExporter:
         resource = Resource.create({"service.name": settings.service, "service.version": __version__, **more})
         where, headers = settings.endpoint.rstrip("/"), {name: str(value) for name, value in settings.headers.items()}
         self._ids, self._tools = _GivenIds(), ToolLabels()
-        self._traces = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        self._traces = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids)
         spans = OTLPSpanExporter(f"{where}/v1/traces", headers=headers, timeout=TIMEOUT_S)
         self._traces.add_span_processor(BatchSpanProcessor(spans))
         measured = OTLPMetricExporter(f"{where}/v1/metrics", headers=headers, timeout=TIMEOUT_S)

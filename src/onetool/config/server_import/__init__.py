@@ -42,6 +42,7 @@ from onetool.services.secrets import Secret
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 OWN_PACK = "ot"
+RESERVED = ("found", "import", ".", "..")  # below /servers
 OWN_COMMANDS = ("onetool", "onetool-layer")  # the second one is the name of the distribution
 
 Change = Callable[[str], str]
@@ -312,6 +313,8 @@ def check_name(name: str) -> None:
         raise SkipServer(f"a name has 1 to {MAX_NAME} characters that can be seen")
     if as_identifier(name) == OWN_PACK:
         raise SkipServer(f"{OWN_PACK} is the name of OneTool's own tools")
+    if name in RESERVED:
+        raise SkipServer(f"{name} is an address of the REST API; choose another name")
 
 
 class SkipSelf(SkipServer):

@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from onetool.config.reach_servers import LOADS_CODE
 from onetool.config.yaml_nodes import VARIABLE
 from onetool.core.json_data import data_in
+from onetool.core.model_providers import PROVIDER_KEYS
 from onetool.core.redaction import sounds_secret
 from onetool.services.secret_file import NAME
 from onetool.services.secrets import Secret, Secrets
@@ -86,13 +88,15 @@ _KNOWN_BY_THEIR_LOOKS = re.compile(
     r"(sk-|sk_|pk_|rk_|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|AIza|ya29\.|eyJ|npm_|hf_|ntn_|secret_|lin_api_"
     r"|figd_|shpat_|dop_v1_|SG\.|ATATT|tvly-|fc-|pplx-)[\w.+/=-]{12,}\Z"
 )
-_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_WITH_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/\s:@]*:)([^/\s@]+)(?=@)", re.IGNORECASE)
 _LONG_WORD = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_-]{24,}\Z")
 _SCHEME = re.compile(r"([A-Za-z][\w-]*[ ]+)(\S.*)\Z", re.DOTALL)
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)=(.+)\Z", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.+)\Z", re.DOTALL)
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _HEADER = re.compile(r"([A-Za-z][\w-]*):[ ]*(.+)\Z", re.DOTALL)
+# In an argument, other texts may be code, which has to be shown before it runs.
+_VALUE = re.compile(r"(?:(?:Bearer|Basic|Token|token) )?[^\s;&|<>()`'\"\\]+\Z")
 
 
 class SecretCollector:
@@ -114,7 +118,8 @@ class SecretCollector:
     def placeholder_for(self, wanted: str, server: str, value: str) -> str:
         prefix = f"{variable_name(server)}_"
         own = wanted if wanted.startswith(prefix) else prefix + wanted
-        ours = wanted.upper().startswith("ONETOOL")  # what OneTool itself reads is not for a pasted file to set
+        # What OneTool itself reads is not for a pasted file to set.
+        ours = wanted.upper().startswith("ONETOOL") or wanted in PROVIDER_KEYS
         is_generic = all(word in _WORDS or word in _VAGUE for word in wanted.upper().split("_"))  # API_KEY
         names = (own,) if ours or is_generic else (wanted, own)
         numbered = (f"{own}_{number}" for number in range(2, 10_000))
@@ -176,6 +181,8 @@ class _Hider:
         return hidden
 
     def _variable(self, name: str, value: str) -> str:
+        if LOADS_CODE.fullmatch(name):  # it has to be shown
+            return value
         if not self._is_secret(name, value):
             return self._in_json(name, value)
         return self.collector.placeholder_for(name if NAME.fullmatch(name) else variable_name(name), self.server, value)
@@ -212,7 +219,12 @@ class _Hider:
         """`--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a value that shows what it is."""
         if len(flag) > 1 and not arg.startswith("-") and _sounds_secret(flag) and is_secret(flag, arg):
             return self._named(flag, arg)
+        if not _VALUE.match(arg.partition("=")[2] or arg.partition(":")[2].lstrip() or arg):
+            return self._in_json(flag, arg)
         if found := _FLAG.match(arg):
+            if with_password := _WITH_PASSWORD.match(found[2]):
+                hidden = self._named("password", with_password[2])
+                return arg[: found.start(2)] + with_password[1] + hidden + found[2][with_password.end() :]
             if is_secret(found[1], found[2]):
                 return arg[: found.start(2)] + self._named(found[1], found[2])
             return arg[: found.start(2)] + self._in_json(found[1], found[2])
@@ -220,8 +232,10 @@ class _Hider:
             return arg[: found.start(2)] + self._variable(found[1], found[2])
         if (found := _HEADER.match(arg)) and not found[2].startswith("//"):
             return arg[: found.start(2)] + self._header(found[1], found[2])
+        if found := _WITH_PASSWORD.match(arg):
+            return found[1] + self._named("password", found[2]) + arg[found.end() :]
         if is_secret("", arg):
-            return self._named("url" if "://" in arg else "token", arg)
+            return self._named("token", arg)
         return self._in_json(flag, arg)
 
     def _in_json(self, name: str, value: str) -> str:
@@ -244,8 +258,8 @@ class _Hider:
 
     def _url(self, url: str) -> str:
         """Secrets in the query, in the path, or before the host."""
-        if "${" not in url and _WITH_PASSWORD.match(url):
-            return self._named("url", url)
+        if (found := _WITH_PASSWORD.match(url)) and "${" not in found[2]:
+            url = found[1] + self._named("password", found[2]) + url[found.end() :]
         start, mark, query = url.partition("?")
         scheme, slashes, rest = start.partition("://")
         host, *path = rest.split("/")

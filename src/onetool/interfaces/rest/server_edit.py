@@ -29,6 +29,7 @@ from onetool.interfaces.rest.servers import (
     changed_error,
     digest_of,
     found_server,
+    sealed_digest,
     server_action,
     server_response,
 )
@@ -312,7 +313,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
     if not new.get("url") and is_onetool(new):
         raise InvalidError("/definition: this starts OneTool itself, whose tools are here already", "/definition")
     secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
-    digest = digest_of([str(target.file), name, new])
+    digest = sealed_digest(context, [str(target.file), name, new], secrets)
 
     def change(text: str) -> str:
         if server_block(text, name) != old:

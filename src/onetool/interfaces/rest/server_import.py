@@ -18,7 +18,7 @@ from onetool.core.text import shown_line
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
 from onetool.interfaces.rest.query import DRY_RUN, REPLACE
-from onetool.interfaces.rest.request import RestRequest, RestResponse, json_body
+from onetool.interfaces.rest.request import RestContext, RestRequest, RestResponse, json_body
 from onetool.interfaces.rest.route import RestRoute
 from onetool.interfaces.rest.server_edit import (
     ServerDraft,
@@ -30,7 +30,7 @@ from onetool.interfaces.rest.server_edit import (
     load_config,
     write_config,
 )
-from onetool.interfaces.rest.servers import changed_error, digest_of
+from onetool.interfaces.rest.servers import changed_error, sealed_digest
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.validation import converted
 
@@ -126,7 +126,7 @@ def _find(request: RestRequest) -> RestResponse:
         if isinstance(found, str):
             clients.append(FoundClient(client=client, title=title, file=str(file), error=found))
         elif found.servers:
-            servers = tuple(_shown(target, found, name)[0] for name in found.servers)
+            servers = tuple(_shown(request.context, target, found, name)[0] for name in found.servers)
             clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
     return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(FoundClients(clients)), None)))
 
@@ -147,12 +147,15 @@ def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
             yield spot.client, CLIENT_FILES[spot.client].title, spot.file, found
 
 
-def _shown(target: "ConfigTarget", found: "ClientServers", name: str) -> "tuple[FoundServer, ClientServers]":
+def _shown(
+    context: RestContext, target: "ConfigTarget", found: "ClientServers", name: str
+) -> "tuple[FoundServer, ClientServers]":
     """Return one server of a file as it is shown, and as it is imported. Its id is independent of other servers."""
     one = msgspec.structs.replace(found, servers={name: found.servers[name]})
     plan = _plan(target, one)
     draft = _drafts(target, one, plan)[0]
-    id = digest_of([str(found.file), name, plan.servers.get(name), plan.skipped.get(name)])
+    shown = [str(found.file), name, plan.servers.get(name), plan.skipped.get(name)]
+    id = sealed_digest(context, shown, plan.secrets)
     return FoundServer(id=id, **msgspec.structs.asdict(draft)), one
 
 
@@ -168,7 +171,7 @@ def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
     known: dict[str, ClientServers] = {}
     for *_, found in _client_files():
         if not isinstance(found, str):
-            shown = (_shown(target, found, name) for name in found.servers)
+            shown = (_shown(request.context, target, found, name) for name in found.servers)
             known |= {server.id: one for server, one in shown}
     if not known.keys() >= {*ids}:
         raise changed_error("A file with one of these servers", "Get /servers/found again.")
@@ -235,7 +238,7 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
     found = _given(asked, target.file.absolute().parent)
     plan = _plan(target, found, keep=asked.keep)
     drafts = _drafts(target, found, plan)
-    digest = digest_of([str(target.file), plan.servers])
+    digest = sealed_digest(request.context, [str(target.file), plan.servers], plan.secrets)
     if not dry_run:
         check_digest(asked.digest, digest)
         if not plan.servers:

@@ -10,7 +10,10 @@ given the token by a person.
 """
 
 import asyncio
+import hmac
+import json
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -344,6 +347,12 @@ def changed_error(
     what: str | Path, advice: str = "Repeat the request with dryRun=true and look at the result."
 ) -> RestError:
     return RestError(409, "changed", f"{what} has changed in the meantime. {advice}")
+
+
+def sealed_digest(context: RestContext, data: Any, secrets: Mapping[str, str]) -> str:
+    """Return a digest that covers secrets, too. Without the key nobody can try out what they are."""
+    text = json.dumps([data, {name: value[:] for name, value in secrets.items()}], sort_keys=True)
+    return hmac.new(context.bundles.key(), text.encode(), sha256).hexdigest()[:32]
 
 
 def digest_of(data: Any) -> str:

@@ -202,18 +202,20 @@ class DiscoveryTools:
             limit: How many items at the most; without it, more than 10,000 are an error.
             key: The list that holds the items, where a result has several.
         """
-        from onetool.core.all_pages import AllPages, PagingError
+        from onetool.core.all_pages import MAX_PAGES, AllPages, PagingError
         from onetool.sdk import call_tool
 
         with _span("ot.all", tool=tool):
             spec = self._found(tool).spec
             pages = AllPages(spec, args or {}, limit, key)
             try:
-                while pages.next_args is not None:
+                for _ in range(MAX_PAGES):
+                    if pages.next_args is None:
+                        return pages.items
                     pages.add(await call_tool(spec.name, **pages.next_args))
             except PagingError as error:
                 raise ToolFailure(str(error)) from None
-            return pages.items
+            raise ToolFailure(f"{spec.name} has more than {MAX_PAGES:,} pages: pass limit=… to get the first items")
 
 
 # State, reports, reload
