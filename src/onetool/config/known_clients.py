@@ -176,11 +176,11 @@ class ClientFile(msgspec.Struct, frozen=True, kw_only=True):
     in_project: bool
 
 
-def _known(name: str, *more_of_project: str) -> ClientFiles:
+def _known(name: str) -> ClientFiles:
     client = CLIENTS[name]
     return ClientFiles(
         title=client.title,
-        project=(*filter(None, (client.project_file,)), *more_of_project),
+        project=(client.project_file,) if client.project_file else (),
         user=lambda home, env: (client.user_file(home, env),),
     )
 

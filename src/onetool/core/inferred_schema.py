@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial, reduce
 from itertools import chain, islice
 from threading import Lock
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -210,13 +210,6 @@ class SeenValues:
 
     def dump(self) -> dict[str, Any]:
         return cast(dict[str, Any], msgspec.to_builtins(_StoredShape(self.results, self._levels, self._known)))
-
-    @classmethod
-    def load(cls, data: Any) -> Self:
-        """Return what was dumped; empty if the data is anything else."""
-        seen = cls()
-        seen.add(data)
-        return seen
 
     def add(self, data: Any) -> None:
         """Learn what was dumped of other results of the same tool. Anything else is ignored."""

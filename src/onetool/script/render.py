@@ -297,8 +297,6 @@ def _too_large_error(most: int) -> RenderTooLargeError:
 # The reply to a run
 
 
-PREVIEW_BYTES = 4096
-
 ReadOn = Callable[[str, int], str]
 """What to call, to read what is behind a handle from that line on."""
 
@@ -328,8 +326,8 @@ def run_reply(
     result: RunResult,
     inline_bytes: int,
     store: StoreText | None,
-    read_on: ReadOn = in_code,
-    preview_bytes: int = PREVIEW_BYTES,
+    read_on: ReadOn,
+    preview_bytes: int,
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a text and says where; without one nothing is cut."""
     failed = "" if result.told_error is None else error_text(result.told_error)
@@ -371,9 +369,7 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def stored_reply(
-    text: str, stored: StoredResult, value: Any, read_on: ReadOn = in_code, preview_bytes: int = PREVIEW_BYTES
-) -> RunReply:
+def stored_reply(text: str, stored: StoredResult, value: Any, read_on: ReadOn, preview_bytes: int) -> RunReply:
     """Return the reply for a text that was stored: where it is, how it begins, and how to read on.
 
     `value` is what the text shows; the preview begins with its shape.

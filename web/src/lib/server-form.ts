@@ -32,7 +32,7 @@ export function fieldsOf(block: Record<string, unknown> = {}): Fields {
   return { isUrl: "url" in block, command: text("command"), args: args.join("\n"), cwd: text("cwd"), url: text("url"), env: pairs("env"), headers: pairs("headers") };
 }
 
-/** The block of these fields, with all that `old` has beside them. A line break in an argument can't be typed: then `old` keeps its arguments. */
+/** The block of these fields, with the other keys of `old`, except `env` for a URL and `headers` for a command. A line break in an argument can't be typed: then `old` keeps its arguments. */
 export function blockOf(fields: Fields, old: Record<string, unknown> = {}): Record<string, unknown> {
   const block: Record<string, unknown> = { ...old };
   for (const key of [...TEXTS, ...PAIRS]) delete block[key];
