@@ -129,7 +129,7 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
         person.click("Auth")
         person.choose("Kind of auth", "Bearer token")
         person.type_into("Token", SECRET)
-        person.see("This value stands in the tool")
+        person.see("This value is stored in the tool")
         assert person.axe() == []
         person.type_into("Name of the secret", "WEATHER_TOKEN")
         person.click("Keep it as a secret", role="button")

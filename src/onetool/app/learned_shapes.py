@@ -34,7 +34,7 @@ Entries = dict[str, dict[str, Any]]
 
 
 class LearnedShapes:
-    """Any thread may call all methods. `documents` are opened only if `has_documents`, or to write."""
+    """The learned return shapes of all tools. Thread-safe. Opens `documents` only to write, or if `has_documents()`."""
 
     def __init__(self, documents: "Callable[[], Documents]", has_documents: Callable[[], bool]) -> None:
         self._documents = documents
@@ -43,7 +43,10 @@ class LearnedShapes:
         self._changed: dict[str, LearnedValues] = {}  # by the names of their tools
 
     def follow(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
-        """Let a tool learn what it returns, unless it says so. `definition` is further text that it depends on."""
+        """Start learning the return shape of a tool without an output schema.
+
+        `definition` returns further text that the shape depends on.
+        """
         schema = spec.output_schema
         if spec.seen is None and spec.pack != OWN and not spec.hidden and (not schema or is_vague(schema, schema)):
             msgspec.structs.force_setattr(spec, "seen", LearnedValues(self, spec, definition))

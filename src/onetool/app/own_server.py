@@ -79,17 +79,17 @@ def _scripts() -> Iterator[Path]:
 
 
 def served_at(url: str | None, config: Config) -> OwnServer:
-    """Return the server at this url, or at the address of the config. ValueError says what is wrong with the url."""
+    """Return the server at this URL, or at the address in the config. Raises ValueError for an invalid URL."""
     if url is None:
         if config.http.port == 0:
-            raise ValueError("the config lets the system choose the port; say the url: --http URL.")
+            raise ValueError("The config sets http.port to 0, so the URL is unknown. Specify it.")
         host = EVERYWHERE.get(config.http.host, config.http.host)
         url = f"http://{f'[{host}]' if ':' in host else host}:{config.http.port}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"{url!r} is not a url like http://127.0.0.1:8765/mcp.")
+        raise ValueError(f"Invalid URL: {url!r} (expected for example http://127.0.0.1:8765/mcp).")
     if "@" in parts.netloc:
-        raise ValueError(f"a password has no place in a client's file: keep a token in the environment, as {TOKEN}.")
+        raise ValueError(f"The URL contains a password. Put a token into the environment variable {TOKEN} instead.")
     if parts.path in ("", "/"):
         parts = parts._replace(path="/mcp")
     with open_token_store(config) as store:

@@ -34,7 +34,7 @@ class PagingError(ValueError):
 
 
 class AllPages:
-    """`next_args` are the arguments of the next call, None when all is there; `add` takes what that call gave."""
+    """Follows the pages of a tool: call it with `next_args` and pass the result to `add` until `next_args` is None."""
 
     def __init__(
         self, spec: ToolSpec, args: Mapping[str, Any], limit: int | None = None, key: str | None = None
@@ -63,17 +63,17 @@ class AllPages:
         args, self.next_args = self.next_args or {}, None
         items, facts = self._read(value)
         if items and items == self._last:
-            raise PagingError(f"{self._tool} gave the same page twice, for {_shown(args)}: {_shown(facts)}")
+            raise PagingError(f"{self._tool} returned the same page twice, for {_shown(args)}: {_shown(facts)}")
         self._last = items
         self._bytes += size_of(items)
         if self._bytes > MAX_ITEM_BYTES:
-            raise PagingError(f"the items of {self._tool} have more than {MAX_ITEM_BYTES:,} bytes: ask for fewer")
+            raise PagingError(f"The items of {self._tool} exceed {MAX_ITEM_BYTES:,} bytes: request fewer")
         self.items += items
         if self._limit is not None and len(self.items) >= self._limit:
             del self.items[self._limit :]
             return
         if len(self.items) > DEFAULT_LIMIT and self._limit is None:
-            raise PagingError(f"{self._tool} has more than {DEFAULT_LIMIT:,} items: say limit=… for that many of them")
+            raise PagingError(f"{self._tool} has more than {DEFAULT_LIMIT:,} items: pass limit=… to get the first ones")
         changes = self._following(args, items, facts)
         self.next_args = None if changes is None else {**args, **changes}
 
@@ -85,10 +85,8 @@ class AllPages:
         keys = [key for key in found if self._key in (None, key, key.rpartition(".")[2])]
         if len(keys) != 1:
             there = f"its lists are {', '.join(found)}" if found else f"it has no list: {_shown(value)}"
-            wanted = (
-                f"say which one with key=…: {there}" if self._key is None else f"no list is called {self._key}: {there}"
-            )
-            raise PagingError(f"{self._tool} gave a result in which the items can't be told; {wanted}")
+            wanted = f"pass key=…: {there}" if self._key is None else f"there is no list {self._key!r}: {there}"
+            raise PagingError(f"Can't tell which list in the result of {self._tool} holds the items; {wanted}")
         return found[keys[0]], _facts(cast(dict[str, Any], value))
 
     def _following(self, args: Mapping[str, Any], items: list[Any], facts: dict[str, Any]) -> dict[str, Any] | None:
@@ -149,7 +147,9 @@ class AllPages:
             if facts
             else f"it gave a bare list of {len(items)}"
         )
-        return PagingError(f"how {self._tool} pages can't be told: it takes {takes}, and {said}; call it page by page")
+        return PagingError(
+            f"Can't tell how {self._tool} paginates: it takes {takes}, and {said}. Call it page by page."
+        )
 
 
 def _plain(name: str) -> str:

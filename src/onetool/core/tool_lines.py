@@ -20,7 +20,7 @@ MAX_LINES, MAX_BYTES = 50, 15_000  # … or, for callers that say how many they 
 SEARCH_LIMIT = 5  # tools of a search whose caller doesn't say how many
 NAME_TOKENS = 100  # of the names of those that had no room for a line
 
-# A sentence ends before something that begins with a large letter, or a letter of a script without any.
+# A sentence ends before text that starts with a capital letter, or with a letter of a script without case.
 _END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\Wa-z_])|(?<=[。！？])")
 
 
@@ -65,7 +65,7 @@ def found_lines(found: Sequence[FoundTool], about: str, is_limited: bool = False
 
 
 def on_a_line(text: str) -> str:
-    """Join the lines of a stranger's text, which must not look like another line of ours."""
+    """Collapse whitespace, so that untrusted text can't imitate our lines."""
     return " ".join(text.split())
 
 

@@ -365,7 +365,7 @@ class WorkerLoop:
             shown = cut(repr(given), MAX_NAME)
             raise TypeError(f"ot.all takes a tool and its arguments, ot.all(pack.tool, key=value), and not {shown}")
         if not isinstance(limit, int | None) or (limit is not None and limit < 1) or not isinstance(key, str | None):
-            raise TypeError("ot.all takes limit as a number from 1 on, and key as a text")
+            raise TypeError("ot.all: limit must be an integer of at least 1, and key a string")
         return spec.name, AllPages(spec, {**(inner or {}), **args}, limit, key)
 
     def _execute_all(self, name: str, pages: AllPages, gate: Gate | None) -> Work:

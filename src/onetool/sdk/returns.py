@@ -1,4 +1,4 @@
-"""What a function returns, beside its hint: by its docstring, or by the literals in its source.
+"""Infers a return schema from a docstring's `Returns:` section or from returned literals.
 
     Returns:
         A list of {id, name, price: float}.        or: a dict with the keys id, name and price.

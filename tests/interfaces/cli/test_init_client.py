@@ -156,7 +156,7 @@ def test_a_url_that_is_none_is_wrong_usage(project, url):
 def test_a_port_that_the_system_chooses_must_be_said(project):
     configured(project, "http: {port: 0}\n")
     done = cli("init", "--client", "cursor", "--http", cwd=project)
-    assert (done.returncode, "say the url" in done.stderr) == (2, True)
+    assert (done.returncode, "so the URL is unknown" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("option", [["--write"], ["--user"], ["--http"], ["--name", "x"]])
@@ -441,7 +441,7 @@ def test_a_link_that_leads_nowhere_or_in_a_circle(project):
 def test_a_file_that_is_no_file(project):
     os.mkfifo(project / ".mcp.json")
     done = cli("init", "--client", "claude-code", "--write", cwd=project)
-    assert (done.returncode, "no regular file" in done.stderr) == (1, True)
+    assert (done.returncode, "not a regular file" in done.stderr) == (1, True)
 
 
 def test_a_folder_that_is_a_file(project):

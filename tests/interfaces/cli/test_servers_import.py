@@ -419,7 +419,7 @@ def test_secrets_that_stand_in_the_config_get_no_company(project):
     config = put(project / ".onetool" / "onetool.yaml", "secrets: {A: b}\n")
     put(project / "mcp.json", {"mcpServers": {"gh": {"command": "x", "env": {"GITHUB_TOKEN": TOKEN}}}})
     done = cli("servers", "import", "mcp.json", cwd=project)
-    assert (done.returncode, "move them to a file" in done.stderr) == (1, True)
+    assert (done.returncode, "Move them to a file" in done.stderr) == (1, True)
     assert config.read_text() == "secrets: {A: b}\n"
     assert [file.name for file in (project / ".onetool").iterdir()] == ["onetool.yaml"]
     assert sorted(file.name for file in project.iterdir()) == [".onetool", "mcp.json"]
@@ -486,7 +486,7 @@ def test_what_another_file_has_is_left_to_it(project):
     put(project / ".onetool" / "onetool.yaml", "include: [more.yaml]\n")
     put(project / "mcp.json", FORMS["mcp.json"])
     done = cli("servers", "import", "mcp.json", "--replace", cwd=project)
-    assert f"Left out a: it stands in {more}, which the config includes" in done.stdout
+    assert f"Left out a: it is defined in the included file {more}" in done.stdout
     assert set(config_of(project).servers) == {"a", "b"}
     trusted(project)
     removed = cli("servers", "remove", "a", cwd=project)
@@ -543,7 +543,7 @@ def test_bad_files_are_told_and_nothing_is_written(project, name, content, why):
 def test_files_that_are_none_or_too_large(project):
     os.mkfifo(project / "pipe.json")
     for odd in (project / "pipe.json", project, Path("/dev/zero")):
-        with pytest.raises(JsoncError, match="no regular file"):
+        with pytest.raises(JsoncError, match="not a regular file"):
             read_servers(odd, project)
     with open(project / "huge.json", "wb") as file:
         file.truncate(MAX_BYTES + 1)

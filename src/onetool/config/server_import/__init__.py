@@ -23,7 +23,7 @@ from onetool.config.client_files import EditError, put_file
 from onetool.config.convert import plain
 from onetool.config.file_checks import is_inside
 from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_of, trust_store
-from onetool.config.include import check_kept, read_files
+from onetool.config.include import SECRETS_IN_CONFIG, check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
 from onetool.config.node import Findings, Node
@@ -87,10 +87,10 @@ class ConfigTarget:
     def block(self, name: str) -> dict[str, Any]:
         """Return the block of a server in this file. Raises ConfigUnchangedError if it is not there."""
         if elsewhere := self.elsewhere(name):
-            raise ConfigUnchangedError(f"{name} stands in {elsewhere}, which the config includes: change it there.")
+            raise ConfigUnchangedError(f"{name} is defined in the included file {elsewhere}. Change it there.")
         found = plain(self.servers[name], Findings()) if name in self.servers else None
         if not isinstance(found, dict):
-            raise ConfigUnchangedError(f"{self.file} has no block of {name}: change it where it stands.")
+            raise ConfigUnchangedError(f"{name} is not defined in {self.file}.")
         return found
 
     def text(self) -> str:
@@ -132,7 +132,7 @@ class ConfigTarget:
         new = self._tried(change, secrets, text)
         for name, value in secrets.items():  # the config must never be there without them
             if self.secrets.file is None:
-                raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+                raise EditError(SECRETS_IN_CONFIG)
             put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
         return new
 
@@ -274,7 +274,7 @@ class Planner:
     def _take(self, name: str, raw: Any, found: ClientServers) -> None:
         try:
             if elsewhere := self.target.elsewhere(name):
-                raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
+                raise SkipServer(f"it is defined in the included file {elsewhere}; change it there")
             check_name(name)
             whole, notes = self._translated(raw, found)
             if is_onetool(whole, self.target.config):

@@ -83,7 +83,7 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     servers: Annotated[dict[str, dict[str, Any]] | UnsetType, Meta(description="Blocks by name.")] = UNSET
     name: Annotated[str | UnsetType, Meta(description="The name, if it is one server.")] = UNSET
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
-    digest: Annotated[str | None, Meta(description="That of a dry run: what it showed is what is written.")] = None
+    digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
 
 
 # Those of other clients
@@ -190,8 +190,8 @@ def _drafts(target: "ConfigTarget", found: "ClientServers", plan: "ServerImportP
             notes = [note.removeprefix(f"{name}: ") for note in plan.notes if note.startswith(f"{name}: ")]
             drafts.append(draft_of(target, name, block, secrets, notes))
         else:
-            taken = "the config has a server of this name"
-            why = f"It can't be added: {plan.skipped.get(name, taken)}."
+            taken = "a server with this name already exists"
+            why = f"Not added: {plan.skipped.get(name, taken)}."
             exists = name in target.servers
             drafts.append(ServerDraft(name=name, exists=exists, can_import=False, why=shown_line(why)))
     return drafts
@@ -260,7 +260,7 @@ def _given(asked: NewServers, folder: Path) -> "ClientServers":
     if asked.name is UNSET:
         return found
     if len(found.servers) > 1:
-        raise InvalidError(f"/name: it is for one server, and there are {len(found.servers)}", "/name")
+        raise InvalidError(f"/name: Only allowed for a single server; the text has {len(found.servers)}", "/name")
     return msgspec.structs.replace(found, servers={asked.name: next(iter(found.servers.values()))})
 
 

@@ -1,4 +1,4 @@
-"""The handlers of MCP servers: how they are doing, and what a person does about it. `server_edit` changes the config.
+"""Handlers for MCP servers: state, logs, connections and approval. `server_edit` changes the config.
 
 How a server is reached is for the role edit. Its log, which may have a password in it, and what is done to it are for
 admins.
@@ -101,7 +101,7 @@ class OfferedPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferedResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that a server lets read, or a form of addresses: `notes://{day}`."""
+    """A resource or resource template: `notes://{day}`."""
 
     uri: str
     name: str
@@ -123,7 +123,7 @@ class LoginPage(msgspec.Struct, frozen=True):
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing: the address says it all."""
+    """An empty body."""
 
 
 server_action = partial(

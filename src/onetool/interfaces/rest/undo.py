@@ -1,4 +1,4 @@
-"""Keeps what was removed from a file for some minutes, in memory, because it may hold secrets."""
+"""Removed config blocks, kept in memory for ten minutes so that they can be restored. They may contain secrets."""
 
 from collections.abc import Callable
 from secrets import token_urlsafe

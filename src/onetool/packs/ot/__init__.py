@@ -191,7 +191,7 @@ class DiscoveryTools:
         limit: Annotated[int, Meta(ge=1)] | None = None,
         key: str | None = None,
     ) -> list[Any]:
-        """Call a tool that gives its items page by page, and return the items of all pages as one list.
+        """Call a paginated tool and return the items of all pages as one list.
 
         Follows page and pages, offset and total, cursors and page tokens, as the tool's arguments and results show
         them. In code, pass the tool itself, and its arguments by their names.
@@ -313,7 +313,7 @@ class StateTools:
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
     def load(self, handle: str) -> Any:
-        """Give code the value of a large result that was stored behind a handle, to go on computing with it.
+        """Return the value of a stored result, so that code can compute with it.
 
         Args:
             handle: The handle that came in place of the result.

@@ -71,7 +71,7 @@ class ResultStore:
         """
         size, lines = _size(text), text.count("\n") + (not text.endswith("\n") and text != "")
         if size + (0 if value is None else _size(value)) > self._max:
-            raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._max:,}")
+            raise NotStoredError(f"The result has {size:,} bytes; results.max_total_mb allows {self._max:,}")
         handle = os.urandom(16).hex()
         masked = _masked(handle, _key(handle, owner), owner)
         note = ResultNote(masked, name and _whole(name[:MAX_NAME]), _whole(text[:MAX_HEAD]), is_json)
