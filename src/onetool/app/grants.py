@@ -94,13 +94,13 @@ def allow_host(app: "App", text: str, private: bool) -> tuple[str, bool]:
         raise GrantValueError("host", f"{host} is not a unicast address; tools can't call it")
     private = private or is_private(name)
     file = app.config.path
-    _catch_up(app)
+    _reload_settings(app)
     try:
         target = ConfigTarget(str(file) if file else None, new=user_config())
         allow_hosts(target, [(host, private)])
     except (ConfigUnchangedError, ConfigError) as error:
         raise GrantRefusedError("config_unchanged", str(error)) from None
-    _take_over(app, target.file, is_new=file is None)
+    _apply(app, target.file, is_new=file is None)
     in_force = {(one.host.lower(), one.allow_private) for one in app.config.allowed_hosts}
     if {(host, private), (host, True)}.isdisjoint(in_force):
         message = f"{host} is allowed in {target.file}, which needs a reload: ot.reload()"
@@ -121,7 +121,7 @@ def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
     return bare if pattern.port is None else f"{bare}:{pattern.port}", pattern.host
 
 
-def _catch_up(app: "App") -> None:
+def _reload_settings(app: "App") -> None:
     """Read what others have changed meanwhile. Raises GrantRefusedError if that can't be used, or has to be trusted."""
     try:
         app.reload_settings()
@@ -130,7 +130,7 @@ def _catch_up(app: "App") -> None:
         raise GrantRefusedError("config_unchanged", f"Nothing was changed: {why}") from None
 
 
-def _take_over(app: "App", file: Path, *, is_new: bool = False) -> None:
+def _apply(app: "App", file: Path, *, is_new: bool = False) -> None:
     """Put a changed file in force. Only a config that is new here needs everything to be read again."""
     try:
         app.reload() if is_new else app.reload_settings()
@@ -193,7 +193,7 @@ def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replac
     file = app.config.secrets.file
     if file is None:
         raise GrantRefusedError("secrets_not_kept", SECRETS_IN_CONFIG)
-    _catch_up(app)
+    _reload_settings(app)
     hosts = _hosts_to_store(app, name, wanted, replace)
     check = partial(check_kept, name, value)
     try:
@@ -203,7 +203,7 @@ def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replac
         raise GrantRefusedError("secret_exists", f"{name} was stored by somebody else a moment ago") from None
     except (OSError, ValueError) as error:
         raise GrantRefusedError("secrets_not_kept", f"nothing was kept in {file}: {error}") from None
-    _take_over(app, file)
+    _apply(app, file)
     log.info("Stored over REST: the secret %s, for %s", name, ", ".join(hosts) or "no host")
     return hosts
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 from onetool.app.access import needs_credential, open_token_store
 from onetool.config import Config
 from onetool.config.find import user_config, user_home
-from onetool.config.known_clients import CLIENTS, OwnServer
+from onetool.config.known_clients import CLIENTS, OneToolEntry
 from onetool.core.system import PROGRAM_SUFFIX
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -57,7 +57,7 @@ def client_entries(config: Config, url: str | None, with_commands: bool) -> list
     served, home = served_at(url, config), user_home(os.environ)
     command, *first = own_command()
     named = [] if config.path in (None, user_config()) else ["--config", str(config.path)]
-    started = OwnServer(command=shutil.which(command) or command, args=(*first, "mcp", *named))
+    started = OneToolEntry(command=shutil.which(command) or command, args=(*first, "mcp", *named))
     found: list[ClientEntry] = []
     for name, client in CLIENTS.items():
         if client.takes_urls or with_commands:
@@ -78,7 +78,7 @@ def _scripts() -> Iterator[Path]:
                 yield script
 
 
-def served_at(url: str | None, config: Config) -> OwnServer:
+def served_at(url: str | None, config: Config) -> OneToolEntry:
     """Return the server at this URL, or at the address in the config. Raises ValueError for an invalid URL."""
     if url is None:
         if config.http.port == 0:
@@ -97,4 +97,4 @@ def served_at(url: str | None, config: Config) -> OwnServer:
     # The variable that the config's token comes from; a token that stands there itself gets the usual name.
     named = re.fullmatch(r"\$\{(\w+)\}", getattr(config.http.token, "shown", ""))
     variable = named[1] if named else TOKEN
-    return OwnServer(url=parts.geturl(), token=variable if guarded else None)
+    return OneToolEntry(url=parts.geturl(), token=variable if guarded else None)

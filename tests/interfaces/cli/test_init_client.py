@@ -15,7 +15,7 @@ from onetool.app import own_server as server_module
 from onetool.app.own_server import own_command, served_at
 from onetool.config import load_config
 from onetool.config.client_files import EditError, put_file
-from onetool.config.known_clients import CLIENTS, OwnServer, _vscode_user
+from onetool.config.known_clients import CLIENTS, OneToolEntry, _vscode_user
 from onetool.interfaces.cli.clients import json_snippet, toml_snippet
 from onetool.interfaces.cli.init import CLIENTS as CHOICES
 
@@ -182,7 +182,9 @@ def test_the_docs_show_what_is_printed():
     shown = dict(zip(CLIENTS, re.findall(r"```(?:json|toml)\n(.*?)```", page, re.DOTALL), strict=True))
     for name, client in CLIENTS.items():
         dump = toml_snippet if name == "codex" else json_snippet
-        assert shown[name] == dump(client.section, "onetool", client.entry(OwnServer(command="onetool", args=("mcp",))))
+        assert shown[name] == dump(
+            client.section, "onetool", client.entry(OneToolEntry(command="onetool", args=("mcp",)))
+        )
         assert client.project_file is None or f"`{client.project_file}`" in page
 
 

@@ -113,7 +113,7 @@ class ConfigTarget:
             with (
                 renewed if renew else nullcontext(),
                 _folder_for(self.file),
-                _undone_if_it_fails(self.secrets.file, secrets or {}),
+                _remove_secrets_on_error(self.secrets.file, secrets or {}),
             ):
                 put_file(self.file, change, private=False)
         except OSError as error:
@@ -177,7 +177,7 @@ def _folder_for(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterator[None]:
+def _remove_secrets_on_error(file: Path | None, secrets: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except BaseException:

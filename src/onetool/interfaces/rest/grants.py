@@ -219,7 +219,7 @@ class RevokedTokenReport(msgspec.Struct, frozen=True):
 @RestRoute("GET", "/tokens", "Server", role="admin", audited=False, gives=TokenList)
 async def list_tokens(request: RestRequest) -> RestResponse:
     """List the named tokens."""
-    return RestResponse(200, encode(await _of_tokens(request, _listed, request)))
+    return RestResponse(200, encode(await _run_token_job(request, _listed, request)))
 
 
 def _listed(request: RestRequest) -> TokenList:
@@ -255,7 +255,7 @@ async def add_named_token(request: RestRequest) -> RestResponse:
         message = "Create tokens on the command line, or in a page opened with `onetool page`."
         raise RestError(403, "owner_needed", message)
     asked = converted(await json_body(request), NewTokenRequest)
-    text, row = await _of_tokens(request, _added, request, asked)
+    text, row = await _run_token_job(request, _added, request, asked)
     entry = msgspec.convert(row, TokenEntry)
     return RestResponse(200, encode(NewToken(text, entry)), ((b"cache-control", b"no-store"),))
 
@@ -287,11 +287,11 @@ async def revoke_named_token(request: RestRequest) -> RestResponse:
     """
     request.scope["admission"].task = None  # it may be the caller's own
     app, (name,) = request.context.app, request.path
-    places = await _of_tokens(request, revoke_token, name, app.config, app.runtime.tokens.store)
+    places = await _run_token_job(request, revoke_token, name, app.config, app.runtime.tokens.store)
     return RestResponse(200, encode(RevokedTokenReport(name, places or [])))
 
 
-async def _of_tokens(request: RestRequest, work: Callable[..., T], *args: Any) -> T:
+async def _run_token_job(request: RestRequest, work: Callable[..., T], *args: Any) -> T:
     """Do it in a thread. Raises RestError if the stored tokens can't be used, or a name is taken."""
     try:
         return await asyncio.to_thread(work, *args)

@@ -167,9 +167,9 @@ def config_target(app: "App") -> "ConfigTarget":
     try:
         target = ConfigTarget(named, new=own_folder() / NAME)
     except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged(error) from None
+        raise unchanged_error(error) from None
     if file is not None and target.file.absolute() != file.absolute():
-        raise unchanged(f"The config is now {target.file} instead of {file}. Reload the server and try again.")
+        raise unchanged_error(f"The config is now {target.file} instead of {file}. Reload the server and try again.")
     return target
 
 
@@ -180,7 +180,7 @@ def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str,
     try:
         target.write(change, secrets)
     except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged(error) from None
+        raise unchanged_error(error) from None
 
 
 def load_config(app: "App", target: "ConfigTarget") -> None:
@@ -190,7 +190,7 @@ def load_config(app: "App", target: "ConfigTarget") -> None:
         raise RestError(409, "config_unused", f"{target.file} was written but can't be loaded: {why}")
 
 
-def unchanged(why: object) -> RestError:
+def unchanged_error(why: object) -> RestError:
     return RestError(409, "config_unchanged", str(why))
 
 
@@ -200,7 +200,7 @@ def _block(target: "ConfigTarget", name: str) -> dict[str, Any]:
     try:
         return target.block(name)
     except ConfigUnchangedError as error:
-        raise unchanged(error) from None
+        raise unchanged_error(error) from None
 
 
 # Switching them on and off
@@ -220,10 +220,10 @@ async def disable_server(request: RestRequest) -> RestResponse:
 
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
     converted(await json_body(request, empty={}), NoOptions)
-    return await asyncio.to_thread(_switched, request.context, request.path[0], on)
+    return await asyncio.to_thread(_set_enabled, request.context, request.path[0], on)
 
 
-def _switched(context: RestContext, name: str, on: bool) -> RestResponse:
+def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
     from onetool.config.edit import switch_server
 
     _, status = found_server(context, name)
@@ -245,18 +245,18 @@ async def get_server_definition(request: RestRequest) -> RestResponse:
 
     Secrets that stand in it are shown as `${NAME}`; with the next edit they go into the secrets file.
     """
-    return await asyncio.to_thread(_definition, request.context, request.path[0])
+    return await asyncio.to_thread(_get_definition, request.context, request.path[0])
 
 
-def _definition(context: RestContext, name: str) -> RestResponse:
+def _get_definition(context: RestContext, name: str) -> RestResponse:
     found_server(context, name)
     target = config_target(context.app)
-    hidden, _ = _hidden(context, target, name, _block(target, name))
+    hidden, _ = _without_secrets(context, target, name, _block(target, name))
     found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
     return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
 
 
-def _hidden(
+def _without_secrets(
     context: RestContext, target: "ConfigTarget", name: str, block: Mapping[str, Any]
 ) -> "tuple[dict[str, Any], SecretCollector]":
     """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
@@ -274,7 +274,7 @@ def _hidden(
     hidden = without_secrets(name, texts, collector, known)
     if context.clean(hidden, None) != hidden:  # a mask would be written in place of the value
         where = f"contains a secret in an unsupported place. Edit {target.file} by hand."
-        raise unchanged(f"The definition of {name} {where}")
+        raise unchanged_error(f"The definition of {name} {where}")
     return hidden, collector
 
 
@@ -310,7 +310,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
     found_server(context, name)
     target = config_target(context.app)
     old = _block(target, name)
-    hidden, collector = _hidden(context, target, name, old)
+    hidden, collector = _without_secrets(context, target, name, old)
     if asked.seen != digest_of(hidden):
         raise changed_error(f"The definition of {name}")
     new = without_secrets(name, asked.definition, collector, asked.keep)
@@ -329,7 +329,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
         try:
             target.check(change, secrets)
         except ConfigUnchangedError as error:
-            raise unchanged(error) from None
+            raise unchanged_error(error) from None
     else:
         check_digest(asked.digest, digest)
         write_config(target, change, secrets)
@@ -402,13 +402,13 @@ def _remove(context: RestContext, name: str) -> RestResponse:
         before, after = text, drop_server(text, name)
         return after
 
-    def restored(text: str) -> str:
-        """Give back the old text byte for byte, unless the file was changed meanwhile."""
+    def restore(text: str) -> str:
+        """Return the old text byte for byte, unless the file was changed meanwhile."""
         return before if text == after else put_servers(text, {name: block})
 
     write_config(target, change)
     log.info("Removed over REST: the server %s", name)
-    undo = context.removals.add(name, restored)
+    undo = context.removals.add(name, restore)
     load_config(context.app, target)
     return RestResponse(200, encode(RemovedServer(undo)))
 
@@ -440,7 +440,7 @@ def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
     target = config_target(context.app)
     if name in target.servers:
         raise RestError(409, "exists", f"A server named {name[:100]!r} already exists. Rename it first.")
-    write_config(target, found.restored)
+    write_config(target, found.restore)
     context.removals.drop(undo)
     log.info("Restored over REST: the server %s", name)
     load_config(context.app, target)
