@@ -153,11 +153,11 @@ class RenderTooLargeError(OneToolError, ValueError):
     """The text would be longer than asked for, or the value is nested too deep (or holds itself)."""
 
 
-def render(value: Any, most_bytes: int | None = None) -> str:
+def render(value: Any, max_bytes: int | None = None) -> str:
     """Return the value as text of at most so many bytes of UTF-8; raises RenderTooLargeError if that is not enough."""
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
-    most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
+    most = max_bytes if max_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
     text = value if is_text else scalar(value) if scalar else _Writer(most).write(value)
     if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
         raise _too_large_error(most)
@@ -387,11 +387,11 @@ def stored_reply(text: str, stored: StoredResult, value: Any, read_on: ReadOn, p
     )
 
 
-def _beginning(text: str, most_bytes: int) -> tuple[str, int]:
+def _beginning(text: str, max_bytes: int) -> tuple[str, int]:
     """Return the first lines that fit, and how many of them are whole."""
-    data = text[: most_bytes + 1].encode("utf-8", "replace")
-    cut = data[:most_bytes].decode(errors="ignore")
-    if len(data) <= most_bytes:
+    data = text[: max_bytes + 1].encode("utf-8", "replace")
+    cut = data[:max_bytes].decode(errors="ignore")
+    if len(data) <= max_bytes:
         return text, text.count("\n") + 1
     lines = cut.split("\n")[:-1]
     return ("\n".join(lines), len(lines)) if lines else (f"{cut}…", 0)
