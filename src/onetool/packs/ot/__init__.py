@@ -144,12 +144,12 @@ class DiscoveryTools:
         Returns:
             A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
         """
-        from onetool.core.tool_lines import SEARCH_LIMIT, FoundTool, found_lines, tool_line  # listing does not need it
+        from onetool.core.tool_lines import SEARCH_LIMIT, ToolLine, found_lines, tool_line  # listing does not need it
 
         with _span("ot.search", query=query, limit=limit, **({} if pack is None else {"pack": pack})):
             catalogue, allowed = current_catalogue()
             found = [
-                FoundTool(one.word, tool_line(one.spec, one.word))
+                ToolLine(one.word, tool_line(one.spec, one.word))
                 for spec, _ in self._view.search(query, limit or SEARCH_LIMIT, allowed, pack)
                 if (one := self._listing.find(spec.name, catalogue, allowed))  # others have come since this run began
             ]
@@ -202,12 +202,12 @@ class DiscoveryTools:
             limit: How many items at the most; without it, more than 10,000 are an error.
             key: The list that holds the items, where a result has several.
         """
-        from onetool.core.all_pages import AllPages, PagingError
+        from onetool.core.paginator import Paginator, PagingError
         from onetool.sdk import call_tool
 
         with _span("ot.all", tool=tool):
             spec = self._found(tool).spec
-            pages = AllPages(spec, args or {}, limit, key)
+            pages = Paginator(spec, args or {}, limit, key)
             try:
                 while pages.next_args is not None:
                     pages.add(await call_tool(spec.name, **pages.next_args))
