@@ -55,9 +55,10 @@ def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False)
     `is_limited`: the caller has said how many it wants.
     """
     texts = (tool.line for tool in found[:MAX_LINES])
-    lines = list(take_within(MAX_BYTES, texts, count_bytes) if is_limited else take_within(MAX_TOKENS, texts))
+    room, size = (MAX_BYTES, count_bytes) if is_limited else (MAX_TOKENS, count_tokens)
+    lines = list(take_within(room, texts, size, at_least=1))
     rest = [tool.name for tool in found[len(lines) :]]
-    named = list(take_within(NAME_TOKENS, rest))
+    named = list(take_within(NAME_TOKENS, rest, at_least=1))
     also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]
     larger = not rest or not is_limited
     more = "More: a larger limit, or other words." if larger else "More: other words."
@@ -69,11 +70,13 @@ def single_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def take_within(room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens) -> Iterator[str]:
-    """Yield as many texts as there is room for, in tokens or what `size` counts, and one in any case."""
+def take_within(
+    room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens, at_least: int = 0
+) -> Iterator[str]:
+    """Yield as many texts as there is room for, in tokens or what `size` counts, and `at_least` that many."""
     for count, text in enumerate(texts):
         room -= size(text) + 1
-        if room < 0 and count:
+        if room < 0 and count >= at_least:
             return
         yield text
 

@@ -18,7 +18,7 @@ from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
-from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, single_line, tool_line
+from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, single_line, take_within, tool_line
 from onetool.core.type_names import resolve_definition, returned_type, type_name, type_with_fields
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
@@ -371,22 +371,13 @@ def _listed(pack: PackView) -> Iterator[str]:
         if sum(map(count_bytes, lines)) <= MAX_BYTES:
             yield from lines
             return
-    said = list(_as_many(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
+    said = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
     yield from said
     rest = [tool.word for tool in pack.tools[len(said) :]]
-    named = list(_as_many(NAMED, rest))
+    named = list(take_within(NAMED, rest))
     more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
     if rest:
         yield f"- also {', '.join(named)}{more}"
-
-
-def _as_many(room: int, texts: Iterable[str]) -> Iterator[str]:
-    """Yield as many texts as so many tokens hold."""
-    for text in texts:
-        room -= count_tokens(text) + 1
-        if room < 0:
-            return
-        yield text
 
 
 def _in_line(tool: ListedTool) -> str:
