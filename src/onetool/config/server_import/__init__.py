@@ -1,6 +1,7 @@
 """Adds MCP servers to the config, from blocks as other clients write them: `onetool servers import` and REST do this.
 
 translate      a client's file -> server blocks as our config has them
+pasted         a command line or URL -> a server block
 hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
 
 `Planner` says which servers an import would write and which it skips; `ConfigTarget` writes all of them, or nothing.

@@ -140,7 +140,7 @@ def draft_of(
 
 def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
     found = ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest)
-    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
+    return request.context.response(found)
 
 
 def check_digest(given: str | None, now: str) -> None:
@@ -253,7 +253,7 @@ def _get_definition(context: RestContext, name: str) -> RestResponse:
     target = config_target(context.app)
     hidden, _ = _without_secrets(context, target, name, _block(target, name))
     found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def _without_secrets(

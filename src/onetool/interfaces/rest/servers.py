@@ -188,7 +188,7 @@ async def test_server(request: RestRequest) -> RestResponse:
     found = ServerTest(
         ok=error is None, seconds=round(monotonic() - began, 3), tools=tools, error=error or UNSET, log=log_lines
     )
-    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
+    return request.context.response(found)
 
 
 @server_action("/servers/{server}/login", gives=LoginPage)
@@ -210,7 +210,7 @@ def _list(context: RestContext) -> RestResponse:
     servers = context.app.servers
     statuses = [] if servers is None else servers.statuses(_allowed(context))
     found = ServerList([_facts(context, status) for status in statuses])
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def server_response(context: RestContext, name: str) -> RestResponse:
@@ -219,7 +219,7 @@ def server_response(context: RestContext, name: str) -> RestResponse:
     differences = servers.differences(name, _allowed(context))
     changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
+    return context.response(facts)
 
 
 def _offers(context: RestContext, name: str) -> RestResponse:
@@ -237,7 +237,7 @@ def _offers(context: RestContext, name: str) -> RestResponse:
             for one in offered.resources
         ],
     )
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def _logs(context: RestContext, name: str, after: str) -> RestResponse:
