@@ -25,7 +25,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
             assert person.axe() == []
             person.click("clock", role="checkbox")
             person.click("Import 1 server", role="button")
-            person.see("Connected: clock")
+            person.see("Imported: clock")
             person.click("Tools of clock", role="link")
             person.see("get_current_time")
             assert "mcp_server_time" in (person.home / "onetool.yaml").read_text()
