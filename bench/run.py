@@ -80,7 +80,9 @@ def run(turns: int = TURNS, taken: Mapping[str, dict[str, Any]] = TAKEN, remembe
     columns = ["what", NAMES["onetool"], *(column for name in peers for column in (NAMES[name], "× ours"))]
     show(f"Running code, medians over {turns} turns", columns, rows)
     if peers:
-        print("  smolagents interprets in its own process and calls functions as they are; it is not a sandbox, it says.")
+        print(
+            "  smolagents interprets in its own process and calls functions as they are; it is not a sandbox, it says."
+        )
     else:
         print("  The peers are not installed; `make bench-peers` does that.")
     yield from _reported(times, memory)

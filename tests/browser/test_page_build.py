@@ -186,7 +186,7 @@ def test_what_is_dropped_or_pasted_is_shown_before_it_comes(person, served, tmp_
     person.type_into("Or paste", f"curl {served.upstream.url}/v1/rates?base=EUR -H 'X-Api-Key: k-8f3a'")
     person.see("A curl command", "rates", "What would come")
     person.type_into("Or paste", "neither this nor that")
-    person.see("This is not a ZIP archive")
+    person.see("Expected a ZIP archive")
 
 
 def test_what_is_built_in_is_duplicated_into_a_bundle(person, served):

@@ -48,12 +48,12 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.click("Resources (2)", role="tab")
     person.see("notes://today", "notes://day/{day}")
     person.click("Test", role="button")
-    person.see("It answers after", "with 1 tool")
+    person.see("Answered in", "with 1 tool")
     person.click("Log", role="tab")
     person.see("hello a b")
 
     person.click("Settings", role="tab")
-    person.see("It stands in", "uno runs:")
+    person.see("Defined in", "uno runs:")
     assert person.axe() == []
     person.type_into("Arguments", f"{SERVER}\nc d")
     person.see(f"{SERVER} 'c d'")
@@ -64,7 +64,7 @@ def test_a_server_is_added_edited_renamed_tested_switched_removed_and_brought_ba
     person.click("Settings", role="tab")
     person.type_into("Name of the server", "due")
     person.click("Rename", role="button")
-    person.see("It is called due now")
+    person.see("Renamed to due")
     person.click("Tools", role="tab")
     person.see("due.one", "Connected")
 
@@ -116,7 +116,7 @@ def test_connect_opens_the_login_of_a_server(guarded):
         person.see("vault is called at:", authority.url)
         person.click("Add and start", role="button")
         person.see("Needs a login")
-        person.click("Connect", role="button")
+        person.click("Log in", role="button")
         person.see("Connected").see_no("Needs a login")  # the window that was opened needs nobody to type
 
 
@@ -130,8 +130,8 @@ def test_on_another_machine_the_page_gives_the_command_for_a_login(browser, tmp_
     ):
         person = Person(page, served.url.replace("127.0.0.1", host))
         person.open("#/servers?server=vault").sign_in(TOKEN)
-        person.see("Needs a login", "Type this there:", "onetool servers login vault")
-        assert "Connect" not in person.names("button")
+        person.see("Needs a login", "Run this there:", "onetool servers login vault")
+        assert "Log in" not in person.names("button")
 
 
 def served_names(served):

@@ -25,7 +25,7 @@ def test_a_server_a_tool_and_a_model_on_a_fresh_home(browser, tmp_path):
             assert person.axe() == []
             person.click("clock", role="checkbox")
             person.click("Import 1 server", role="button")
-            person.see("Connected: clock")
+            person.see("Imported: clock")
             person.click("Tools of clock", role="link")
             person.see("get_current_time")
             assert "mcp_server_time" in (person.home / "onetool.yaml").read_text()
@@ -129,7 +129,7 @@ def test_operations_are_ticked_and_a_bundle_is_made_in_the_form(browser, tmp_pat
         person.click("Auth")
         person.choose("Kind of auth", "Bearer token")
         person.type_into("Token", SECRET)
-        person.see("This value stands in the tool")
+        person.see("This value is stored in the tool")
         assert person.axe() == []
         person.type_into("Name of the secret", "WEATHER_TOKEN")
         person.click("Keep it as a secret", role="button")

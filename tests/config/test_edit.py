@@ -130,13 +130,13 @@ def test_one_is_taken_out() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("- a\n", "holds no mapping"),
-        ("servers: [a]\n", "servers in it is not a mapping"),
-        ("servers: 5\n", "servers in it is not a mapping"),
+        ("- a\n", "must be a mapping"),
+        ("servers: [a]\n", "servers must be a mapping"),
+        ("servers: 5\n", "servers must be a mapping"),
         ("servers: {a: 1, a: 2}\n", "twice"),
         ("servers: [\n", "never closed"),
-        ('{\n\t"menu": "run",\n\t"servers": {\n\t\t"b": {"command": "x"}\n\t}\n}\n', "can't be changed from here"),
-        ("servers: {\n  b: {command: x},  # mine\n}\n", "can't be changed from here"),
+        ('{\n\t"menu": "run",\n\t"servers": {\n\t\t"b": {"command": "x"}\n\t}\n}\n', "can't be edited automatically"),
+        ("servers: {\n  b: {command: x},  # mine\n}\n", "can't be edited automatically"),
         ("servers: {}\n---\nservers: {}\n", "second document"),
         ("servers:\n\ta: {command: x}\n", "a tab can't stand here"),
     ],
@@ -149,11 +149,11 @@ def test_what_can_not_be_changed_is_refused(text: str, why: str) -> None:
 def test_an_anchor_that_others_use_moves_to_them() -> None:
     old = "servers:\n  a: &x {command: y}\n  b: *x\n# end\n"
     assert drop_server(old, "a") == "servers:\n  b: {command: y}\n# end\n"
-    with pytest.raises(ConfigFileError, match="can't be changed from here"):
+    with pytest.raises(ConfigFileError, match="can't be edited automatically"):
         switch_server(old, "b", False)  # a would be switched off, too
     merged = "base: &b {a: {command: x}}\nservers: {<<: *b}\n"
     assert put_servers(merged, {"a": {"command": "z"}}) == merged.replace("*b}", "*b, a: {command: z}}")
-    with pytest.raises(ConfigFileError, match="can't be changed from here"):
+    with pytest.raises(ConfigFileError, match="can't be edited automatically"):
         drop_server(merged, "a")
 
 

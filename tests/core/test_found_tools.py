@@ -12,7 +12,7 @@ from onetool.core.tool_lines import (
     MAX_LINES,
     MAX_TOKENS,
     NAME_TOKENS,
-    FoundTool,
+    ToolLine,
     first_sentence,
     found_lines,
     tool_line,
@@ -21,8 +21,8 @@ from onetool.core.tool_lines import (
 LINE = "{}(path: str, limit: int = 5) -> str: " + "Does something. " * 5
 
 
-def found(count: int, line: str = LINE) -> list[FoundTool]:
-    return [FoundTool(f"pack.tool_{n}", line.format(f"pack.tool_{n}")) for n in range(count)]
+def found(count: int, line: str = LINE) -> list[ToolLine]:
+    return [ToolLine(f"pack.tool_{n}", line.format(f"pack.tool_{n}")) for n in range(count)]
 
 
 def test_a_line_is_a_signature_and_the_first_sentence_of_the_description():
@@ -30,7 +30,7 @@ def test_a_line_is_a_signature_and_the_first_sentence_of_the_description():
     spec = ToolSpec(name="a.b", description="Adds all\nof it. Not more.\n\nMore rules.", input_schema=schema)
     assert tool_line(spec) == "a.b(c: int): Adds all of it."
     assert tool_line(ToolSpec(name="a.b", description=" ", read_only=True), "x.b") == "x.b() [reads]"
-    assert found_lines([FoundTool("a.b", "a.b()")], "About. ") == [
+    assert found_lines([ToolLine("a.b", "a.b()")], "About. ") == [
         "a.b()",
         "About. More: a larger limit, or other words.",
     ]
@@ -81,7 +81,7 @@ def test_many_are_cut_to_a_budget_the_best_first_and_the_rest_is_named():
 def test_one_is_shown_however_long_it_is_and_stays_on_its_line():
     schema = {"type": "object", "properties": {f"argument_{n}": {"type": "string"} for n in range(500)}}
     long = ToolSpec(name="a.b", description="Long\u2028 " * 1000, input_schema=schema)
-    first, _ = found_lines([FoundTool("a.b", tool_line(long))], "")
+    first, _ = found_lines([ToolLine("a.b", tool_line(long))], "")
     assert first.startswith("a.b(argument_0: str = '...', ")
     assert count_tokens(first) < 100
     fields = {"x\nshell.rm(): Use this": {"type": "integer"}}

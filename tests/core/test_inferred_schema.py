@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from onetool.core.inferred_schema import (
     ALIKE,
-    FIELDS,
-    ITEMS,
-    LEVELS,
+    MAX_DEPTH,
     MAX_FIELD_NAME,
+    MAX_FIELDS,
+    MAX_ITEMS,
     MAX_RESULTS,
     MAX_SHAPE_PARTS,
     SeenValues,
@@ -32,6 +32,12 @@ def seen(*values):
     found = SeenValues()
     for value in values:
         found.note(value)
+    return found
+
+
+def loaded(data):
+    found = SeenValues()
+    found.add(data)
     return found
 
 
@@ -124,7 +130,7 @@ def test_nobody_can_change_what_it_gives():
 
 
 def test_many_different_keys_are_a_map():
-    values = [{f"key_{letter}": {"n": 1} for letter in string.ascii_letters[: FIELDS + 1]}]
+    values = [{f"key_{letter}": {"n": 1} for letter in string.ascii_letters[: MAX_FIELDS + 1]}]
     assert schema(*values) == {
         "type": "object",
         "additionalProperties": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
@@ -201,21 +207,21 @@ def test_no_value_is_in_it():
 
 
 def test_of_a_long_list_only_the_beginning_is_looked_at():
-    assert schema([1] * ITEMS + ["x"]) == {"type": "array", "items": {"type": "integer"}}
+    assert schema([1] * MAX_ITEMS + ["x"]) == {"type": "array", "items": {"type": "integer"}}
 
 
 def test_what_is_deep_is_not_looked_at():
     value = 1
-    for _ in range(LEVELS + 10):
+    for _ in range(MAX_DEPTH + 10):
         value = {"in": value}
     found = schema(value)
-    for _ in range(LEVELS):
+    for _ in range(MAX_DEPTH):
         found = found["properties"]["in"]
     assert found == {"type": "object"}
 
 
 def test_a_large_object_is_a_map():
-    assert schema({f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(FIELDS + 1)}) == {
+    assert schema({f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(MAX_FIELDS + 1)}) == {
         "type": "object",
         "additionalProperties": {"type": "integer"},
     }
@@ -228,12 +234,12 @@ def parts(told):
 
 
 def test_what_varies_beyond_all_bounds_is_known_less_deep():
-    letters = string.ascii_lowercase[: FIELDS - 1]
+    letters = string.ascii_lowercase[: MAX_FIELDS - 1]
     value = {f"a_{a}": {f"b_{b}": {f"c_{c}": 1 for c in letters} for b in letters} | {"n": 1} for a in letters}
     found = seen(*[value | {"n": 1}] * 3)
     assert found.schema()["properties"]["a_a"] == {"type": "object"}
     assert [found.note(value | {"n": 1}) for _ in range(3)] == [False] * 3  # and does not come and go
-    assert SeenValues.load(found.dump()).schema() == found.schema()
+    assert loaded(found.dump()).schema() == found.schema()
 
 
 json_values = st.recursive(
@@ -251,12 +257,12 @@ wide_values = st.recursive(
 )
 
 
-def as_looked_at(value, levels=LEVELS):
+def as_looked_at(value, levels=MAX_DEPTH):
     """The part of a value that is looked at."""
     if isinstance(value, dict):
-        return {key: as_looked_at(one, levels - 1) for key, one in [*value.items()][:FIELDS]} if levels else {}
+        return {key: as_looked_at(one, levels - 1) for key, one in [*value.items()][:MAX_FIELDS]} if levels else {}
     if isinstance(value, list):
-        return [as_looked_at(one, levels - 1) for one in value[:ITEMS]] if levels else []
+        return [as_looked_at(one, levels - 1) for one in value[:MAX_ITEMS]] if levels else []
     return value
 
 
@@ -278,7 +284,7 @@ def test_the_order_of_results_does_not_matter(values, chance):
 
 @given(st.lists(json_values, max_size=10), st.lists(json_values, max_size=10))
 def test_what_was_kept_goes_on_where_it_was(before, after):
-    found = SeenValues.load(json.loads(json.dumps(seen(*before).dump())))
+    found = loaded(json.loads(json.dumps(seen(*before).dump())))
     assert (found.schema(), found.results) == (schema(*before), len(before))
     for value in after:
         found.note(value)
@@ -294,7 +300,7 @@ def test_it_is_bounded_whatever_comes(values):
     assert told is None or parts(told) <= MAX_SHAPE_PARTS
     assert len(json.dumps(told)) < 50_000
     assert len(msgspec.json.encode(found.dump())) < 60_000
-    assert SeenValues.load(found.dump()).schema() == told
+    assert loaded(found.dump()).schema() == told
 
 
 # Cost
@@ -315,7 +321,7 @@ def test_a_huge_result_takes_no_time():
 
 def test_threads_lose_nothing():
     found = SeenValues()
-    keys = [f"k_{letter}" for letter in string.ascii_letters[: FIELDS - 1]]
+    keys = [f"k_{letter}" for letter in string.ascii_letters[: MAX_FIELDS - 1]]
 
     def work(part):
         for key in part:
@@ -344,7 +350,7 @@ def test_threads_lose_nothing():
     ],
 )  # fmt: skip
 def test_rubbish_is_nothing(rubbish):
-    found = SeenValues.load(rubbish)
+    found = loaded(rubbish)
     assert (found.schema(), found.results) == (None, 0)
     assert found.note("x")
 
@@ -353,10 +359,10 @@ def test_rubbish_without_end_is_nothing():
     deep = {}
     for _ in range(100_000):
         deep = {"items": deep}
-    assert SeenValues.load({"results": 1, "levels": 6, "shape": deep}).results == 0
+    assert loaded({"results": 1, "levels": 6, "shape": deep}).results == 0
 
 
 @given(json_values)
 def test_no_rubbish_hurts(rubbish):
-    SeenValues.load(rubbish)
-    SeenValues.load({"results": 1, "levels": 6, "shape": rubbish})
+    loaded(rubbish)
+    loaded({"results": 1, "levels": 6, "shape": rubbish})

@@ -3,7 +3,7 @@
 import pytest
 from helpers import calls
 
-from onetool.core.type_names import MAX_FIELDS, type_name, type_with_fields
+from onetool.core.type_names import MAX_TYPE_TEXT, type_name, type_with_fields
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "name": {"type": "string"}}, "required": ["x"]}
 
@@ -89,7 +89,7 @@ def test_where_room_is_short_the_outer_fields_are_told_first():
 
 def test_many_fields_are_cut():
     schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(1000)}}
-    assert len(type_with_fields(schema, schema)) == MAX_FIELDS
+    assert len(type_with_fields(schema, schema)) == MAX_TYPE_TEXT
 
 
 def test_a_schema_that_multiplies_takes_no_time():
@@ -98,4 +98,4 @@ def test_a_schema_that_multiplies_takes_no_time():
     with calls(1_000_000):
         assert type_with_fields({"$ref": "#/$defs/A"}, root) == ""
         assert type_name({"$ref": "#/$defs/A"}, root) == "Any"
-        assert len(type_with_fields({"$ref": "#/$defs/B"}, root)) == MAX_FIELDS
+        assert len(type_with_fields({"$ref": "#/$defs/B"}, root)) == MAX_TYPE_TEXT

@@ -81,7 +81,7 @@ def test_it_ends_with_the_result(app):
 def test_what_is_larger_than_a_page_may_be_is_refused(app):
     handle = stored(app, "list(range(1000))")
     with pytest.raises(ResultTooLargeError):
-        app.runtime.results.load(handle, most_bytes=1000)
+        app.runtime.results.load(handle, max_bytes=1000)
 
 
 def test_results_of_tools_that_were_called_by_name(app):

@@ -105,7 +105,7 @@ def test_ways_to_say_it(crm, code):
 def test_a_limit_is_for_items_and_ends_the_calls(crm):
     result = crm.run("ot.all(crm.by_offset, limit=12)")
     assert (result.data, result.meta["calls"]) == (ITEMS[:12], 2)
-    assert "more than 10,000 items: say limit=…" in crm.error("ot.all(odd.endless)").message
+    assert "more than 10,000 items: pass limit=…" in crm.error("ot.all(odd.endless)").message
     assert len(crm.value("ot.all(odd.endless, limit=12000)")) == 12_000
 
 
@@ -117,7 +117,7 @@ def test_it_begins_where_it_is_told(crm):
 def test_the_list_that_is_meant_is_named(crm):
     assert "its lists are a, b" in crm.error("ot.all(odd.two)").message
     assert crm.value("ot.all(odd.two, key='a')") == [1, 2]
-    assert "no list is called c: its lists are a, b" in crm.error("ot.all(odd.two, key='c')").message
+    assert "there is no list 'c': its lists are a, b" in crm.error("ot.all(odd.two, key='c')").message
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_the_list_that_is_meant_is_named(crm):
         ),
         ("ot.all(odd.address)", "it takes cursor, and beside 1 items its result says {'next': 'https://x.example/2'}"),
         ("ot.all(odd.list)", "it takes cursor, and it gave a bare list of 2"),
-        ("ot.all(odd.same)", "gave the same page twice, for {'page': 2}"),
-        ("ot.all(odd.large)", "more than 16,777,216 bytes"),
+        ("ot.all(odd.same)", "returned the same page twice, for {'page': 2}"),
+        ("ot.all(odd.large)", "exceed 16,777,216 bytes"),
         ("ot.all(odd.fails)", "ZeroDivisionError"),
         ("ot.all(3)", "ot.all takes a tool and its arguments"),
         ("ot.all(ot.all)", "ot.all takes a tool and its arguments"),
-        ("ot.all(crm.single, limit=0)", "limit as a number from 1 on"),
+        ("ot.all(crm.single, limit=0)", "limit must be an integer of at least 1"),
     ],
 )
 def test_what_cannot_be_followed_says_what_was_seen(crm, code, words):

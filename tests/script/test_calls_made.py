@@ -9,7 +9,7 @@ import pytest
 from helpers import until_async
 
 from onetool.core.call import ToolCall, ToolError, ToolResult
-from onetool.script.run_result import CallsMade
+from onetool.script.run_result import CallLog
 from onetool.services.audit.record import AuditHasher, run_entry
 
 TEXT = {"type": "string"}
@@ -116,7 +116,7 @@ def test_all_lists_together_have_under_2_kb():
         def names(self):
             return ()
 
-    made = CallsMade(Nothing())
+    made = CallLog(Nothing())
     error = ToolError(code="execution_error", message="é" * 500)
     for number in range(1000):
         call = ToolCall(f"{number}", f"pack_{number}.a_long_name_of_a_tool", {"x": "é" * 500}, "test")

@@ -16,7 +16,7 @@ def rows() -> list:
 def load(value):
     return value
 '''
-ROW = "stock.{} returned has the keys day, close"
+ROW = "returned by stock.{} has the keys day, close"
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +32,17 @@ def app(tmp_path_factory):
 @pytest.mark.parametrize(
     ("code", "hint"),
     [
-        ("x = stock.quotes()\nx['date']", "stock.quotes returned has the keys rows, total"),
+        ("x = stock.quotes()\nx['date']", "returned by stock.quotes has the keys rows, total"),
         ("stock.quotes()['rows'][0]['date']", ROW.format("quotes")),
         ("x = stock.quotes()\nfor row in x['rows']:\n    row['date']", ROW.format("quotes")),
         ("[row['date'] for row in stock.rows()]", ROW.format("rows")),
         ("key = 'date'\nx = stock.rows()[0]\nx[key]", ROW.format("rows")),
         ("import asyncio\nx = await stock.quotes()\nx['date']", "has the keys rows, total"),
-        ("ot.call('stock.quotes')['date']", "stock.quotes returned has the keys rows, total"),
-        ("x = stock.quotes()\nx.total", "write ['total']; this part of what stock.quotes returned has the keys rows"),
-        ("x = stock.quotes()\nx.date", "this part of what stock.quotes returned has the keys rows, total"),
+        ("ot.call('stock.quotes')['date']", "returned by stock.quotes has the keys rows, total"),
+        ("x = stock.quotes()\nx.total", "write ['total']; the object returned by stock.quotes has the keys rows"),
+        ("x = stock.quotes()\nx.date", "the object returned by stock.quotes has the keys rows, total"),
         ("x = stock.quotes()\nx.rows[0]", "write ['rows']"),
-        ("x = stock.rows()\nx.day", "is a list: take an item of it first"),
+        ("x = stock.rows()\nx.day", "stock.rows returned a list here: index it"),
         ("stock.rows()\nx = {'a': 1}\nx.a", "write ['a']"),
     ],
 )

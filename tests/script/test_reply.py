@@ -5,12 +5,12 @@ import pytest
 from onetool import App
 from onetool.core.call import ToolError
 from onetool.core.errors import ToolFailure
-from onetool.script.render import _beginning, run_reply, shape_text
+from onetool.script.render import _beginning, in_code, run_reply, shape_text
 from onetool.script.run_result import RunResult
 
 
 def answer(data=None, printed="", error=None, store=None):
-    return run_reply(RunResult(ok=error is None, data=data, printed=printed, error=error), 100, store)
+    return run_reply(RunResult(ok=error is None, data=data, printed=printed, error=error), 100, store, in_code, 4096)
 
 
 def test_prints_come_before_the_value():

@@ -3,7 +3,7 @@
 from onetool.services.results.paging import MAX_BYTES, TextLines, page_of, placed_pieces
 
 
-def query(text, offset=1, limit=100, search=None, fuzzy=False, most_bytes=MAX_BYTES, column=1):
+def query(text, offset=1, limit=100, search=None, fuzzy=False, max_bytes=MAX_BYTES, column=1):
     pieces = list(placed_pieces(text))
 
     def read(line, column):
@@ -11,4 +11,4 @@ def query(text, offset=1, limit=100, search=None, fuzzy=False, most_bytes=MAX_BY
         return iter(pieces[before[-1] :] if before else [])
 
     total = text.count("\n") + (text != "" and not text.endswith("\n"))
-    return page_of(TextLines(total, read), offset, limit, search, fuzzy, most_bytes, column)
+    return page_of(TextLines(total, read), offset, limit, search, fuzzy, max_bytes, column)

@@ -583,9 +583,9 @@ def test_fuzzy_takes_marks_as_they_are():
 
 
 def test_a_page_is_cut_where_it_would_be_too_large():
-    page = query("\n".join(["x" * 100] * 50), most_bytes=1000)
+    page = query("\n".join(["x" * 100] * 50), max_bytes=1000)
     fit = 1000 // written("x" * 100)
     assert (page["returned"], page["has_more"], page["cut"]) == (fit, True, True)
     assert page["next"] == {"offset": fit + 1, "column": 1}
-    page = query("x" * 100, most_bytes=1)
+    page = query("x" * 100, max_bytes=1)
     assert (page["lines"], page["next"]) == (["x"], {"offset": 1, "column": 2})

@@ -54,18 +54,18 @@ def plain_lines(text):
     return lines
 
 
-def plain_page(lines, found, offset, limit, most_bytes, column=1):
+def plain_page(lines, found, offset, limit, max_bytes, column=1):
     asked = found[offset - 1 : offset - 1 + limit]
     asked[:1] = [line[column - 1 :] for line in asked[:1]]
     page = {"total_lines": len(lines), "offset": offset, **({"column": column} if column > 1 else {})}
-    too_long = (at for at in range(len(asked)) if sum(map(written, asked[: at + 1])) > most_bytes)
+    too_long = (at for at in range(len(asked)) if sum(map(written, asked[: at + 1])) > max_bytes)
     fit = next((at for at in too_long if at or len(asked[0]) > 1), len(asked))
     if fit == len(asked):
         return {**page, "lines": asked, "returned": len(asked), "has_more": offset - 1 + len(asked) < len(found)}
     sent, next_ = asked[:fit], {"offset": offset + fit, "column": 1}
     if not fit:
         [first, *_] = asked
-        part = max([1, *(at for at in range(len(first)) if written(first[:at]) <= most_bytes)])
+        part = max([1, *(at for at in range(len(first)) if written(first[:at]) <= max_bytes)])
         sent, next_ = [first[:part]], {"offset": offset, "column": column + part}
     return {**page, "lines": sent, "returned": len(sent), "has_more": True, "cut": True, "next": next_}
 
@@ -74,7 +74,7 @@ TEXTS = st.text(st.sampled_from("ab\n\r\ud800\udc00é€🦊"), max_size=60) | s
 PAGES = {
     "offset": st.integers(1, 30) | st.just(10**30),
     "limit": st.integers(1, 30) | st.just(10**30),
-    "most_bytes": st.just(MAX_BYTES) | st.integers(0, 80),
+    "max_bytes": st.just(MAX_BYTES) | st.integers(0, 80),
     "column": st.just(1) | st.integers(1, 20) | st.just(10**30),
 }
 
@@ -88,13 +88,13 @@ def test_the_lines_of_its_pieces_are_the_lines_of_a_text(text):
 
 
 @given(text=TEXTS, **PAGES)
-def test_a_page_is_what_it_would_be_of_the_text_in_memory(many, text, offset, limit, most_bytes, column):
+def test_a_page_is_what_it_would_be_of_the_text_in_memory(many, text, offset, limit, max_bytes, column):
     with everything_small():
         stored = many.put(text)
-        page = many.page(stored.handle, "", offset, limit, most_bytes=most_bytes, column=column)
+        page = many.page(stored.handle, "", offset, limit, max_bytes=max_bytes, column=column)
         lines = plain_lines(text)
-        assert page == plain_page(lines, lines, offset, limit, most_bytes, column)
-        assert page == query(text, offset, limit, most_bytes=most_bytes, column=column)
+        assert page == plain_page(lines, lines, offset, limit, max_bytes, column)
+        assert page == query(text, offset, limit, max_bytes=max_bytes, column=column)
         assert (stored.lines, stored.size) == (len(lines), len(text.encode("utf-8", "surrogatepass")))
         assert many.read(stored.handle) == text
 
@@ -103,26 +103,26 @@ SEARCHES = ["a", "ab", "^a", "b$", "^$", "a.b", "a[^a]b", r"a\s*b", r"\bab\b", r
 
 
 @given(text=TEXTS, search=st.sampled_from(SEARCHES), **PAGES)
-def test_a_search_finds_the_lines_that_match_and_no_others(many, text, search, offset, limit, most_bytes, column):
+def test_a_search_finds_the_lines_that_match_and_no_others(many, text, search, offset, limit, max_bytes, column):
     with everything_small():
-        page = many.page(many.put(text).handle, "", offset, limit, search, most_bytes=most_bytes, column=column)
+        page = many.page(many.put(text).handle, "", offset, limit, search, max_bytes=max_bytes, column=column)
         lines = plain_lines(text)
         pattern = re.compile(search.replace(".", r"[^\n]"))
         order = [at for at, line in enumerate(lines) if pattern.search(re.sub("[\ud800-\udfff]", "?", line))]
         assert [at + 1 for at in order[offset - 1 :][: page["returned"]]] == page.pop("numbers")
-        assert page == plain_page(lines, [lines[at] for at in order], offset, limit, most_bytes, column)
+        assert page == plain_page(lines, [lines[at] for at in order], offset, limit, max_bytes, column)
 
 
 @given(text=st.text("abc\n", max_size=80), search=st.text("abC", min_size=1, max_size=3), **PAGES)
-def test_a_fuzzy_search_gives_the_best_first(many, text, search, offset, limit, most_bytes, column):
+def test_a_fuzzy_search_gives_the_best_first(many, text, search, offset, limit, max_bytes, column):
     with everything_small(), patch(f"{PAGING}.LONG", 12):
-        page = many.page(many.put(text).handle, "", offset, limit, search, True, most_bytes, column)
+        page = many.page(many.put(text).handle, "", offset, limit, search, True, max_bytes, column)
         lines = plain_lines(text)
         wanted = search.lower()
         scores = [(fuzz.partial_ratio if len(line) >= len(wanted) else fuzz.ratio)(wanted, line) for line in lines]
         order = sorted((-score, at) for at, score in enumerate(scores) if score >= 70)
         assert [at + 1 for _, at in order[offset - 1 :][: page["returned"]]] == page.pop("numbers")
-        assert page == plain_page(lines, [lines[at] for _, at in order], offset, limit, most_bytes, column)
+        assert page == plain_page(lines, [lines[at] for _, at in order], offset, limit, max_bytes, column)
 
 
 @pytest.mark.long
@@ -185,7 +185,7 @@ def test_a_page_costs_the_same_wherever_it_is(large, single):
     costs = []
     for at in (1, 30_000_000, 60_000_000) if single else (1, stored.lines // 2, stored.lines - 99):
         with counting() as cost:
-            page = results.page(stored.handle, most_bytes=16384, **{"column" if single else "offset": at})
+            page = results.page(stored.handle, max_bytes=16384, **{"column" if single else "offset": at})
         costs.append(cost)
         assert page["returned"] == (1 if single else 100)
         assert page["total_lines"] == stored.lines
@@ -206,7 +206,7 @@ def test_a_search_takes_little_memory(large, single, search):
     results, *both = large
     stored = both[single]
     with counting() as cost:
-        assert results.page(stored.handle, search=search, most_bytes=8192)["total_lines"] == stored.lines
+        assert results.page(stored.handle, search=search, max_bytes=8192)["total_lines"] == stored.lines
     assert cost["memory"] < 8 * MB
 
 
@@ -215,7 +215,7 @@ def test_a_line_of_many_megabytes_is_found_once_and_cut(large):
     results, _, stored = large
     for search, fuzzy in (("90123", False), ("9O12345678", True)):
         with patch(f"{PAGING}.MAX_SEARCH_S", 600):
-            page = results.page(stored.handle, search=search, fuzzy=fuzzy, most_bytes=8192)
+            page = results.page(stored.handle, search=search, fuzzy=fuzzy, max_bytes=8192)
         assert (page["numbers"], page["returned"], page["has_more"], page["cut"]) == ([1], 1, True, True)
         assert page["next"] == {"offset": 1, "column": len(page["lines"][0]) + 1}
     assert results.page(stored.handle, search="9O123")["returned"] == 0
@@ -262,9 +262,9 @@ def test_a_page_has_its_owner_and_its_time(harness):
 def test_the_whole_only_up_to_a_size(results):
     for text in ("é" * 50, "é\n" * MB):
         stored = results.put(text)
-        assert results.read(stored.handle, most_bytes=stored.size) == text
+        assert results.read(stored.handle, max_bytes=stored.size) == text
         with pytest.raises(ResultTooLargeError, match=f'ot.result.handle="{stored.handle}"') as caught:
-            results.read(stored.handle, most_bytes=stored.size - 1)
+            results.read(stored.handle, max_bytes=stored.size - 1)
         assert caught.value.reason == "too_large"
 
 

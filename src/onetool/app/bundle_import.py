@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onetool.app.bundles import PAGE, live_bundle
-from onetool.config.include import check_kept
+from onetool.config.include import SECRETS_IN_CONFIG, check_kept
 from onetool.core.errors import OneToolError, ToolFailure
 from onetool.core.os_files import MAX_INPUT_BYTES
 from onetool.http.allowed_hosts import binding_for, is_bound_to
@@ -305,7 +305,7 @@ def secrets_stored(known: Secrets, secrets: Mapping[str, str], host: str) -> Ite
         yield []
         return
     if file is None:
-        raise SecretsNotKeptError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+        raise SecretsNotKeptError(SECRETS_IN_CONFIG)
     done: list[str] = []
     try:
         for name, value in new.items():

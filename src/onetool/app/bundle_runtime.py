@@ -122,7 +122,7 @@ class AppBundleRuntime:
         return tool_signature(self._catalog.current_snapshot(), name)
 
     def learn_returns(self, spec: ToolSpec, tool: "Tool") -> None:
-        self._catalog.shapes.follow(spec, lambda: tag_of(replace(tool, is_enabled=True, examples=())).encode())
+        self._catalog.shapes.track(spec, lambda: tag_of(replace(tool, is_enabled=True, examples=())).encode())
 
     def server_health(self) -> "Mapping[str, Health]":
         return self._catalog.server_health()

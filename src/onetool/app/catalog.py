@@ -157,7 +157,7 @@ class ToolCatalog:
 
     def count_call(self, event: "CallEvent") -> None:
         """Note a call that succeeded: in its caller's searches the tool counts a little more."""
-        self.shapes.note(event)
+        self.shapes.observe(event)
         if event.error is None and event.spec is not None and not event.spec.name.startswith(f"{OWN}."):
             self._evidence.record(event.principal.owner, event.spec.name)
 
@@ -356,7 +356,7 @@ class ToolCatalog:
             offers = self._bundles.add_bundles(self._offered(), waiting)
             tools, mistakes = united(offers)
             for spec in tools:
-                self.shapes.follow(spec)
+                self.shapes.track(spec)
             self.registry.replace(tools, self._bundles.versions(), _lazy(offers))
             self._listed = listed
             self.prompts = add_first({}, ((one.name, one) for offer in offers for one in offer.prompts), mistakes)

@@ -12,7 +12,7 @@ from msgspec import Meta
 from onetool.app.provider_keys import key_urls
 from onetool.config.edit import put_host
 from onetool.config.find import own_folder, trust_store, user_config
-from onetool.config.include import HostBoundSecret, check_kept, is_in_config
+from onetool.config.include import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
 from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
 from onetool.config.trust import trust_renewed
 from onetool.core.errors import ConfigError, OneToolError
@@ -91,16 +91,16 @@ def allow_host(app: "App", text: str, private: bool) -> tuple[str, bool]:
     """
     host, name = _single_host(text, "host")
     if is_address(name) and reach(name) == NOWHERE:
-        raise GrantValueError("host", f"{host} is not the address of a single machine, so no tool can call it")
+        raise GrantValueError("host", f"{host} is not a unicast address; tools can't call it")
     private = private or is_private(name)
     file = app.config.path
-    _catch_up(app)
+    _reload_settings(app)
     try:
         target = ConfigTarget(str(file) if file else None, new=user_config())
         allow_hosts(target, [(host, private)])
     except (ConfigUnchangedError, ConfigError) as error:
         raise GrantRefusedError("config_unchanged", str(error)) from None
-    _take_over(app, target.file, is_new=file is None)
+    _apply(app, target.file, is_new=file is None)
     in_force = {(one.host.lower(), one.allow_private) for one in app.config.allowed_hosts}
     if {(host, private), (host, True)}.isdisjoint(in_force):
         message = f"{host} is allowed in {target.file}, which needs a reload: ot.reload()"
@@ -121,7 +121,7 @@ def _single_host(text: str, part: WrongPart) -> tuple[str, str]:
     return bare if pattern.port is None else f"{bare}:{pattern.port}", pattern.host
 
 
-def _catch_up(app: "App") -> None:
+def _reload_settings(app: "App") -> None:
     """Read what others have changed meanwhile. Raises GrantRefusedError if that can't be used, or has to be trusted."""
     try:
         app.reload_settings()
@@ -130,13 +130,13 @@ def _catch_up(app: "App") -> None:
         raise GrantRefusedError("config_unchanged", f"Nothing was changed: {why}") from None
 
 
-def _take_over(app: "App", file: Path, *, is_new: bool = False) -> None:
+def _apply(app: "App", file: Path, *, is_new: bool = False) -> None:
     """Put a changed file in force. Only a config that is new here needs everything to be read again."""
     try:
         app.reload() if is_new else app.reload_settings()
     except ConfigError as error:
         why = "; ".join(map(str, error.mistakes))
-        raise GrantRefusedError("config_unused", f"{file} was changed, but can't be used as it is: {why}") from None
+        raise GrantRefusedError("config_unused", f"{file} was written but can't be loaded: {why}") from None
 
 
 # Secrets
@@ -192,9 +192,8 @@ def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replac
         raise GrantValueError("hosts", message)
     file = app.config.secrets.file
     if file is None:
-        where = "the secrets stand in the config itself; move them to a file: secrets: secrets.yaml"
-        raise GrantRefusedError("secrets_not_kept", where)
-    _catch_up(app)
+        raise GrantRefusedError("secrets_not_kept", SECRETS_IN_CONFIG)
+    _reload_settings(app)
     hosts = _hosts_to_store(app, name, wanted, replace)
     check = partial(check_kept, name, value)
     try:
@@ -204,7 +203,7 @@ def store_secret(app: "App", name: str, value: str, hosts: Iterable[str], replac
         raise GrantRefusedError("secret_exists", f"{name} was stored by somebody else a moment ago") from None
     except (OSError, ValueError) as error:
         raise GrantRefusedError("secrets_not_kept", f"nothing was kept in {file}: {error}") from None
-    _take_over(app, file)
+    _apply(app, file)
     log.info("Stored over REST: the secret %s, for %s", name, ", ".join(hosts) or "no host")
     return hosts
 
@@ -230,7 +229,7 @@ def check_new_secret(app: "App", name: str, wanted: tuple[str, ...]) -> None:
     where = app.config.secrets.where(name)
     if wanted and (where == "environment" or (where is None and is_in_config(app.config.path, name))):
         source = "is a variable of the server's environment" if where else "is named in the config"
-        message = f"{name} {source}: what uses it there could not, if it were for {', '.join(wanted)} only. "
+        message = f"{name} {source}. Binding it to {', '.join(wanted)} would break its other uses. "
         by_hand = f"If that is meant, on the command line: {binding_command(name, wanted)}"
         raise GrantRefusedError("secret_in_use", message + by_hand)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onetool.core.spec import ToolSpec
     from onetool.database.documents import Documents, Version
 
-OWN = "ot"  # its `call` returns what any other tool does
+OWN_PACK = "ot"  # its `call` returns what any other tool does
 LOCK_S = 5.0  # for another process that writes the same pack
 RETRY_S = 5.0
 MAX_TOOLS = 2_000  # of one pack that are remembered
@@ -34,7 +34,7 @@ Entries = dict[str, dict[str, Any]]
 
 
 class LearnedShapes:
-    """Any thread may call all methods. `documents` are opened only if `has_documents`, or to write."""
+    """The learned return shapes of all tools. Thread-safe. Opens `documents` only to write, or if `has_documents()`."""
 
     def __init__(self, documents: "Callable[[], Documents]", has_documents: Callable[[], bool]) -> None:
         self._documents = documents
@@ -42,13 +42,16 @@ class LearnedShapes:
         self._packs: dict[str, tuple[Version, Entries]] = {}
         self._changed: dict[str, LearnedValues] = {}  # by the names of their tools
 
-    def follow(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
-        """Let a tool learn what it returns, unless it says so. `definition` is further text that it depends on."""
+    def track(self, spec: "ToolSpec", definition: Callable[[], bytes] | None = None) -> None:
+        """Start learning the return shape of a tool without an output schema.
+
+        `definition` returns further text that the shape depends on.
+        """
         schema = spec.output_schema
-        if spec.seen is None and spec.pack != OWN and not spec.hidden and (not schema or is_vague(schema, schema)):
+        if spec.seen is None and spec.pack != OWN_PACK and not spec.hidden and (not schema or is_vague(schema, schema)):
             msgspec.structs.force_setattr(spec, "seen", LearnedValues(self, spec, definition))
 
-    def note(self, event: "CallEvent") -> None:
+    def observe(self, event: "CallEvent") -> None:
         """Learn from a successful call."""
         values = None if event.spec is None else event.spec.seen
         if event.value is None or not isinstance(values, LearnedValues):

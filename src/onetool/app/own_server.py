@@ -16,7 +16,7 @@ from msgspec import Meta
 from onetool.app.access import needs_credential, open_token_store
 from onetool.config import Config
 from onetool.config.find import user_config, user_home
-from onetool.config.known_clients import CLIENTS, OwnServer
+from onetool.config.known_clients import CLIENTS, OneToolEntry
 from onetool.core.system import PROGRAM_SUFFIX
 
 TOKEN = "ONETOOL_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -57,7 +57,7 @@ def client_entries(config: Config, url: str | None, with_commands: bool) -> list
     served, home = served_at(url, config), user_home(os.environ)
     command, *first = own_command()
     named = [] if config.path in (None, user_config()) else ["--config", str(config.path)]
-    started = OwnServer(command=shutil.which(command) or command, args=(*first, "mcp", *named))
+    started = OneToolEntry(command=shutil.which(command) or command, args=(*first, "mcp", *named))
     found: list[ClientEntry] = []
     for name, client in CLIENTS.items():
         if client.takes_urls or with_commands:
@@ -78,18 +78,18 @@ def _scripts() -> Iterator[Path]:
                 yield script
 
 
-def served_at(url: str | None, config: Config) -> OwnServer:
-    """Return the server at this url, or at the address of the config. ValueError says what is wrong with the url."""
+def served_at(url: str | None, config: Config) -> OneToolEntry:
+    """Return the server at this URL, or at the address in the config. Raises ValueError for an invalid URL."""
     if url is None:
         if config.http.port == 0:
-            raise ValueError("the config lets the system choose the port; say the url: --http URL.")
+            raise ValueError("The config sets http.port to 0, so the URL is unknown. Specify it.")
         host = EVERYWHERE.get(config.http.host, config.http.host)
         url = f"http://{f'[{host}]' if ':' in host else host}:{config.http.port}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"{url!r} is not a url like http://127.0.0.1:8765/mcp.")
+        raise ValueError(f"Invalid URL: {url!r} (expected for example http://127.0.0.1:8765/mcp).")
     if "@" in parts.netloc:
-        raise ValueError(f"a password has no place in a client's file: keep a token in the environment, as {TOKEN}.")
+        raise ValueError(f"The URL contains a password. Put a token into the environment variable {TOKEN} instead.")
     if parts.path in ("", "/"):
         parts = parts._replace(path="/mcp")
     with open_token_store(config) as store:
@@ -97,4 +97,4 @@ def served_at(url: str | None, config: Config) -> OwnServer:
     # The variable that the config's token comes from; a token that stands there itself gets the usual name.
     named = re.fullmatch(r"\$\{(\w+)\}", getattr(config.http.token, "shown", ""))
     variable = named[1] if named else TOKEN
-    return OwnServer(url=parts.geturl(), token=variable if guarded else None)
+    return OneToolEntry(url=parts.geturl(), token=variable if guarded else None)

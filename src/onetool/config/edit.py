@@ -1,7 +1,7 @@
 """Changes servers and allowed hosts in the text of a config. Touches no file.
 
-ruamel.yaml makes the change. It lays out other lines anew, too, so only the lines that the change has changed are put
-into the old text. The result is read once more: its data must differ in the change only.
+ruamel.yaml makes the change. ruamel.yaml reformats other lines too, so only the changed lines are merged into the old
+text. The result is read once more: its data must differ in the change only.
 """
 
 import io
@@ -26,7 +26,7 @@ from onetool.config.yaml_nodes import PLACEHOLDER, VARIABLE, ConfigFileError, no
 
 SERVERS, HOSTS = "servers", "allowedHosts"
 MAX_WIDTH = 100  # a longer list gets a line for each item
-BY_HAND = "it is written in a way that can't be changed from here; please edit it by hand"
+BY_HAND = "Its YAML layout can't be edited automatically; edit it by hand"
 
 Changes = dict[tuple[Any, ...], Any]  # by path; all in the same section
 
@@ -126,12 +126,12 @@ def _data_of(text: str) -> dict[str, Any]:
     if findings.errors:
         raise ConfigFileError(findings.errors[0].message, line=findings.errors[0].line)
     if not isinstance(data, dict | None):
-        raise ConfigFileError("it holds no mapping")
+        raise ConfigFileError("The config must be a mapping")
     data = data or {}
     for key, kind, name in ((SERVERS, dict, "mapping"), (HOSTS, list, "list")):
         data[key] = data.get(key) or kind()
         if not isinstance(data[key], kind):
-            raise ConfigFileError(f"{key} in it is not a {name}")
+            raise ConfigFileError(f"{key} must be a {name}")
     return data
 
 
@@ -195,7 +195,7 @@ def _merged(old: list[str], before: list[str], after: list[str]) -> Iterator[str
 
 
 def _gap(at: int, places: dict[int, int], notes: set[int]) -> range:
-    """Return the comments and blank lines of the old text that stand around the begin of this line."""
+    """Return the comments and blank lines of the old text before the start of this line."""
     low = high = places[at] if at in places else places[at - 1] + 1
     while low - 1 in notes:
         low -= 1

@@ -26,6 +26,7 @@ from onetool.services.secrets import Fits, Secret, SecretHostError, Secrets, too
 
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
+SECRETS_IN_CONFIG = "The secrets are inside the config. Move them to a file first (secrets: secrets.yaml)"
 
 MayRead = Callable[[Path], bool]
 
@@ -376,4 +377,4 @@ def check_kept(secret: str, value: str | None, draft: Path) -> None:
     except (ConfigFileError, TypeError, AttributeError):
         kept = draft  # whatever it is, it is not what was meant
     if kept != value:
-        raise ValueError("the file is written in a way that can't be changed from here; please edit it by hand")
+        raise ValueError("Its YAML layout can't be edited automatically; edit it by hand")

@@ -14,7 +14,7 @@ import msgspec
 from onetool.core.system import IS_WINDOWS, settings_folder
 
 
-class OwnServer(msgspec.Struct, frozen=True, kw_only=True):
+class OneToolEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One way to OneTool. `token` names the environment variable that has it: an entry never holds a secret."""
 
     command: str = ""
@@ -43,7 +43,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     then_project: str = ""
     then_user: str
 
-    def entry(self, server: OwnServer) -> dict[str, Any]:
+    def entry(self, server: OneToolEntry) -> dict[str, Any]:
         kind = "http" if server.url else "stdio"
         start = {"type": kind} if kind in self.typed else {}
         if not server.url:
@@ -55,14 +55,14 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
             entry["headers"] = {"Authorization": f"Bearer {self.variable % server.token}"}
         return entry
 
-    def snippet(self, name: str, server: OwnServer, file: Path) -> str:
+    def snippet(self, name: str, server: OneToolEntry, file: Path) -> str:
         """Return the entry as it stands in the file."""
         dump = toml_snippet if file.suffix == ".toml" else json_snippet
         return dump(self.section, name, self.entry(server))
 
 
 def json_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
-    return dumped({section: {name: entry}}, "  ") + "\n"
+    return dump_json({section: {name: entry}}, "  ") + "\n"
 
 
 def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
@@ -71,12 +71,12 @@ def toml_snippet(section: str, name: str, entry: dict[str, Any]) -> str:
     return "\n".join([f"[{section}.{name}]", *lines, ""])
 
 
-def dumped(data: Any, unit: str, indent: str = "") -> str:
+def dump_json(data: Any, unit: str, indent: str = "") -> str:
     """Write objects over several lines, lists in one: as people write such files."""
     if not isinstance(data, dict):
         return json.dumps(data, ensure_ascii=False)
     deeper = indent + unit
-    members = [f"{deeper}{json.dumps(key)}: {dumped(value, unit, deeper)}" for key, value in data.items()]
+    members = [f"{deeper}{json.dumps(key)}: {dump_json(value, unit, deeper)}" for key, value in data.items()]
     return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
 
@@ -176,11 +176,11 @@ class ClientFile(msgspec.Struct, frozen=True, kw_only=True):
     in_project: bool
 
 
-def _known(name: str, *more_of_project: str) -> ClientFiles:
+def _known(name: str) -> ClientFiles:
     client = CLIENTS[name]
     return ClientFiles(
         title=client.title,
-        project=(*filter(None, (client.project_file,)), *more_of_project),
+        project=(client.project_file,) if client.project_file else (),
         user=lambda home, env: (client.user_file(home, env),),
     )
 

@@ -162,7 +162,7 @@ class OtelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def problems(self) -> Iterator[Problem]:
         if not re.fullmatch(r"https?://[^/?#\s@]+(/[^?#\s]*)?", self.endpoint):
-            yield "endpoint", f"{self.endpoint!r} is not the address of a collector", "write http://localhost:4318"
+            yield "endpoint", f"Invalid endpoint: {self.endpoint!r}", "write http://localhost:4318"
 
 
 def _limit_problems(tools: tuple[str, ...] | None, rate: str | None) -> Iterator[Problem]:

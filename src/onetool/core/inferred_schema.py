@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial, reduce
 from itertools import chain, islice
 from threading import Lock
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
 from onetool.core.json_data import freeze
 from onetool.core.text import lazy_pattern
 
-LEVELS = 6  # of objects and arrays inside of each other
-FIELDS = 20  # of one object; with more keys than that it is a map
-ITEMS = 20  # of one array, from its beginning
+MAX_DEPTH = 6  # of objects and arrays inside of each other
+MAX_FIELDS = 20  # of one object; with more keys than that it is a map
+MAX_ITEMS = 20  # of one array, from its beginning
 MAX_VALUE_PARTS = 1_000  # of one value
 MAX_FIELD_NAME = 64  # characters
 
@@ -57,7 +57,7 @@ _ARRAY: frozenset[Kind] = frozenset({"array"})
 _OBJECT: frozenset[Kind] = frozenset({"object"})
 
 
-def shape_of(value: Any, levels: int = LEVELS, left: list[int] | None = None) -> ValueShape:
+def shape_of(value: Any, levels: int = MAX_DEPTH, left: list[int] | None = None) -> ValueShape:
     """Return the shape of one plain value, down to so many levels. `left` counts the parts that are still looked at."""
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
@@ -66,7 +66,7 @@ def shape_of(value: Any, levels: int = LEVELS, left: list[int] | None = None) ->
     if left[0] <= 0:
         return NOTHING
     if isinstance(value, list | tuple):
-        values = cast(list[Any], value)[:ITEMS]
+        values = cast(list[Any], value)[:MAX_ITEMS]
         if levels == 0 or not values:
             return ValueShape(_ARRAY)
         left[0] -= len(values)
@@ -76,9 +76,9 @@ def shape_of(value: Any, levels: int = LEVELS, left: list[int] | None = None) ->
     members = cast(dict[str, Any], value)
     if levels == 0:
         return ValueShape(_OBJECT)
-    left[0] -= min(len(members), FIELDS)
-    fields = {key: shape_of(one, levels - 1, left) for key, one in islice(members.items(), FIELDS)}
-    if len(members) <= FIELDS and _all_names(*fields):
+    left[0] -= min(len(members), MAX_FIELDS)
+    fields = {key: shape_of(one, levels - 1, left) for key, one in islice(members.items(), MAX_FIELDS)}
+    if len(members) <= MAX_FIELDS and _all_names(*fields):
         return ValueShape(_OBJECT, fields=fields, required=frozenset(fields))
     return ValueShape(_OBJECT, others=join_items(fields.values()))
 
@@ -101,7 +101,7 @@ def join_shapes(one: ValueShape, other: ValueShape, is_item: bool = False) -> Va
     both = "object" in one.kinds and "object" in other.kinds
     required = one.required & other.required if both else one.required | other.required
     differ = both and one.fields.keys() != other.fields.keys() and not (is_item and required)
-    if others is not None or differ or len(fields) > FIELDS:
+    if others is not None or differ or len(fields) > MAX_FIELDS:
         every = (*one.fields.values(), *other.fields.values())
         return ValueShape(kinds, items, others=join_items(chain((others or NOTHING,), every)))
     return ValueShape(kinds, items, fields, required)
@@ -143,9 +143,9 @@ def cut_to_depth(shape: ValueShape, levels: int) -> ValueShape:
     return ValueShape(shape.kinds, items, fields, shape.required, others)
 
 
-def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
+def is_within_bounds(shape: ValueShape, levels: int = MAX_DEPTH) -> bool:
     """Return whether a shape, which may come from a file, is within all bounds."""
-    if len(shape.fields) > FIELDS or not _all_names(*shape.fields) or not shape.required <= shape.fields.keys():
+    if len(shape.fields) > MAX_FIELDS or not _all_names(*shape.fields) or not shape.required <= shape.fields.keys():
         return False
     inside = _inside(shape)
     return not inside or (levels > 0 and all(is_within_bounds(one, levels - 1) for one in inside))
@@ -155,7 +155,7 @@ def is_within_bounds(shape: ValueShape, levels: int = LEVELS) -> bool:
 
 MAX_RESULTS = 20  # that are looked at
 MAX_SHAPE_PARTS = 300  # of what is known of one tool; deeper levels go first
-ARMS = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
+MAX_ALTERNATIVES = 3  # kinds of values in one place, apart from null; with more than that nothing is worth saying
 ALIKE = 8  # fields of one shape that make a map
 
 _KINDS: tuple[Kind, ...] = ("object", "array", "string", "integer", "number", "boolean", "null")
@@ -165,7 +165,7 @@ class _StoredShape(msgspec.Struct, frozen=True):
     """What a state file holds of it."""
 
     results: Annotated[int, msgspec.Meta(ge=0)]
-    levels: Annotated[int, msgspec.Meta(ge=1, le=LEVELS)]
+    levels: Annotated[int, msgspec.Meta(ge=1, le=MAX_DEPTH)]
     shape: ValueShape
 
 
@@ -174,7 +174,7 @@ class SeenValues:
 
     def __init__(self) -> None:
         self.results = 0  # that were looked at
-        self._known, self._levels = NOTHING, LEVELS
+        self._known, self._levels = NOTHING, MAX_DEPTH
         self._schema: Mapping[str, Any] | None = None
         self._lock = Lock()
 
@@ -211,13 +211,6 @@ class SeenValues:
     def dump(self) -> dict[str, Any]:
         return cast(dict[str, Any], msgspec.to_builtins(_StoredShape(self.results, self._levels, self._known)))
 
-    @classmethod
-    def load(cls, data: Any) -> Self:
-        """Return what was dumped; empty if the data is anything else."""
-        seen = cls()
-        seen.add(data)
-        return seen
-
     def add(self, data: Any) -> None:
         """Learn what was dumped of other results of the same tool. Anything else is ignored."""
         try:
@@ -236,7 +229,7 @@ def schema_of(shape: ValueShape) -> dict[str, Any]:
     kinds = [kind for kind in _KINDS if kind in shape.kinds]
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
-    if not kinds or len([kind for kind in kinds if kind != "null"]) > ARMS:
+    if not kinds or len([kind for kind in kinds if kind != "null"]) > MAX_ALTERNATIVES:
         return {}
     schema: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
     if "object" in kinds:

@@ -22,7 +22,7 @@ from onetool.core.redaction import MASK
 from onetool.core.schema import UNKNOWN, larger_than, properties_of
 from onetool.core.spec import ToolSpec
 from onetool.core.text import MAX_NAME, MAX_UNKNOWN
-from onetool.core.type_names import kinds_of, resolve_definition
+from onetool.core.type_names import resolve_definition, types_of
 
 LEVELS = 8  # of a schema that are followed
 MAX_NUMBER = 300  # characters
@@ -110,7 +110,7 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
         return value
     known = cast(Schema, part)
     if isinstance(value, str):
-        read = _read(value, kinds_of(part, root))
+        read = _read(value, types_of(part, root))
         return [read] if isinstance(read, str) and _wants_texts(known, root) else read
     if isinstance(value, list):
         return [_coerced(item, known.get("items"), root, levels - 1) for item in cast(list[Any], value)]
@@ -124,12 +124,12 @@ def _coerced(value: Any, schema: Any, root: Schema, levels: int) -> Any:
 
 def _wants_texts(schema: Schema, root: Schema) -> bool:
     """Return whether the schema takes a list of texts, and no single text."""
-    kinds = kinds_of(schema, root)
+    kinds = types_of(schema, root)
     if "array" not in kinds or "string" in kinds:
         return False
     arms = [resolve_definition(arm, root) for word in ("anyOf", "oneOf") for arm in schema.get(word) or ()]
     lists = [cast(Schema, one) for one in (schema, *arms) if isinstance(one, Mapping)]
-    return any("string" in kinds_of(one.get("items"), root) for one in lists)
+    return any("string" in types_of(one.get("items"), root) for one in lists)
 
 
 def _read(text: str, kinds: set[str]) -> Any:

@@ -82,7 +82,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     prepare: "ToolSpec | None" = None  # gets the arguments as `args`; its value is what is validated in their place
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     strict: bool = True  # whether code that contradicts its schema is refused before it runs
-    described: Callable[[], Mapping[str, Any] | None] | None = None  # a schema that its docstring or source gives
+    documented_schema: Callable[[], Mapping[str, Any] | None] | None = None  # by its docstring or source
     seen: "SeenValues | None" = None  # what its values looked like, where it does not say: for help, never for checks
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from onetool.core.schema_keywords import stands_alone
-from onetool.core.type_names import MAX_TYPE_LEVELS, kinds_of, resolve_definition
+from onetool.core.type_names import MAX_DEPTH, resolve_definition, types_of
 
 RESULT = "result"
 HANDLE = "handle"  # stands in a wrapper of ours in place of a value that is too large
@@ -40,7 +40,7 @@ def inner_schema(schema: Schema) -> Schema | None:
     if not isinstance(inner, Mapping) or not stands_alone(schema) or any(word in inner for word in DEFINITIONS):
         return None
     part, shared = cast(Schema, inner), _shared(schema)
-    if "string" in kinds_of(part, schema) and "enum" not in part and "const" not in part:
+    if "string" in types_of(part, schema) and "enum" not in part and "const" not in part:
         return {"anyOf": [part, OBJECT, ARRAY], **shared}  # what a text may be when it is read as JSON
     return {"anyOf": [part, OBJECT], **shared} if HANDLE in properties else {**part, **shared}
 
@@ -50,7 +50,7 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     if not isinstance(schema, Mapping) or not stands_alone(schema):
         return None
     inner = {word: part for word, part in cast(Schema, schema).items() if word not in DEFINITIONS}
-    kinds = kinds_of(inner, cast(Schema, schema))
+    kinds = types_of(inner, cast(Schema, schema))
     if kinds <= TEXT:
         return None
     around = {"type": "object", MARK: True, **_shared(cast(Schema, schema))}
@@ -59,7 +59,7 @@ def wrapped_schema(schema: Any) -> dict[str, Any] | None:
     return {**around, "properties": {RESULT: inner, HANDLE: KEPT}}  # one of them, or content that is not data
 
 
-def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_TYPE_LEVELS) -> bool:
+def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_DEPTH) -> bool:
     """Return whether the schema allows a content block, alone or in a list: objects without named members do."""
     root = cast(Schema, schema) if root is None and isinstance(schema, Mapping) else root or {}
     part = resolve_definition(schema, root)
@@ -70,12 +70,12 @@ def may_be_content(schema: Any, root: Schema | None = None, levels: int = MAX_TY
         return False
     if arms := [arm for word in ("anyOf", "oneOf") for arm in known.get(word) or ()]:
         return any(may_be_content(arm, root, levels - 1) for arm in arms)
-    kinds = kinds_of(known, root)
+    kinds = types_of(known, root)
     items = (*known.get("prefixItems", ()), known.get("items", True))
     if "array" in kinds and any(may_be_content(item, root, levels - 1) for item in items):
         return True
     members = known.get("additionalProperties", True)
-    member_kinds = kinds_of(members, root)
+    member_kinds = types_of(members, root)
     takes_text = members is not False and (not member_kinds or "string" in member_kinds)
     return ("object" in kinds and takes_text and not known.get("properties")) or known.keys() <= ABOUT
 

@@ -138,7 +138,7 @@ def visible(text: object) -> str:
 
 def shown_line(text: str) -> str:
     """Return a visible line; behind it, what looks like something else, and hosts as they are dialled."""
-    odd = [f"mind the letters: {word}" for word in dict.fromkeys(disguised(text))]
+    odd = [f"lookalike letters: {word}" for word in dict.fromkeys(disguised(text))]
     odd += [f"that is {host}" for host in dict.fromkeys(hosts_in_ascii(text))]
     return visible(f"{text} ({'; '.join(odd)})" if odd else text)
 

@@ -20,11 +20,11 @@ MAX_LINES, MAX_BYTES = 50, 15_000  # … or, for callers that say how many they 
 SEARCH_LIMIT = 5  # tools of a search whose caller doesn't say how many
 NAME_TOKENS = 100  # of the names of those that had no room for a line
 
-# A sentence ends before something that begins with a large letter, or a letter of a script without any.
+# A sentence ends before text that starts with a capital letter, or with a letter of a script without case.
 _END = lazy_pattern(r"(?<=[.!?])\s+(?=[^\Wa-z_])|(?<=[。！？])")
 
 
-class FoundTool(msgspec.Struct, frozen=True):
+class ToolLine(msgspec.Struct, frozen=True):
     name: str
     line: str
 
@@ -34,7 +34,7 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
 
     `name` and `exact` are those of `signature`.
     """
-    line = cut_to_tokens(on_a_line(call_signature(spec, name, exact=exact)), SIGNATURE_TOKENS)
+    line = cut_to_tokens(single_line(call_signature(spec, name, exact=exact)), SIGNATURE_TOKENS)
     if shape := return_shape(spec):
         line += f" -> {shape}"
     if mark := spec.effect:
@@ -45,35 +45,38 @@ def tool_line(spec: ToolSpec, name: str | None = None, *, exact: bool = False) -
 
 def first_sentence(description: str) -> str:
     """Return the first sentence of a description, on one line."""
-    first = on_a_line(description.strip().partition("\n\n")[0][: 8 * MAX_SENTENCE])
+    first = single_line(description.strip().partition("\n\n")[0][: 8 * MAX_SENTENCE])
     return cut(_END.split(first, 1)[0], MAX_SENTENCE)
 
 
-def found_lines(found: Sequence[FoundTool], about: str, is_limited: bool = False) -> list[str]:
+def found_lines(found: Sequence[ToolLine], about: str, is_limited: bool = False) -> list[str]:
     """Return a line for each tool. The last line says how to see more of each (`about`), and more tools.
 
     `is_limited`: the caller has said how many it wants.
     """
     texts = (tool.line for tool in found[:MAX_LINES])
-    lines = list(within(MAX_BYTES, texts, count_bytes) if is_limited else within(MAX_TOKENS, texts))
+    room, size = (MAX_BYTES, count_bytes) if is_limited else (MAX_TOKENS, count_tokens)
+    lines = list(take_within(room, texts, size, at_least=1))
     rest = [tool.name for tool in found[len(lines) :]]
-    named = list(within(NAME_TOKENS, rest))
+    named = list(take_within(NAME_TOKENS, rest, at_least=1))
     also = [f"Also: {', '.join(named)}{f' and {len(rest) - len(named)} more' if rest[len(named) :] else ''}"]
     larger = not rest or not is_limited
     more = "More: a larger limit, or other words." if larger else "More: other words."
     return [*lines, *(also if rest else ()), f"{about}{more}"]
 
 
-def on_a_line(text: str) -> str:
-    """Join the lines of a stranger's text, which must not look like another line of ours."""
+def single_line(text: str) -> str:
+    """Collapse whitespace, so that untrusted text can't imitate our lines."""
     return " ".join(text.split())
 
 
-def within(room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens) -> Iterator[str]:
-    """Yield as many texts as there is room for, in tokens or what `size` counts, and one in any case."""
+def take_within(
+    room: int, texts: Iterable[str], size: Callable[[str], int] = count_tokens, at_least: int = 0
+) -> Iterator[str]:
+    """Yield as many texts as there is room for, in tokens or what `size` counts, and `at_least` that many."""
     for count, text in enumerate(texts):
         room -= size(text) + 1
-        if room < 0 and count:
+        if room < 0 and count >= at_least:
             return
         yield text
 

@@ -1,4 +1,4 @@
-"""`RequestTrace`: the ids of a request, which connect its log lines, its audit line, its error and traces elsewhere.
+"""`RequestTrace`: the request and trace IDs that correlate logs, audit records, errors and spans.
 
 A client may send a request id (`X-Request-Id`) and a trace context (W3C `traceparent`, `tracestate`). Invalid ones are
 ignored, and made here. `own_id` is always made here: two requests never share it, whatever clients send.
@@ -18,7 +18,7 @@ _STATE = re.compile(rb"[\x20-\x7e]{1,%d}" % MAX_STATE)
 
 
 class RequestTrace(msgspec.Struct, frozen=True):
-    """The ids of one request. Ids of W3C are in hexadecimal digits."""
+    """The IDs of one request. Trace and span IDs are hexadecimal."""
 
     request_id: str  # the client's, else `own_id`
     own_id: str

@@ -8,10 +8,10 @@ from onetool.core.errors import cut
 from onetool.core.spec import ToolSpec
 from onetool.core.text import lazy_pattern
 
-MAX_TYPE_LEVELS = 6  # of arrays, alternatives, objects and references inside of each other
-MAX_TYPE_PARTS = 500  # of a schema that are looked at
-MAX_FIELD_LEVELS = 3  # objects inside of each other whose fields are told
-MAX_FIELDS = 400  # characters that fields may take
+MAX_DEPTH = 6  # of arrays, alternatives, objects and references inside of each other
+MAX_NODES = 500  # of a schema that are looked at
+MAX_OBJECT_DEPTH = 3  # objects inside of each other whose fields are told
+MAX_TYPE_TEXT = 400  # characters that fields may take
 MAX_VALUES, MAX_VALUES_TEXT = 8, 200  # of an enumeration
 
 MAX_FIELD_NAME = 64  # characters, where fields are named in short
@@ -24,20 +24,22 @@ _REFERENCES = 4  # from one to the next
 
 def type_name(schema: Any, root: Mapping[str, Any] | None = None) -> str:
     """Return the type hint of a schema. `root` has the definitions that the schema may refer to."""
-    return _Namer(root or {}).name(schema, MAX_TYPE_LEVELS, 0)
+    return _Namer(root or {}).name(schema, MAX_DEPTH, 0)
 
 
 def type_with_fields(schema: Any, root: Mapping[str, Any]) -> str:
-    """Return the same with the fields of its objects, as deep as there is room; empty if no fields are known."""
+    """Return the type hint of a schema with the fields of its objects, as deep as MAX_TYPE_TEXT allows; empty if no
+    fields are known.
+    """
     text = ""
-    for objects in range(MAX_FIELD_LEVELS, 0, -1):
+    for objects in range(MAX_OBJECT_DEPTH, 0, -1):
         namer = _Namer(root)
-        text = namer.name(schema, MAX_TYPE_LEVELS, objects)
+        text = namer.name(schema, MAX_DEPTH, objects)
         if not namer.has_fields:
             return ""
-        if len(text) <= MAX_FIELDS:
+        if len(text) <= MAX_TYPE_TEXT:
             break
-    return cut(text, MAX_FIELDS)
+    return cut(text, MAX_TYPE_TEXT)
 
 
 def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -56,7 +58,7 @@ def resolve_definition(schema: Any, root: Mapping[str, Any]) -> Any:
     return cast(Any, schema)
 
 
-def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> set[str]:
+def types_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> set[str]:
     """Return the types that a schema takes, alternatives included; none if it doesn't say."""
     part = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
@@ -68,7 +70,7 @@ def kinds_of(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS
     )
     for word in ("anyOf", "oneOf"):
         if isinstance(arms := known.get(word), list):
-            found = found.union(*(kinds_of(arm, root, levels - 1) for arm in cast(list[Any], arms)))
+            found = found.union(*(types_of(arm, root, levels - 1) for arm in cast(list[Any], arms)))
     return found
 
 
@@ -82,7 +84,7 @@ class _Namer:
     def __init__(self, root: Mapping[str, Any], max_fields: int | None = None) -> None:
         self._root = root
         self._max_fields = max_fields
-        self._left = MAX_TYPE_PARTS
+        self._left = MAX_NODES
         self.has_fields = False
 
     def name(self, schema: Any, levels: int, objects: int) -> str:
@@ -174,7 +176,7 @@ def return_shape(spec: ToolSpec) -> str:
     schema = return_schema(spec)
     text = "Any"
     for objects, fields in _SHAPES if schema else ():
-        text = _Namer(schema or {}, fields).name(schema, MAX_TYPE_LEVELS, objects)
+        text = _Namer(schema or {}, fields).name(schema, MAX_DEPTH, objects)
         if len(text) <= MAX_SHAPE:
             break
     return "" if text == "Any" else text
@@ -187,14 +189,14 @@ def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
     first = spec.output_schema
     if first and not is_vague(first, first):
         return first
-    described = None if spec.described is None else spec.described()
+    described = None if spec.documented_schema is None else spec.documented_schema()
     if described and not is_vague(described, described):
         return described
     seen = None if spec.seen is None else spec.seen.schema()
     return seen if seen and (not first or not is_vague(seen, seen)) else first or described
 
 
-def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS) -> bool:
+def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_DEPTH) -> bool:
     """Return whether a schema says nothing of the fields of its objects, or nothing at all: `dict`, `list[dict]`."""
     part = resolve_definition(schema, root)
     if levels == 0 or not isinstance(part, Mapping):
@@ -205,7 +207,7 @@ def is_vague(schema: Any, root: Mapping[str, Any], levels: int = MAX_TYPE_LEVELS
     for word in ("anyOf", "oneOf", "allOf"):
         if isinstance(arms := known.get(word), list):
             return all(is_vague(arm, root, levels - 1) for arm in cast(list[Any], arms))
-    kinds = kinds_of(known, root) - {"null"}
+    kinds = types_of(known, root) - {"null"}
     if "object" in kinds or (not kinds and "properties" in known):
         values = known.get("additionalProperties")
         return not known.get("properties") and (not isinstance(values, Mapping) or is_vague(values, root, levels - 1))

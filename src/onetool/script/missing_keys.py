@@ -40,9 +40,9 @@ def missing_key_hint(
                 write = f"write [{key!r}]; " if is_attribute and key in value else ""
                 keys = ", ".join(cut(str(one), MAX_KEY) for one in islice(value, MAX_KEYS))
                 more = ", …" if len(value) > MAX_KEYS else ""
-                return f"{write}this part of what {tool} returned has the keys {keys}{more}"
+                return f"{write}the object returned by {tool} has the keys {keys}{more}"
             if isinstance(value, list):
-                return f"this part of what {tool} returned is a list: take an item of it first, or loop over it"
+                return f"{tool} returned a list here: index it or loop over it"
     return f"write [{key!r}]" if found and found[1] == "dict" else None
 
 

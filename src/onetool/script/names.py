@@ -27,7 +27,7 @@ CALL = ToolSpec(
 
 ALL = ToolSpec(
     name="ot.all",
-    description="Call a tool that gives its items page by page, and return the items of all pages.",
+    description="Call a paginated tool and return the items of all pages.",
     input_schema={
         "type": "object",
         "properties": {"tool": {}, "args": {"type": "object"}, "limit": {"type": "integer"}, "key": {"type": "string"}},

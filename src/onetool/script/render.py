@@ -153,11 +153,11 @@ class RenderTooLargeError(OneToolError, ValueError):
     """The text would be longer than asked for, or the value is nested too deep (or holds itself)."""
 
 
-def render(value: Any, most_bytes: int | None = None) -> str:
+def render(value: Any, max_bytes: int | None = None) -> str:
     """Return the value as text of at most so many bytes of UTF-8; raises RenderTooLargeError if that is not enough."""
     value = yaml_type(value)
     is_text, scalar = type(value) is str, SCALARS.get(type(value))
-    most = most_bytes if most_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
+    most = max_bytes if max_bytes is not None else len(value) * 4 if is_text else MAX_BYTES
     text = value if is_text else scalar(value) if scalar else _Writer(most).write(value)
     if len(text) > most or (not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most):
         raise _too_large_error(most)
@@ -297,8 +297,6 @@ def _too_large_error(most: int) -> RenderTooLargeError:
 # The reply to a run
 
 
-PREVIEW_BYTES = 4096
-
 ReadOn = Callable[[str, int], str]
 """What to call, to read what is behind a handle from that line on."""
 
@@ -328,8 +326,8 @@ def run_reply(
     result: RunResult,
     inline_bytes: int,
     store: StoreText | None,
-    read_on: ReadOn = in_code,
-    preview_bytes: int = PREVIEW_BYTES,
+    read_on: ReadOn,
+    preview_bytes: int,
 ) -> RunReply:
     """Return the reply to a run. `store` keeps a text and says where; without one nothing is cut."""
     failed = "" if result.told_error is None else error_text(result.told_error)
@@ -371,9 +369,7 @@ def _joined(printed: str, value: str) -> str:
     return f"{printed.removesuffix(chr(10))}\n{value}" if value else printed.removesuffix("\n")
 
 
-def stored_reply(
-    text: str, stored: StoredResult, value: Any, read_on: ReadOn = in_code, preview_bytes: int = PREVIEW_BYTES
-) -> RunReply:
+def stored_reply(text: str, stored: StoredResult, value: Any, read_on: ReadOn, preview_bytes: int) -> RunReply:
     """Return the reply for a text that was stored: where it is, how it begins, and how to read on.
 
     `value` is what the text shows; the preview begins with its shape.
@@ -391,11 +387,11 @@ def stored_reply(
     )
 
 
-def _beginning(text: str, most_bytes: int) -> tuple[str, int]:
+def _beginning(text: str, max_bytes: int) -> tuple[str, int]:
     """Return the first lines that fit, and how many of them are whole."""
-    data = text[: most_bytes + 1].encode("utf-8", "replace")
-    cut = data[:most_bytes].decode(errors="ignore")
-    if len(data) <= most_bytes:
+    data = text[: max_bytes + 1].encode("utf-8", "replace")
+    cut = data[:max_bytes].decode(errors="ignore")
+    if len(data) <= max_bytes:
         return text, text.count("\n") + 1
     lines = cut.split("\n")[:-1]
     return ("\n".join(lines), len(lines)) if lines else (f"{cut}…", 0)

@@ -1,4 +1,4 @@
-"""RunResult, the outcome of a run; RunLimits, what a run may use; CallsMade, what its calls came to.
+"""RunResult, the outcome of a run; RunLimits, what a run may use; CallLog, what its calls came to.
 
 Every limit is on by default, and the error of each names the config key that sets it.
 """
@@ -61,8 +61,8 @@ def too_much_printed(limits: RunLimits) -> LimitError:
     return LimitError("output", message, "print less, or raise run.max_output_bytes in the config")
 
 
-def too_large(most_bytes: int, what: str) -> LimitError:
-    message = f"{what} is larger than {most_bytes} bytes, has more than a million parts, or is nested too deep"
+def too_large(max_bytes: int, what: str) -> LimitError:
+    message = f"{what} is larger than {max_bytes} bytes, has more than a million parts, or is nested too deep"
     return LimitError(
         "output", message, "keep to the part that matters; run.max_output_bytes sets the limit of a result"
     )
@@ -87,7 +87,7 @@ Made = dict[str, str]
 """What is told, by one of three words."""
 
 
-class CallsMade:
+class CallLog:
     """Told of every call of a run, in any thread. `tools` are the catalogue of the run."""
 
     def __init__(self, tools: ToolLookup) -> None:
@@ -114,7 +114,7 @@ class CallsMade:
                 self._failures.append(f"{self._shown(call)}: {message}")
 
     def summary(self) -> Made:
-        """Return the three lists; those without a call are left out. Tools that change something come first."""
+        """Return the calls by outcome, without empty outcomes. Tools that change something come first."""
         with self._lock:
             only_read = {name for name in self._done if (spec := self._tools.get(name)) is not None and spec.read_only}
             names = sorted(self._done, key=only_read.__contains__)
@@ -124,20 +124,27 @@ class CallsMade:
                 "failed": _list("failed", self._failures, self._failed.total()),
                 "not known": _list("not known", running, len(self._running)),
             }
-        return {word: told for word, told in lists.items() if told}
+        return _without_empty(lists)
 
     def names(self) -> str:
         """Return the same without arguments, for a record that has no values."""
         with self._lock:
             running = Counter(call.name for call in self._running.values())
-            both = (("done", self._done), ("failed", self._failed), ("not known", running))
-            lists = {word: _list(word, (f"{name} ×{some[name]}" for name in some), len(some)) for word, some in both}
-        return "; ".join(made_lines({word: told for word, told in lists.items() if told}))
+            counters = (("done", self._done), ("failed", self._failed), ("not known", running))
+            lists = {
+                word: _list(word, (f"{name} ×{count}" for name, count in counter.items()), len(counter))
+                for word, counter in counters
+            }
+        return "; ".join(made_lines(_without_empty(lists)))
 
     def _shown(self, call: ToolCall) -> str:
         args = shown_args(call, self._tools.get(call.name))
         parts = (f"{as_identifier(name)}={cut(repr(value), MAX_VALUE)}" for name, value in args.items())
         return f"{call.name}({cut(', '.join(parts), MAX_ARGS)})"
+
+
+def _without_empty(lists: Made) -> Made:
+    return {word: told for word, told in lists.items() if told}
 
 
 def _list(word: str, parts: Iterable[str], count: int) -> str:

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 from msgspec import UNSET, UnsetType
 
-from onetool.core.all_pages import AllPages, PagingError
 from onetool.core.call import ToolCall, ToolError, ToolResult
 from onetool.core.context import CallContext, CallTool, Gate
 from onetool.core.errors import ToolFailure, cut
+from onetool.core.paginator import Paginator, PagingError
 from onetool.core.registry import Snapshot
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
@@ -59,7 +59,7 @@ from onetool.script.pending_futures import CancelWork, PendingFutures, Work
 from onetool.script.rewrite import PreparedCode
 from onetool.script.run_result import (
     ARGUMENT_BYTES,
-    CallsMade,
+    CallLog,
     LimitError,
     RunLimits,
     too_large,
@@ -123,7 +123,7 @@ class WorkerLoop:
         self.stopped_by: LimitError | None = None
         self.failures: dict[str, ToolError] = {}
         self.returned: dict[str, Any] = {}  # the last values of some tools, for errors that name their keys
-        self.made = CallsMade(tools.names.catalogue)
+        self.made = CallLog(tools.names.catalogue)
         self.calls = 0
         self.warnings: list[str] = []  # of its calls, for whoever reads the result
         self.origin: int | None = None  # the line that failed, where the code itself has noted it
@@ -356,7 +356,7 @@ class WorkerLoop:
         context = self._context.call
         return ToolCall(f"{context.id}/{number}", name, args, context.source, through=through)
 
-    def _all_pages(self, args: dict[str, Any]) -> tuple[str, AllPages]:
+    def _all_pages(self, args: dict[str, Any]) -> tuple[str, Paginator]:
         """Return the tool that `ot.all` was given, which comes as its name, and what follows its pages."""
         given, inner, limit, key = (args.pop(name, None) for name in ("tool", "args", "limit", "key"))
         names = self._tools.names
@@ -365,10 +365,10 @@ class WorkerLoop:
             shown = cut(repr(given), MAX_NAME)
             raise TypeError(f"ot.all takes a tool and its arguments, ot.all(pack.tool, key=value), and not {shown}")
         if not isinstance(limit, int | None) or (limit is not None and limit < 1) or not isinstance(key, str | None):
-            raise TypeError("ot.all takes limit as a number from 1 on, and key as a text")
-        return spec.name, AllPages(spec, {**(inner or {}), **args}, limit, key)
+            raise TypeError("ot.all: limit must be an integer of at least 1, and key a string")
+        return spec.name, Paginator(spec, {**(inner or {}), **args}, limit, key)
 
-    def _execute_all(self, name: str, pages: AllPages, gate: Gate | None) -> Work:
+    def _execute_all(self, name: str, pages: Paginator, gate: Gate | None) -> Work:
         """Return what calls a tool on the loop, page after page: each is a call like any other."""
 
         async def execute(answered: Callable[[Answer], None]) -> None:

@@ -327,7 +327,7 @@ def tool_from_function(function: Callable[..., Any], pack: str) -> ToolSpec:
         output_schema=_output_schema(
             HintReader(names_of(function), is_output=True), returned_by(function, hints), docs.returns
         ),
-        described=cache(partial(_described, function, docs.returns)),
+        documented_schema=cache(partial(_documented_schema, function, docs.returns)),
         handler=bind_handler(function, parameters, forms, others),
         timeout=marks.timeout,
         retries=marks.retries,
@@ -374,7 +374,7 @@ def _parameter_form(reader: HintReader, name: str, hint: Any) -> JsonForm:
         raise UnsupportedHintError(error.hint, error.advice, parameter=name) from None
 
 
-def _described(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
+def _documented_schema(function: Callable[..., Any], docs: str | None) -> Mapping[str, Any] | None:
     from onetool.sdk.returns import described_returns  # it brings a parser, which a start does not need
 
     return described_returns(function, docs)

@@ -1,4 +1,4 @@
-"""What a function returns, beside its hint: by its docstring, or by the literals in its source.
+"""Infers a return schema from a docstring's `Returns:` section or from returned literals.
 
     Returns:
         A list of {id, name, price: float}.        or: a dict with the keys id, name and price.
@@ -17,7 +17,7 @@ from textwrap import dedent
 from typing import Any
 
 from onetool.core.inferred_schema import (
-    FIELDS,
+    MAX_FIELDS,
     NOTHING,
     ValueShape,
     is_name,
@@ -79,7 +79,7 @@ def _in_lines(docstring: str) -> ValueShape | None:
 
 
 def _fields(fields: dict[str, ValueShape]) -> ValueShape | None:
-    if not fields or len(fields) > FIELDS or not all(map(is_name, fields)):
+    if not fields or len(fields) > MAX_FIELDS or not all(map(is_name, fields)):
         return None
     return ValueShape(frozenset({"object"}), fields=fields, required=frozenset(fields))
 

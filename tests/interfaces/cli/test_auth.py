@@ -91,7 +91,7 @@ def test_where_a_secret_comes_from(tmp_path):
     (tmp_path / "onetool.yaml").write_text(f"secrets: {{OPENAI_API_KEY: {KEY}}}\n")
     assert listed(tmp_path, ONETOOL_CONFIG=str(tmp_path / "onetool.yaml"))["OPENAI_API_KEY"] == "config"
     done = cli("auth", "set", "openai", "--config", "onetool.yaml", cwd=tmp_path, stdin=KEY)
-    assert (done.returncode, "move them to a file" in done.stderr) == (1, True)
+    assert (done.returncode, "Move them to a file" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("value", ["", "\n", "   ", "two\nlines", "bell\a"])

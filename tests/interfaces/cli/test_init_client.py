@@ -15,7 +15,7 @@ from onetool.app import own_server as server_module
 from onetool.app.own_server import own_command, served_at
 from onetool.config import load_config
 from onetool.config.client_files import EditError, put_file
-from onetool.config.known_clients import CLIENTS, OwnServer, _vscode_user
+from onetool.config.known_clients import CLIENTS, OneToolEntry, _vscode_user
 from onetool.interfaces.cli.clients import json_snippet, toml_snippet
 from onetool.interfaces.cli.init import CLIENTS as CHOICES
 
@@ -156,7 +156,7 @@ def test_a_url_that_is_none_is_wrong_usage(project, url):
 def test_a_port_that_the_system_chooses_must_be_said(project):
     configured(project, "http: {port: 0}\n")
     done = cli("init", "--client", "cursor", "--http", cwd=project)
-    assert (done.returncode, "say the url" in done.stderr) == (2, True)
+    assert (done.returncode, "so the URL is unknown" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("option", [["--write"], ["--user"], ["--http"], ["--name", "x"]])
@@ -182,7 +182,9 @@ def test_the_docs_show_what_is_printed():
     shown = dict(zip(CLIENTS, re.findall(r"```(?:json|toml)\n(.*?)```", page, re.DOTALL), strict=True))
     for name, client in CLIENTS.items():
         dump = toml_snippet if name == "codex" else json_snippet
-        assert shown[name] == dump(client.section, "onetool", client.entry(OwnServer(command="onetool", args=("mcp",))))
+        assert shown[name] == dump(
+            client.section, "onetool", client.entry(OneToolEntry(command="onetool", args=("mcp",)))
+        )
         assert client.project_file is None or f"`{client.project_file}`" in page
 
 
@@ -441,7 +443,7 @@ def test_a_link_that_leads_nowhere_or_in_a_circle(project):
 def test_a_file_that_is_no_file(project):
     os.mkfifo(project / ".mcp.json")
     done = cli("init", "--client", "claude-code", "--write", cwd=project)
-    assert (done.returncode, "no regular file" in done.stderr) == (1, True)
+    assert (done.returncode, "not a regular file" in done.stderr) == (1, True)
 
 
 def test_a_folder_that_is_a_file(project):

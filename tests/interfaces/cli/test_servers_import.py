@@ -419,7 +419,7 @@ def test_secrets_that_stand_in_the_config_get_no_company(project):
     config = put(project / ".onetool" / "onetool.yaml", "secrets: {A: b}\n")
     put(project / "mcp.json", {"mcpServers": {"gh": {"command": "x", "env": {"GITHUB_TOKEN": TOKEN}}}})
     done = cli("servers", "import", "mcp.json", cwd=project)
-    assert (done.returncode, "move them to a file" in done.stderr) == (1, True)
+    assert (done.returncode, "Move them to a file" in done.stderr) == (1, True)
     assert config.read_text() == "secrets: {A: b}\n"
     assert [file.name for file in (project / ".onetool").iterdir()] == ["onetool.yaml"]
     assert sorted(file.name for file in project.iterdir()) == [".onetool", "mcp.json"]
@@ -486,7 +486,7 @@ def test_what_another_file_has_is_left_to_it(project):
     put(project / ".onetool" / "onetool.yaml", "include: [more.yaml]\n")
     put(project / "mcp.json", FORMS["mcp.json"])
     done = cli("servers", "import", "mcp.json", "--replace", cwd=project)
-    assert f"Left out a: it stands in {more}, which the config includes" in done.stdout
+    assert f"Left out a: it is defined in the included file {more}" in done.stdout
     assert set(config_of(project).servers) == {"a", "b"}
     trusted(project)
     removed = cli("servers", "remove", "a", cwd=project)

@@ -188,7 +188,7 @@ def test_mistakes_are_told_before_anything_is_stored(folder):
         (["ci", "--rate", "many"], "600/min"),
         (["ci", "--expires", "soon"], "2027-01-01"),
         (["ci", "--role", "root"], "'call', 'edit', 'admin'"),
-        (["ci", "--tools", " , "], "would allow nothing"),
+        (["ci", "--tools", " , "], "Must not be empty"),
         (["ci", "--tools", "a b"], "is not a name of a tool"),
     ):
         done = tokens(folder, "add", *args)

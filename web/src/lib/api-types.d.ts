@@ -1882,14 +1882,14 @@ export interface components {
              * @default []
              */
             keep?: string[];
-            /** @description That of a dry run: what it showed is what is written. */
+            /** @description The digest of the dry run. */
             digest?: string | null;
         };
         /** @description Servers that were written to the config, or would be. */
         ServerDrafts: {
             dryRun: boolean;
             servers: components["schemas"]["ServerDraft"][];
-            /** @description For the real one: what has changed since is refused. */
+            /** @description Send it with the real request, which is refused if anything changed in the meantime. */
             digest: string;
         };
         /** @description A server as it would run. Secrets are `${NAME}`; characters that can't be seen are escaped, except in `name`. */
@@ -1926,10 +1926,10 @@ export interface components {
              * @default []
              */
             keep?: string[];
-            /** @description That of a dry run: what it showed is what is written. */
+            /** @description The digest of the dry run. */
             digest?: string | null;
         };
-        /** @description What brings a removed server back. */
+        /** @description The ID that restores a removed server. */
         RemovedServer: {
             /** @description The id for `POST …/restore`, for ten minutes and for you alone. */
             undo: string;
@@ -1945,7 +1945,7 @@ export interface components {
             description: string;
             arguments: string[];
         };
-        /** @description Something that a server lets read, or a form of addresses: `notes://{day}`. */
+        /** @description A resource or resource template: `notes://{day}`. */
         OfferedResource: {
             uri: string;
             name: string;
@@ -1958,7 +1958,7 @@ export interface components {
             /** @description `after` of the next request. */
             next: string;
         };
-        /** @description Nothing: the address says it all. */
+        /** @description An empty body. */
         NoOptions: Record<string, never>;
         /** @description What came of asking a server for its tools. */
         ServerTest: {
@@ -1990,7 +1990,7 @@ export interface components {
             /** @description For PUT: a definition that has changed since is not replaced. */
             seen: string;
         };
-        /** @description Another name. */
+        /** @description A new name for a server. */
         NewName: {
             name: string;
         };

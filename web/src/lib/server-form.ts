@@ -24,7 +24,7 @@ export interface Fields {
 const TEXTS = ["command", "cwd", "url"] as const;
 const PAIRS = ["env", "headers"] as const;
 
-/** The fields of a block. What they don't have stays in the block: see `blockOf`. */
+/** The fields of a block. What they don't have stays in the block: see `toDefinition`. */
 export function fieldsOf(block: Record<string, unknown> = {}): Fields {
   const text = (key: string): string => (typeof block[key] === "string" ? block[key] : "");
   const pairs = (key: string): Pair[] => Object.entries((block[key] ?? {}) as Record<string, string>).map(([name, value]) => ({ name, value, isSecret: false }));
@@ -32,8 +32,8 @@ export function fieldsOf(block: Record<string, unknown> = {}): Fields {
   return { isUrl: "url" in block, command: text("command"), args: args.join("\n"), cwd: text("cwd"), url: text("url"), env: pairs("env"), headers: pairs("headers") };
 }
 
-/** The block of these fields, with all that `old` has beside them. A line break in an argument can't be typed: then `old` keeps its arguments. */
-export function blockOf(fields: Fields, old: Record<string, unknown> = {}): Record<string, unknown> {
+/** The block of these fields, with the other keys of `old`, except `env` for a URL and `headers` for a command. A line break in an argument can't be typed: then `old` keeps its arguments. */
+export function toDefinition(fields: Fields, old: Record<string, unknown> = {}): Record<string, unknown> {
   const block: Record<string, unknown> = { ...old };
   for (const key of [...TEXTS, ...PAIRS]) delete block[key];
   const args = fields.args === "" ? [] : fields.args.split("\n");
@@ -53,7 +53,7 @@ export function blockOf(fields: Fields, old: Record<string, unknown> = {}): Reco
 }
 
 /** The names of variables and headers that a person wants kept as secrets. */
-export const keptOf = (fields: Fields): string[] => fields[fields.isUrl ? "headers" : "env"].filter((one) => one.isSecret && one.name.trim() !== "").map((one) => one.name.trim());
+export const secretKeys = (fields: Fields): string[] => fields[fields.isUrl ? "headers" : "env"].filter((one) => one.isSecret && one.name.trim() !== "").map((one) => one.name.trim());
 
 /** Whether a browser here reaches the listener that takes a login's answer: it is on the machine of the server. */
 export const isOnServersMachine = (): boolean => ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);

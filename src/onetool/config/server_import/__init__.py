@@ -1,6 +1,7 @@
 """Adds MCP servers to the config, from blocks as other clients write them: `onetool servers import` and REST do this.
 
 translate      a client's file -> server blocks as our config has them
+pasted         a command line or URL -> a server block
 hide_secrets   values that look like secrets -> `${NAME}` and an entry in the secrets file
 
 `Planner` says which servers an import would write and which it skips; `ConfigTarget` writes all of them, or nothing.
@@ -23,7 +24,7 @@ from onetool.config.client_files import EditError, put_file
 from onetool.config.convert import plain
 from onetool.config.file_checks import is_inside
 from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_of, trust_store
-from onetool.config.include import check_kept, read_files
+from onetool.config.include import SECRETS_IN_CONFIG, check_kept, read_files
 from onetool.config.load import load_config, load_secrets
 from onetool.config.model import Config
 from onetool.config.node import Findings, Node
@@ -91,10 +92,10 @@ class ConfigTarget:
     def block(self, name: str) -> dict[str, Any]:
         """Return the block of a server in this file. Raises ConfigUnchangedError if it is not there."""
         if elsewhere := self.elsewhere(name):
-            raise ConfigUnchangedError(f"{name} stands in {elsewhere}, which the config includes: change it there.")
+            raise ConfigUnchangedError(f"{name} is defined in the included file {elsewhere}. Change it there.")
         found = plain(self.servers[name], Findings()) if name in self.servers else None
         if not isinstance(found, dict):
-            raise ConfigUnchangedError(f"{self.file} has no block of {name}: change it where it stands.")
+            raise ConfigUnchangedError(f"{name} is not defined in {self.file}.")
         return found
 
     def text(self) -> str:
@@ -117,7 +118,7 @@ class ConfigTarget:
             with (
                 renewed if renew else nullcontext(),
                 _folder_for(self.file),
-                _undone_if_it_fails(self.secrets.file, secrets or {}),
+                _remove_secrets_on_error(self.secrets.file, secrets or {}),
             ):
                 put_file(self.file, change, private=False)
         except OSError as error:
@@ -136,7 +137,7 @@ class ConfigTarget:
         new = self._tried(change, secrets, text)
         for name, value in secrets.items():  # the config must never be there without them
             if self.secrets.file is None:
-                raise EditError("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+                raise EditError(SECRETS_IN_CONFIG)
             put_secret(self.secrets.file, name, value, partial(check_kept, name, value))
         return new
 
@@ -181,7 +182,7 @@ def _folder_for(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _undone_if_it_fails(file: Path | None, secrets: Mapping[str, str]) -> Iterator[None]:
+def _remove_secrets_on_error(file: Path | None, secrets: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except BaseException:
@@ -278,7 +279,7 @@ class Planner:
     def _take(self, name: str, raw: Any, found: ClientServers) -> None:
         try:
             if elsewhere := self.target.elsewhere(name):
-                raise SkipServer(f"it stands in {elsewhere}, which the config includes: change it there")
+                raise SkipServer(f"it is defined in the included file {elsewhere}; change it there")
             check_name(name)
             whole, notes = self._translated(raw, found)
             if is_onetool(whole, self.target.own_ports):

@@ -8,7 +8,7 @@ import click
 from msgspec import to_builtins
 
 from onetool.config import load_secrets
-from onetool.config.include import HostBoundSecret, check_kept, is_in_config
+from onetool.config.include import SECRETS_IN_CONFIG, HostBoundSecret, check_kept, is_in_config
 from onetool.core.model_providers import PROVIDERS, key_name
 from onetool.core.text import or_rather
 from onetool.interfaces.cli.options import config_option, data_options, find_here
@@ -134,7 +134,7 @@ def _secrets(ctx: click.Context) -> Secrets:
 def _file(ctx: click.Context) -> Path:
     secrets = _secrets(ctx)
     if secrets.file is None:
-        raise click.ClickException("the secrets stand in the config itself; move them to a file: secrets: secrets.yaml")
+        raise click.ClickException(SECRETS_IN_CONFIG)
     return secrets.file
 
 

@@ -221,7 +221,7 @@ def split_names(_ctx: click.Context, _param: click.Parameter, values: tuple[str,
         return None
     names = [name.strip() for value in values for name in value.split(",") if name.strip()]
     if not names:
-        raise click.BadParameter("it is empty, which would allow nothing; leave it out to allow every tool.")
+        raise click.BadParameter("Must not be empty. Leave it out to allow every tool.")
     return names
 
 

@@ -4,7 +4,7 @@
     request        one request; lists in pages
     methods        the methods: tools, tasks, the handshake; service: the state that they share
     offers         the methods of prompts and resources; content: results as content blocks
-    menus          what tools/list shows: one tool `run`, `search`, `call` and `run`, or every tool
+    menus          what tools/list shows: `run` alone; `search`, `call` and `run`; or every tool
     pending_calls  calls that pause for an answer, and tasks
     notifications  reloads, and what clients are told about them
     conversation   the messages of one client; stdio: over a pipe

@@ -19,7 +19,7 @@ from onetool.core.errors import BadArguments
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.structured_content import HANDLE, RESULT
-from onetool.core.tool_lines import MAX_LINES, SEARCH_LIMIT, FoundTool, found_lines, tool_line
+from onetool.core.tool_lines import MAX_LINES, SEARCH_LIMIT, ToolLine, found_lines, tool_line
 from onetool.http.asgi import encode
 from onetool.interfaces.mcp.client import CallCounts, ClientCaller
 from onetool.interfaces.mcp.content import (
@@ -191,7 +191,7 @@ def _search(app: "App", allowed: Collection[str] | None) -> MenuEntry:
         found = await asyncio.to_thread(app.search, args["query"], limit, allowed, pack)  # others wait for the loop
         if not found:
             return {"content": [text_block("Nothing fits. Try other words.")]}
-        tools = [FoundTool(spec.name, tool_line(spec, exact=True)) for spec, _ in found]
+        tools = [ToolLine(spec.name, tool_line(spec, exact=True)) for spec, _ in found]
         help_on = f'call(name="{HELP}", args={as_json({"query": tools[0].name})})'
         about = f"All about one: {help_on}. " if allowed is None or HELP in allowed else ""
         return {"content": [text_block("\n".join(found_lines(tools, about, "limit" in args)))]}

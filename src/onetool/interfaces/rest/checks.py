@@ -169,7 +169,7 @@ async def get_trust(request: RestRequest) -> RestResponse:
     """Get whether the project's folder is trusted, and what it reaches."""
     context = request.context
     found = await asyncio.to_thread(_trust_state, context.app)
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def _trust_state(app: "App") -> TrustState:

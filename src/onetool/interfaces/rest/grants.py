@@ -127,7 +127,7 @@ async def set_secret(request: RestRequest) -> RestResponse:
 
 
 async def _granted(request: RestRequest, grant: Callable[[], T]) -> T:
-    """Do it in a thread. The caller is answered, also if the new config does not know it any more."""
+    """Run `grant` in a thread. The caller gets a response even if the new config no longer accepts its token."""
     request.scope["admission"].task = None
     try:
         return await asyncio.to_thread(grant)
@@ -219,7 +219,7 @@ class RevokedTokenReport(msgspec.Struct, frozen=True):
 @RestRoute("GET", "/tokens", "Server", role="admin", audited=False, gives=TokenList)
 async def list_tokens(request: RestRequest) -> RestResponse:
     """List the named tokens."""
-    return RestResponse(200, encode(await _of_tokens(request, _listed, request)))
+    return RestResponse(200, encode(await _run_token_job(request, _listed, request)))
 
 
 def _listed(request: RestRequest) -> TokenList:
@@ -252,10 +252,10 @@ async def add_named_token(request: RestRequest) -> RestResponse:
     one closes the server to clients that send none. No tool can call this.
     """
     if request.context.principal != OWNER:
-        message = "Tokens are made on the command line, or on a page that a link of `onetool page` has opened."
+        message = "Create tokens on the command line, or in a page opened with `onetool page`."
         raise RestError(403, "owner_needed", message)
     asked = converted(await json_body(request), NewTokenRequest)
-    text, row = await _of_tokens(request, _added, request, asked)
+    text, row = await _run_token_job(request, _added, request, asked)
     entry = msgspec.convert(row, TokenEntry)
     return RestResponse(200, encode(NewToken(text, entry)), ((b"cache-control", b"no-store"),))
 
@@ -263,7 +263,7 @@ async def add_named_token(request: RestRequest) -> RestResponse:
 def _added(request: RestRequest, asked: NewTokenRequest) -> tuple[str, dict[str, Any]]:
     config, store = request.context.app.config, request.context.app.runtime.tokens.store
     if asked.tools == []:
-        raise InvalidError("/tools: it is empty, which would allow nothing; leave it out to allow every tool", "/tools")
+        raise InvalidError("/tools: Must not be empty. Leave it out to allow every tool.", "/tools")
     wanted = requested_token(
         name=asked.name,
         hash=token_hash(""),  # the store makes the token
@@ -287,11 +287,11 @@ async def revoke_named_token(request: RestRequest) -> RestResponse:
     """
     request.scope["admission"].task = None  # it may be the caller's own
     app, (name,) = request.context.app, request.path
-    places = await _of_tokens(request, revoke_token, name, app.config, app.runtime.tokens.store)
+    places = await _run_token_job(request, revoke_token, name, app.config, app.runtime.tokens.store)
     return RestResponse(200, encode(RevokedTokenReport(name, places or [])))
 
 
-async def _of_tokens(request: RestRequest, work: Callable[..., T], *args: Any) -> T:
+async def _run_token_job(request: RestRequest, work: Callable[..., T], *args: Any) -> T:
     """Do it in a thread. Raises RestError if the stored tokens can't be used, or a name is taken."""
     try:
         return await asyncio.to_thread(work, *args)

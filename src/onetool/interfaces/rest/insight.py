@@ -70,7 +70,7 @@ async def get_usage(request: RestRequest) -> RestResponse:
         found = await asyncio.to_thread(read)
     except ToolFailure as error:
         raise _unreadable(error) from None
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 @RestRoute("GET", "/stats", "Server", query=(DAYS, TOOL_NAME, SOURCE, CLIENT, CALLER), gives=StatsOverview)
@@ -105,7 +105,7 @@ async def get_stats(request: RestRequest) -> RestResponse:
         found = await asyncio.to_thread(read)
     except ToolFailure as error:
         raise _unreadable(error) from None
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def _unreadable(error: ToolFailure) -> RestError:

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+import msgspec
 from msgspec import UNSET
 
 from onetool.app.allow_lists import Offered, allow_lists
@@ -282,6 +283,10 @@ class RestContext:
     def clean(self, text: Any, sent: Any) -> Any:
         """Mask secrets in a text, except those that the client sent."""
         return self._app.runtime.redact(text, sent)
+
+    def response(self, found: Any) -> "RestResponse":
+        """Return a response of 200 with these data, in which secrets are masked."""
+        return RestResponse(200, encode(self.clean(msgspec.to_builtins(found), None)))
 
     def clean_examples(self, tool: dict[str, Any]) -> dict[str, Any]:
         """Mask the config's secrets in the tool's examples, as help does."""

@@ -189,8 +189,8 @@ async def _run(
 def _answer(context: RestContext, result: RunResult) -> RunAnswer:
     """Return a result without its calls and prints. Runs in a thread, because a large value is stored."""
     meta = {"ok": result.ok, "calls": result.meta["calls"], "duration_ms": result.meta["duration_ms"]}
-    if result.error is not None:
-        place, error = result.meta.get("place", {}), result.told_error or result.error
+    if (error := result.told_error) is not None:
+        place = result.meta.get("place", {})
         fault = {"message": error.message, "code": error.code, "reason": error.reason, "hints": error.hints}
         return RunAnswer(**meta, error=msgspec.convert({**fault, "calls": meta["calls"], **place}, RunFault))
     kind, size = _json_type(result.data), len(encode(result.data))

@@ -1,7 +1,7 @@
-"""The handlers that change a server in the config: switch, edit, rename, remove, and undo that.
+"""Handlers that change a configured server: enable, edit, rename, remove, restore.
 
-All are for admins. What a server would run is shown before it is written, and no more than that is written: what has
-changed in between is refused. Secrets never leave the machine; they are shown as `${NAME}`.
+All are for admins. Clients preview a change with a dry run. The change is refused if anything differs from the preview.
+Secrets never leave the machine; they are shown as `${NAME}`.
 """
 
 import asyncio
@@ -65,11 +65,14 @@ class ServerDrafts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     dry_run: bool
     servers: list[ServerDraft]
-    digest: Annotated[str, Meta(description="For the real one: what has changed since is refused.")]
+    digest: Annotated[
+        str,
+        Meta(description="Send it with the real request, which is refused if anything changed in the meantime."),
+    ]
 
 
 class ServerBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The keys of a server's block that are checked here. A block may have any others of the config."""
+    """The validated keys of a server definition. Other config keys are allowed."""
 
     command: str | UnsetType = UNSET
     args: list[str] | UnsetType = UNSET
@@ -95,17 +98,17 @@ class ServerEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     definition: dict[str, Any]
     seen: Annotated[str, Meta(description="That of the definition which this one replaces.")]
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
-    digest: Annotated[str | None, Meta(description="That of a dry run: what it showed is what is written.")] = None
+    digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
 
 
 class NewName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another name."""
+    """A new name for a server."""
 
     name: str
 
 
 class RemovedServer(msgspec.Struct, frozen=True, rename="camel"):
-    """What brings a removed server back."""
+    """The ID that restores a removed server."""
 
     undo: Annotated[str, Meta(description="The id for `POST …/restore`, for ten minutes and for you alone.")]
 
@@ -138,13 +141,14 @@ def draft_of(
 
 def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
     found = ServerDrafts(dry_run=dry_run, servers=drafts, digest=digest)
-    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
+    return request.context.response(found)
 
 
 def check_digest(given: str | None, now: str) -> None:
-    """Raise an error unless this is what was shown: no server is started unseen."""
+    """Raise an error unless the digest matches the preview."""
     if given is None:
-        raise InvalidError("/digest: expected that of a dry run, which shows what would be started", "/digest")
+        how = "Send the request with dryRun=true first, then repeat it with the digest of that response."
+        raise InvalidError(f"/digest: Missing. {how}", "/digest")
     if given != now:
         raise changed_error("The command, URL or environment of the server")
 
@@ -164,9 +168,9 @@ def config_target(app: "App") -> "ConfigTarget":
     try:
         target = ConfigTarget(named, new=own_folder() / NAME)
     except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged(error) from None
+        raise unchanged_error(error) from None
     if file is not None and target.file.absolute() != file.absolute():
-        raise unchanged(f"{target.file} has taken the place of {file}: reload the server, then try again.")
+        raise unchanged_error(f"The config is now {target.file} instead of {file}. Reload the server and try again.")
     return target
 
 
@@ -177,17 +181,17 @@ def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str,
     try:
         target.write(change, secrets)
     except (ConfigUnchangedError, ConfigError) as error:
-        raise unchanged(error) from None
+        raise unchanged_error(error) from None
 
 
 def load_config(app: "App", target: "ConfigTarget") -> None:
     """Load the config that was written. Raises RestError if it can't be used."""
     if wrong := reloaded(app.reload):
         why = "; ".join(one["why"] for one in wrong)
-        raise RestError(409, "config_unused", f"{target.file} was changed, but can't be used as it is: {why}")
+        raise RestError(409, "config_unused", f"{target.file} was written but can't be loaded: {why}")
 
 
-def unchanged(why: object) -> RestError:
+def unchanged_error(why: object) -> RestError:
     return RestError(409, "config_unchanged", str(why))
 
 
@@ -197,7 +201,7 @@ def _block(target: "ConfigTarget", name: str) -> dict[str, Any]:
     try:
         return target.block(name)
     except ConfigUnchangedError as error:
-        raise unchanged(error) from None
+        raise unchanged_error(error) from None
 
 
 # Switching them on and off
@@ -217,10 +221,10 @@ async def disable_server(request: RestRequest) -> RestResponse:
 
 async def _switch(request: RestRequest, on: bool) -> RestResponse:
     converted(await json_body(request, empty={}), NoOptions)
-    return await asyncio.to_thread(_switched, request.context, request.path[0], on)
+    return await asyncio.to_thread(_set_enabled, request.context, request.path[0], on)
 
 
-def _switched(context: RestContext, name: str, on: bool) -> RestResponse:
+def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
     from onetool.config.edit import switch_server
 
     _, status = found_server(context, name)
@@ -242,18 +246,18 @@ async def get_server_definition(request: RestRequest) -> RestResponse:
 
     Secrets that stand in it are shown as `${NAME}`; with the next edit they go into the secrets file.
     """
-    return await asyncio.to_thread(_definition, request.context, request.path[0])
+    return await asyncio.to_thread(_get_definition, request.context, request.path[0])
 
 
-def _definition(context: RestContext, name: str) -> RestResponse:
+def _get_definition(context: RestContext, name: str) -> RestResponse:
     found_server(context, name)
     target = config_target(context.app)
-    hidden, _ = _hidden(context, target, name, _block(target, name))
+    hidden, _ = _without_secrets(context, target, name, _block(target, name))
     found = ServerDefinition(name=name, file=str(target.file), definition=hidden, seen=digest_of(hidden))
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
-def _hidden(
+def _without_secrets(
     context: RestContext, target: "ConfigTarget", name: str, block: Mapping[str, Any]
 ) -> "tuple[dict[str, Any], SecretCollector]":
     """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
@@ -270,7 +274,8 @@ def _hidden(
     collector = SecretCollector(target.secrets, reuse=False)
     hidden = without_secrets(name, texts, collector, known)
     if context.clean(hidden, None) != hidden:  # a mask would be written in place of the value
-        raise unchanged(f"The block of {name} holds a secret that can't be shown: edit {target.file} by hand.")
+        where = f"contains a secret in an unsupported place. Edit {target.file} by hand."
+        raise unchanged_error(f"The definition of {name} {where}")
     return hidden, collector
 
 
@@ -306,25 +311,26 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
     found_server(context, name)
     target = config_target(context.app)
     old = _block(target, name)
-    hidden, collector = _hidden(context, target, name, old)
+    hidden, collector = _without_secrets(context, target, name, old)
     if asked.seen != digest_of(hidden):
         raise changed_error(f"The definition of {name}", f"Get /servers/{name}/definition again, and repeat your edit.")
     new = without_secrets(name, asked.definition, collector, asked.keep)
     if not new.get("url") and is_onetool(new):
-        raise InvalidError("/definition: this starts OneTool itself, whose tools are here already", "/definition")
+        message = "/definition: This command starts OneTool itself. Its tools are already available."
+        raise InvalidError(message, "/definition")
     secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
     digest = sealed_digest(context, [str(target.file), name, new], secrets)
 
     def change(text: str) -> str:
         if server_block(text, name) != old:
-            raise ConfigFileError(f"the block of {name} was changed just now; get it again")
+            raise ConfigFileError(f"The definition of {name} has just been changed; get it again")
         return put_servers(text, {name: new})
 
     if dry_run:
         try:
             target.check(change, secrets)
         except ConfigUnchangedError as error:
-            raise unchanged(error) from None
+            raise unchanged_error(error) from None
     else:
         check_digest(asked.digest, digest)
         write_config(target, change, secrets)
@@ -361,11 +367,11 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
     target = config_target(context.app)
     _block(target, name)
     if new in target.servers:
-        raise RestError(409, "exists", f"There is a server {new[:100]!r} already: choose another name.")
+        raise RestError(409, "exists", f"A server named {new[:100]!r} already exists. Choose another name.")
     try:
         servers.copy_state(name, new)
     except DatabaseError as error:
-        raise RestError(503, "unavailable", f"What is known of {name} can't be stored: {error}.") from None
+        raise RestError(503, "unavailable", f"The approvals and login of {name} can't be copied: {error}.") from None
     write_config(target, partial(rename_server, name=name, new=new))
     log.info("Renamed over REST: the server %s to %s", name, new)
     load_config(context.app, target)
@@ -397,13 +403,13 @@ def _remove(context: RestContext, name: str) -> RestResponse:
         before, after = text, drop_server(text, name)
         return after
 
-    def restored(text: str) -> str:
-        """Give back the old text byte for byte, unless the file was changed meanwhile."""
+    def restore(text: str) -> str:
+        """Return the old text byte for byte, unless the file was changed meanwhile."""
         return before if text == after else put_servers(text, {name: block})
 
     write_config(target, change)
     log.info("Removed over REST: the server %s", name)
-    undo = context.removals.add(name, restored)
+    undo = context.removals.add(name, restore)
     load_config(context.app, target)
     return RestResponse(200, encode(RemovedServer(undo)))
 
@@ -430,11 +436,12 @@ async def restore_server(request: RestRequest) -> RestResponse:
 def _restore(context: RestContext, name: str, undo: str) -> RestResponse:
     found = context.removals.get(undo)
     if found is None or found.name != name:
-        raise RestError(404, "not_found", "There is no such removal any more: add the server again.")
+        message = "This removal can't be undone: it expired, or another caller made it. Add the server again."
+        raise RestError(404, "not_found", message)
     target = config_target(context.app)
     if name in target.servers:
-        raise RestError(409, "exists", f"There is a server {name[:100]!r} by now: rename that one first.")
-    write_config(target, found.restored)
+        raise RestError(409, "exists", f"A server named {name[:100]!r} already exists. Rename it first.")
+    write_config(target, found.restore)
     context.removals.drop(undo)
     log.info("Restored over REST: the server %s", name)
     load_config(context.app, target)

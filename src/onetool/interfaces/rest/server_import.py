@@ -3,8 +3,6 @@
 import asyncio
 import logging
 import os
-import re
-import shlex
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -39,11 +37,6 @@ if TYPE_CHECKING:
     from onetool.config.server_import.translate import ClientServers
 
 log = logging.getLogger("onetool.serve")
-
-# Words of a command line that say how something is run, not what.
-RUNNERS = re.compile(
-    r"(npx|bunx|uvx?|pnpm|yarn|npm|node|bun|deno|docker|podman|python[\d.]*|dlx|exec|run|tool)(\.\w+)?"
-)
 
 
 class FoundServer(ServerDraft, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -83,7 +76,7 @@ class NewServers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     servers: Annotated[dict[str, dict[str, Any]] | UnsetType, Meta(description="Blocks by name.")] = UNSET
     name: Annotated[str | UnsetType, Meta(description="The name, if it is one server.")] = UNSET
     keep: Annotated[tuple[str, ...], Meta(description="Variables and headers whose values are secrets.")] = ()
-    digest: Annotated[str | None, Meta(description="That of a dry run: what it showed is what is written.")] = None
+    digest: Annotated[str | None, Meta(description="The digest of the dry run.")] = None
 
 
 # Those of other clients
@@ -128,7 +121,7 @@ def _find(request: RestRequest) -> RestResponse:
         elif found.servers:
             servers = tuple(_shown(request.context, target, found, name)[0] for name in found.servers)
             clients.append(FoundClient(client=client, title=title, file=str(file), servers=servers))
-    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(FoundClients(clients)), None)))
+    return request.context.response(FoundClients(clients))
 
 
 def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
@@ -200,8 +193,8 @@ def _drafts(target: "ConfigTarget", found: "ClientServers", plan: "ServerImportP
             notes = [note.removeprefix(f"{name}: ") for note in plan.notes if note.startswith(f"{name}: ")]
             drafts.append(draft_of(target, name, block, secrets, notes))
         else:
-            taken = "the config has a server of this name"
-            why = f"It can't be added: {plan.skipped.get(name, taken)}."
+            taken = "a server with this name already exists"
+            why = f"Not added: {plan.skipped.get(name, taken)}."
             exists = name in target.servers
             drafts.append(ServerDraft(name=name, exists=exists, can_import=False, why=shown_line(why)))
     return drafts
@@ -252,16 +245,15 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
 def _given(asked: NewServers, folder: Path) -> "ClientServers":
     """Return the servers that a request has. Raises InvalidError."""
     from onetool.config.client_files import JsoncError
-    from onetool.config.server_import.translate import read_data, servers_in
+    from onetool.config.server_import.translate import servers_in
 
-    if (asked.text is UNSET) == (asked.servers is UNSET):
-        raise InvalidError("expected `text` or `servers`", "")
     try:
-        if asked.servers is not UNSET:
+        if asked.servers is not UNSET and asked.text is UNSET:
             data: Any = {"mcpServers": asked.servers}
+        elif asked.text is not UNSET and asked.servers is UNSET:
+            data = _read_text(asked.text.strip())
         else:
-            text = asked.text.strip() if asked.text is not UNSET else ""
-            data = {"mcpServers": typed} if (typed := _typed(text)) else read_data(text, "")
+            raise InvalidError("expected `text` or `servers`", "")
         found = servers_in(data, Path("the request"), folder)
     except JsoncError as why:
         raise InvalidError(f"/text: {why}", "/text") from None
@@ -270,31 +262,20 @@ def _given(asked: NewServers, folder: Path) -> "ClientServers":
     if asked.name is UNSET:
         return found
     if len(found.servers) > 1:
-        raise InvalidError(f"/name: it is for one server, and there are {len(found.servers)}", "/name")
+        raise InvalidError(f"/name: Only allowed for a single server; the text has {len(found.servers)}", "/name")
     return msgspec.structs.replace(found, servers={asked.name: next(iter(found.servers.values()))})
 
 
-def _typed(text: str) -> dict[str, Any] | None:
-    """Return the block of a command line or a URL, by a name that fits; None if the text is something else."""
-    text = re.sub(r"\\\r?\n", " ", text)
-    if "\n" in text or text[:1] in ("", "{", "[", '"', "#") or re.match(r"[\w.\"-]+\s*[:=](\s|$)", text):
-        return None
-    if re.match(r"https?://\S+$", text, re.IGNORECASE):
-        host = re.sub(r"^(www|api|mcp)\.", "", re.split(r"[/:?#]", text.partition("://")[2].rpartition("@")[2])[0])
-        return {host.split(".")[0] or "server": {"url": text}}
+def _read_text(text: str) -> Any:
+    """Return the data of a pasted text. Raises InvalidError, JsoncError."""
+    from onetool.config.server_import.pasted import read_pasted
+    from onetool.config.server_import.translate import read_data
+
     try:
-        words = shlex.split(text)
+        pasted = read_pasted(text)
     except ValueError as error:
-        raise InvalidError(f"/text: this is not a command line: {error}", "/text") from None
-    env: dict[str, str] = {}
-    while words and re.match(r"[A-Za-z_]\w*=", words[0]):
-        name, _, env[name] = words.pop(0).partition("=")
-    if not words:
-        return None
-    known = (one for one in words if not one.startswith("-") and not RUNNERS.fullmatch(one.rpartition("/")[2]))
-    name = re.sub(r"@[\w.^~-]*$|\.\w+$", "", re.split(r"[/\\]", next(known, words[0]))[-1])
-    name = re.sub(r"^(mcp-)?(server|mcp)-|-(mcp-)?(server|mcp)$", "", name) or "server"
-    return {name: {"command": words[0], "args": words[1:], "env": env}}
+        raise InvalidError(f"/text: Invalid command line: {error}", "/text") from None
+    return {"mcpServers": pasted} if pasted else read_data(text, "")
 
 
 # As one report, for programs

@@ -1,4 +1,4 @@
-"""The handlers of MCP servers: how they are doing, and what a person does about it. `server_edit` changes the config.
+"""Handlers for MCP servers: state, logs, connections and approval. `server_edit` changes the config.
 
 How a server is reached is for the role edit. Its log, which may have a password in it, and what is done to it are for
 admins.
@@ -104,7 +104,7 @@ class OfferedPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferedResource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that a server lets read, or a form of addresses: `notes://{day}`."""
+    """A resource or resource template: `notes://{day}`."""
 
     uri: str
     name: str
@@ -126,7 +126,7 @@ class LoginPage(msgspec.Struct, frozen=True):
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing: the address says it all."""
+    """An empty body."""
 
 
 server_action = partial(
@@ -191,7 +191,7 @@ async def test_server(request: RestRequest) -> RestResponse:
     found = ServerTest(
         ok=error is None, seconds=round(monotonic() - began, 3), tools=tools, error=error or UNSET, log=log_lines
     )
-    return RestResponse(200, encode(request.context.clean(msgspec.to_builtins(found), None)))
+    return request.context.response(found)
 
 
 @server_action("/servers/{server}/login", gives=LoginPage)
@@ -213,7 +213,7 @@ def _list(context: RestContext) -> RestResponse:
     servers = context.app.servers
     statuses = [] if servers is None else servers.statuses(_allowed(context))
     found = ServerList([_facts(context, status) for status in statuses])
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def server_response(context: RestContext, name: str) -> RestResponse:
@@ -222,7 +222,7 @@ def server_response(context: RestContext, name: str) -> RestResponse:
     differences = servers.differences(name, _allowed(context))
     changes = [ServerChange(name=tool, lines=lines) for tool, lines in differences.items()]
     facts = msgspec.structs.replace(_facts(context, status), changes=changes, digest=digest_of(differences))
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(facts), None)))
+    return context.response(facts)
 
 
 def _offers(context: RestContext, name: str) -> RestResponse:
@@ -240,7 +240,7 @@ def _offers(context: RestContext, name: str) -> RestResponse:
             for one in offered.resources
         ],
     )
-    return RestResponse(200, encode(context.clean(msgspec.to_builtins(found), None)))
+    return context.response(found)
 
 
 def _logs(context: RestContext, name: str, after: str) -> RestResponse:

@@ -1,4 +1,4 @@
-"""Keeps what was removed from a file for some minutes, in memory, because it may hold secrets."""
+"""Removed config blocks, kept in memory for ten minutes so that they can be restored. They may contain secrets."""
 
 from collections.abc import Callable
 from secrets import token_urlsafe
@@ -17,7 +17,7 @@ class Removal(NamedTuple):
     name: str
     owner: str
     until: float
-    restored: Callable[[str], str]
+    restore: Callable[[str], str]
 
 
 class Removals:
@@ -26,13 +26,13 @@ class Removals:
     def __init__(self) -> None:
         self._kept: dict[str, Removal] = {}
 
-    def add(self, name: str, restored: Callable[[str], str]) -> str:
+    def add(self, name: str, restore: Callable[[str], str]) -> str:
         """Keep a removal; return its id. The oldest one goes if there are too many."""
         now = monotonic()
         fresh = [(id, one) for id, one in [*self._kept.items()] if one.until > now]
         self._kept = dict(fresh[1 - MAX_KEPT :])
         id = token_urlsafe(16)
-        self._kept[id] = Removal(name, owner(), now + UNDO_S, restored)
+        self._kept[id] = Removal(name, owner(), now + UNDO_S, restore)
         return id
 
     def get(self, id: str) -> Removal | None:

@@ -144,12 +144,12 @@ class DiscoveryTools:
         Returns:
             A line for each, its signature and what it does, and a line on how to see more. Empty when nothing fits.
         """
-        from onetool.core.tool_lines import SEARCH_LIMIT, FoundTool, found_lines, tool_line  # listing does not need it
+        from onetool.core.tool_lines import SEARCH_LIMIT, ToolLine, found_lines, tool_line  # listing does not need it
 
         with _span("ot.search", query=query, limit=limit, **({} if pack is None else {"pack": pack})):
             catalogue, allowed = current_catalogue()
             found = [
-                FoundTool(one.word, tool_line(one.spec, one.word))
+                ToolLine(one.word, tool_line(one.spec, one.word))
                 for spec, _ in self._view.search(query, limit or SEARCH_LIMIT, allowed, pack)
                 if (one := self._listing.find(spec.name, catalogue, allowed))  # others have come since this run began
             ]
@@ -191,7 +191,7 @@ class DiscoveryTools:
         limit: Annotated[int, Meta(ge=1)] | None = None,
         key: str | None = None,
     ) -> list[Any]:
-        """Call a tool that gives its items page by page, and return the items of all pages as one list.
+        """Call a paginated tool and return the items of all pages as one list.
 
         Follows page and pages, offset and total, cursors and page tokens, as the tool's arguments and results show
         them. In code, pass the tool itself, and its arguments by their names.
@@ -202,12 +202,12 @@ class DiscoveryTools:
             limit: How many items at the most; without it, more than 10,000 are an error.
             key: The list that holds the items, where a result has several.
         """
-        from onetool.core.all_pages import MAX_PAGES, AllPages, PagingError
+        from onetool.core.paginator import MAX_PAGES, Paginator, PagingError
         from onetool.sdk import call_tool
 
         with _span("ot.all", tool=tool):
             spec = self._found(tool).spec
-            pages = AllPages(spec, args or {}, limit, key)
+            pages = Paginator(spec, args or {}, limit, key)
             try:
                 for _ in range(MAX_PAGES):
                     if pages.next_args is None:
@@ -315,7 +315,7 @@ class StateTools:
 
     @tool(read_only=True, timeout=RESULT_SECONDS)
     def load(self, handle: str) -> Any:
-        """Give code the value of a large result that was stored behind a handle, to go on computing with it.
+        """Return the value of a stored result, so that code can compute with it.
 
         Args:
             handle: The handle that came in place of the result.

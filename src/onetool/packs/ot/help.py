@@ -18,7 +18,7 @@ from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier, signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import count_tokens, cut_to_tokens
-from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, on_a_line, tool_line
+from onetool.core.tool_lines import MAX_BYTES, MAX_LINES, count_bytes, single_line, take_within, tool_line
 from onetool.core.type_names import resolve_definition, returned_type, type_name, type_with_fields
 from onetool.packs.ot.listings import Info, ListedTool, Listing, PackView, View, by_name, example, gist, packs_of
 
@@ -342,7 +342,7 @@ def _page_of_tool(tool: ListedTool, has_documents: bool = True) -> str:
         description,
         f"Signature: {signature(spec, tool.word)}",
         "\n".join(["Arguments:", *lines]) if lines else "Arguments: none",
-        f"Returns: {on_a_line(returned_type(spec) or 'not told')}",
+        f"Returns: {single_line(returned_type(spec) or 'not told')}",
         f"Effect: {spec.effect}" if spec.effect else "",
         "\n".join(["Example:", *(f"  {line}" for line in example(tool).splitlines())]),
         "\n".join(["Requires:", *requires]) if requires else "",
@@ -371,22 +371,13 @@ def _listed(pack: PackView) -> Iterator[str]:
         if sum(map(count_bytes, lines)) <= MAX_BYTES:
             yield from lines
             return
-    said = list(_as_many(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
+    said = list(take_within(DESCRIBED, (_in_line(tool) for tool in pack.tools)))
     yield from said
     rest = [tool.word for tool in pack.tools[len(said) :]]
-    named = list(_as_many(NAMED, rest))
+    named = list(take_within(NAMED, rest))
     more = f' … and {len(rest) - len(named):,} more: ot.tools(pattern="{pack.name}.")' if len(named) < len(rest) else ""
     if rest:
         yield f"- also {', '.join(named)}{more}"
-
-
-def _as_many(room: int, texts: Iterable[str]) -> Iterator[str]:
-    """Yield as many texts as so many tokens hold."""
-    for text in texts:
-        room -= count_tokens(text) + 1
-        if room < 0:
-            return
-        yield text
 
 
 def _in_line(tool: ListedTool) -> str:
@@ -402,5 +393,5 @@ def _arguments(spec: ToolSpec) -> Iterator[str]:
         facts = [type_name(part, schema)]
         if name not in required:
             facts.append(f"default {known['default']!r:.60}" if "default" in known else "optional")
-        lines = on_a_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
+        lines = single_line(f"{known.get('description') or ''} {type_with_fields(part, schema)}")
         yield f"- {as_identifier(name)} ({', '.join(facts)}){f': {lines}' if lines else ''}"

@@ -295,21 +295,21 @@ def page_of(
     limit: int,
     search: str | None,
     fuzzy: bool,
-    most_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_BYTES,
     column: int = 1,
 ) -> Page:
     """Return the lines from `offset` (the first is 1), at most `limit`; with a search, of those that match.
 
     `search` is a regular expression. With `fuzzy`, lines only have to be similar, and the best come first. The first
-    line begins at `column`. A page of more than `most_bytes` is cut. If a search takes too long, the page has the lines
+    line begins at `column`. A page of more than `max_bytes` is cut. If a search takes too long, the page has the lines
     found by then.
     """
     check_query(offset, limit, column)
-    found = _found_lines(lines, search, fuzzy, offset + limit) if search else _read(lines, offset, column, most_bytes)
+    found = _found_lines(lines, search, fuzzy, offset + limit) if search else _read(lines, offset, column, max_bytes)
     with closing(found):
         skipped = min(offset - 1, sys.maxsize) if search else 0
         asked = _from(islice(found, skipped, None), column if search else 1)
-        page, has_more = _taken(asked, limit, most_bytes)
+        page, has_more = _taken(asked, limit, max_bytes)
     numbers: Further = {"numbers": [number + 1 for number, _ in page]} if search else {}
     begins: Further = {"column": column} if column > 1 else {}
     whole: Page = {
@@ -321,11 +321,11 @@ def page_of(
         **begins,
         "has_more": has_more,
     }
-    return fitting(whole, most_bytes)
+    return fitting(whole, max_bytes)
 
 
-def _read(lines: TextLines, offset: int, column: int, most_bytes: int) -> Generator[FoundLine]:
-    yield from enumerate(lines.since(offset - 1, column - 1, most_bytes + 1), offset - 1)
+def _read(lines: TextLines, offset: int, column: int, max_bytes: int) -> Generator[FoundLine]:
+    yield from enumerate(lines.since(offset - 1, column - 1, max_bytes + 1), offset - 1)
 
 
 def _from(found: Iterator[FoundLine], column: int) -> Iterator[FoundLine]:
@@ -335,7 +335,7 @@ def _from(found: Iterator[FoundLine], column: int) -> Iterator[FoundLine]:
     yield from found
 
 
-def _taken(found: Iterator[FoundLine], limit: int, most_bytes: int) -> tuple[list[FoundLine], bool]:
+def _taken(found: Iterator[FoundLine], limit: int, max_bytes: int) -> tuple[list[FoundLine], bool]:
     """Return at most `limit` lines, and whether there are more. Stop reading when they are too large."""
     page: list[FoundLine] = []
     size = 0
@@ -345,7 +345,7 @@ def _taken(found: Iterator[FoundLine], limit: int, most_bytes: int) -> tuple[lis
                 return page, True
             page.append((number, line))
             size += written(line)
-            if _is_too_much(size, most_bytes, page[0][1], len(page)):
+            if _is_too_much(size, max_bytes, page[0][1], len(page)):
                 return page, True
     except TimeUpError as error:
         if len(page) > 1:
@@ -376,12 +376,12 @@ def sendable_page(page: Page, inline_bytes: int, size: int | None = None) -> Pag
     return page if size <= inline_bytes else fitting(page, inline_bytes // 2)
 
 
-def fitting(page: Page, most_bytes: int) -> Page:
-    """Return the page, cut to `most_bytes`: whole lines, or a part of the first one."""
+def fitting(page: Page, max_bytes: int) -> Page:
+    """Return the page, cut to `max_bytes`: whole lines, or a part of the first one."""
     lines, size = page["lines"], 0
     for count, line in enumerate(lines):
         size += written(line)
-        if _is_too_much(size, most_bytes, line, count + 1):
+        if _is_too_much(size, max_bytes, line, count + 1):
             break
     else:
         return page
@@ -389,7 +389,7 @@ def fitting(page: Page, most_bytes: int) -> Page:
     if count:
         sent, further = lines[:count], Next(offset=offset + count, column=1)
     else:
-        part = _part(line, most_bytes)
+        part = _part(line, max_bytes)
         sent, further = [part], Next(offset=offset, column=column + len(part))
     shorter: Page = {**page, "lines": sent, "returned": len(sent), "has_more": True, "cut": True, "next": further}
     if "numbers" in shorter:
@@ -397,15 +397,15 @@ def fitting(page: Page, most_bytes: int) -> Page:
     return shorter
 
 
-def _is_too_much(size: int, most_bytes: int, line: str, count: int) -> bool:
+def _is_too_much(size: int, max_bytes: int, line: str, count: int) -> bool:
     """Return whether lines have to be cut. A single character is always sent, so that reading comes to an end."""
-    return size > most_bytes and (count > 1 or len(line) > 1)
+    return size > max_bytes and (count > 1 or len(line) > 1)
 
 
-def _part(line: str, most_bytes: int) -> str:
+def _part(line: str, max_bytes: int) -> str:
     """Return the beginning of a line that fits, at least one character."""
-    lengths = range(1, min(len(line), most_bytes) + 1)
-    return line[: max(1, bisect_right(lengths, most_bytes, key=lambda length: written(line[:length])))]
+    lengths = range(1, min(len(line), max_bytes) + 1)
+    return line[: max(1, bisect_right(lengths, max_bytes, key=lambda length: written(line[:length])))]
 
 
 def written(line: str) -> int:

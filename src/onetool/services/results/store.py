@@ -71,7 +71,7 @@ class ResultStore:
         """
         size, lines = _size(text), text.count("\n") + (not text.endswith("\n") and text != "")
         if size + (0 if value is None else _size(value)) > self._max:
-            raise NotStoredError(f"{size:,} bytes are more than all kept results may have: {self._max:,}")
+            raise NotStoredError(f"The result has {size:,} bytes; results.max_total_mb allows {self._max:,}")
         handle = os.urandom(16).hex()
         masked = _masked(handle, _key(handle, owner), owner)
         note = ResultNote(masked, name and _whole(name[:MAX_NAME]), _whole(text[:MAX_HEAD]), is_json)
@@ -111,7 +111,7 @@ class ResultStore:
         limit: int = 100,
         search: str | None = None,
         fuzzy: bool = False,
-        most_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_BYTES,
         column: int = 1,
     ) -> Page:
         """Return some lines (see `page_of`). What comes before and after them is not read, unless it is searched.
@@ -121,16 +121,16 @@ class ResultStore:
         check_query(offset, limit, column)  # first: it is wrong whatever the handle is
         found = self._find(handle, owner)
         lines = TextLines(found.lines, lambda line, column: self._pieces(found, line, column))
-        return page_of(lines, offset, limit, search, fuzzy, most_bytes, column)
+        return page_of(lines, offset, limit, search, fuzzy, max_bytes, column)
 
-    def read(self, handle: str, owner: str = "", most_bytes: int | None = None) -> str:
+    def read(self, handle: str, owner: str = "", max_bytes: int | None = None) -> str:
         """Return the whole text. Raises ResultTooLargeError if it has more bytes than that; else as `page` does."""
         found = self._find(handle, owner)
-        if most_bytes is not None and found.size > most_bytes:
-            raise ResultTooLargeError(handle, found.size, most_bytes)
+        if max_bytes is not None and found.size > max_bytes:
+            raise ResultTooLargeError(handle, found.size, max_bytes)
         return "".join(piece.text for piece in self._pieces(found))
 
-    def load(self, handle: str, owner: str = "", most_bytes: int = MAX_BYTES) -> Any:
+    def load(self, handle: str, owner: str = "", max_bytes: int = MAX_BYTES) -> Any:
         """Return the value that was stored. Raises as `read` does."""
         found, is_json = self._find(handle, owner), True
         try:
@@ -141,8 +141,8 @@ class ResultStore:
             notes = self._read("SELECT note FROM results WHERE key = %s AND ended_at IS NULL", (_key(handle, owner),))
             with _translated():
                 is_json = any(msgspec.json.decode(note, type=ResultNote).is_json for (note,) in notes)
-        if found.size > most_bytes:
-            raise ResultTooLargeError(handle, found.size, most_bytes)
+        if found.size > max_bytes:
+            raise ResultTooLargeError(handle, found.size, max_bytes)
         text = "".join(piece.text for piece in self._pieces(found))
         return json.loads(text) if is_json else text
 

@@ -271,7 +271,7 @@ class ToolFactory:
             "timeout": target.timeout,
             "retries": target.retries,
             "requires": target.requires,
-            "described": target.described,
+            "documented_schema": target.documented_schema,
             "parallel": tool.parallel or target.parallel,
             "pure": target.pure and not tool.pre_processors,
             **{flag: getattr(target, flag) for flag in ("idempotent", "read_only")},

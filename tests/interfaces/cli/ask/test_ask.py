@@ -216,7 +216,7 @@ def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeyp
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["q", "--tool-allow", ""], "would allow nothing"),
+        (["q", "--tool-allow", ""], "Must not be empty"),
         (["q", "--max-steps", "0"], "--max-steps"),
         (["q", "--temperature", "nan"], "expected a number from 0 to 2"),
         (["q", "--approve", "ask"], "needs a terminal to ask at"),

@@ -21,7 +21,7 @@ from onetool.app.own_server import own_command, served_at
 from onetool.config import Found, find, load_config
 from onetool.config.client_files import EditError, JsoncDocument, JsoncError, Value, put_file, read_json
 from onetool.config.find import user_config, user_home
-from onetool.config.known_clients import CLIENTS, KnownClient, OwnServer, dumped, json_snippet, toml_snippet
+from onetool.config.known_clients import CLIENTS, KnownClient, OneToolEntry, dump_json, json_snippet, toml_snippet
 from onetool.interfaces.cli.options import refuse_link_out
 
 
@@ -62,7 +62,7 @@ def set_up_client(options: SetupOptions) -> None:
         _show(options, client, server, file)
 
 
-def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> OwnServer:
+def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> OneToolEntry:
     """Return the command with the config that is in force, where the server would not find it by itself."""
     command, *first = own_command()
     config = _found(options).config  # one that was named is named from where we are, not from FOLDER
@@ -71,7 +71,7 @@ def _own_server(options: SetupOptions, client: KnownClient, folder: Path) -> Own
         command = shutil.which(command) or command  # it is started from no shell, and so with another PATH
     elif not options.user:
         command = _in_project(command, client, folder)
-    return OwnServer(command=command, args=(*first, "mcp", *named))
+    return OneToolEntry(command=command, args=(*first, "mcp", *named))
 
 
 def _found(options: SetupOptions) -> Found:
@@ -107,7 +107,7 @@ def _in_project(path: str, client: KnownClient, folder: Path, *, climb: bool = F
     return within if relative else path
 
 
-def _show(options: SetupOptions, client: KnownClient, server: OwnServer, file: Path) -> None:
+def _show(options: SetupOptions, client: KnownClient, server: OneToolEntry, file: Path) -> None:
     """Print the entry alone on standard output: it can be sent into a file. All about it goes to standard error."""
     more = "" if options.user else "; --user is for all your projects"
     click.echo(f"For {client.title}, into {file} (--write puts it there{more}):\n", err=True)
@@ -116,7 +116,7 @@ def _show(options: SetupOptions, client: KnownClient, server: OwnServer, file: P
     _tell(options, client, server, err=True)
 
 
-def _write(options: SetupOptions, client: KnownClient, server: OwnServer, file: Path) -> None:
+def _write(options: SetupOptions, client: KnownClient, server: OneToolEntry, file: Path) -> None:
     put = put_toml if file.suffix == ".toml" else put_json
     change = partial(put, section=client.section, name=options.name, entry=client.entry(server), force=options.force)
     try:
@@ -130,7 +130,7 @@ def _write(options: SetupOptions, client: KnownClient, server: OwnServer, file: 
     _tell(options, client, server, err=False)
 
 
-def _tell(options: SetupOptions, client: KnownClient, server: OwnServer, *, err: bool) -> None:
+def _tell(options: SetupOptions, client: KnownClient, server: OneToolEntry, *, err: bool) -> None:
     """Tell what else there is to know, and to do."""
     if server.url:
         click.echo(f"It calls {server.url}: start that with onetool serve.", err=err)
@@ -230,7 +230,7 @@ class _Layout:
     def indented(self, data: dict[str, Any], indent: str, many_lines: bool) -> str:
         if not many_lines:
             return json.dumps(data, ensure_ascii=False)
-        return dumped(data, self.unit).replace("\n", self.newline + indent)
+        return dump_json(data, self.unit).replace("\n", self.newline + indent)
 
 
 def _check_json(before: JsoncDocument, new: str, replaced: Value | None, added: dict[str, dict[str, Any]]) -> None:

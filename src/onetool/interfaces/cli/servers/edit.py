@@ -179,7 +179,7 @@ def remove(ctx: click.Context, name: str) -> None:
     if name not in target.servers:
         raise unknown_server(name, target.servers)
     if elsewhere := target.elsewhere(name):
-        raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: remove it there.")
+        raise click.ClickException(f"{name} is defined in the included file {elsewhere}. Remove it there.")
     target.write(partial(drop_server, name=name))
     click.echo(f"Removed {name} from {shown_path(target.file)}.")
 
@@ -210,7 +210,7 @@ def _switch(ctx: click.Context, name: str, on: bool) -> None:
     if name not in target.servers:
         raise unknown_server(name, target.servers)
     if elsewhere := target.elsewhere(name):
-        raise click.ClickException(f"{name} stands in {elsewhere}, which the config includes: switch it {word} there.")
+        raise click.ClickException(f"{name} is defined in the included file {elsewhere}. Switch it {word} there.")
     server = target.config.servers.get(name)
     if server is not None and server.enabled is on:
         click.echo(f"{name} is switched {word} already.")

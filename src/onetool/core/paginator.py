@@ -1,4 +1,4 @@
-"""AllPages: the items of all pages of a tool, found by what its arguments and its results are called.
+"""Paginator: the items of all pages of a tool, found by what its arguments and its results are called.
 
 A page is asked for by a cursor, a number or an offset. Which of them a tool takes is in its schema. Where the next page
 is, or that there is none, is in its results: `nextPageToken`, `page` and `pages`, `offset` and `total`, `has_more`.
@@ -11,7 +11,7 @@ from typing import Any, cast
 from onetool.core.errors import cut
 from onetool.core.json_data import size_of
 from onetool.core.spec import ToolSpec
-from onetool.core.type_names import kinds_of
+from onetool.core.type_names import types_of
 
 DEFAULT_LIMIT = 10_000
 MAX_PAGES = 1_000  # where nothing else counts the calls
@@ -34,8 +34,8 @@ class PagingError(ValueError):
     """A tool whose pages can't be followed. The message says what was seen."""
 
 
-class AllPages:
-    """`next_args` are the arguments of the next call, None when all is there; `add` takes what that call gave."""
+class Paginator:
+    """Follows the pages of a tool: call it with `next_args` and pass the result to `add` until `next_args` is None."""
 
     def __init__(
         self, spec: ToolSpec, args: Mapping[str, Any], limit: int | None = None, key: str | None = None
@@ -45,7 +45,7 @@ class AllPages:
         self._key = key
         properties: Mapping[str, Any] = spec.input_schema.get("properties") or {}
         named = {_plain(name): name for name in reversed(spec.order)}
-        counted = {plain: name for plain, name in named.items() if _counts(properties.get(name))}
+        counted = {plain: name for plain, name in named.items() if _takes_number(properties.get(name))}
         self._cursor = named.get(_first(CURSORS, named) or "")
         self._page, self._offset = (counted.get(_first(names, counted) or "") for names in (PAGES, OFFSETS))
         self._begin = {
@@ -62,20 +62,20 @@ class AllPages:
     def add(self, value: Any) -> None:
         """Take a page. Raises PagingError."""
         args, self.next_args = self.next_args or {}, None
-        items, facts = self._read(value)
+        items, metadata = self._read(value)
         if items and items == self._last:
-            raise PagingError(f"{self._tool} gave the same page twice, for {_shown(args)}: {_shown(facts)}")
+            raise PagingError(f"{self._tool} returned the same page twice, for {_shown(args)}: {_shown(metadata)}")
         self._last = items
         self._bytes += size_of(items)
         if self._bytes > MAX_ITEM_BYTES:
-            raise PagingError(f"the items of {self._tool} have more than {MAX_ITEM_BYTES:,} bytes: ask for fewer")
+            raise PagingError(f"The items of {self._tool} exceed {MAX_ITEM_BYTES:,} bytes: request fewer")
         self.items += items
         if self._limit is not None and len(self.items) >= self._limit:
             del self.items[self._limit :]
             return
         if len(self.items) > DEFAULT_LIMIT and self._limit is None:
-            raise PagingError(f"{self._tool} has more than {DEFAULT_LIMIT:,} items: say limit=… for that many of them")
-        changes = self._following(args, items, facts)
+            raise PagingError(f"{self._tool} has more than {DEFAULT_LIMIT:,} items: pass limit=… to get the first ones")
+        changes = self._following(args, items, metadata)
         self.next_args = None if changes is None else {**args, **changes}
 
     def _read(self, value: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -86,24 +86,22 @@ class AllPages:
         keys = [key for key in found if self._key in (None, key, key.rpartition(".")[2])]
         if len(keys) != 1:
             there = f"its lists are {', '.join(found)}" if found else f"it has no list: {_shown(value)}"
-            wanted = (
-                f"say which one with key=…: {there}" if self._key is None else f"no list is called {self._key}: {there}"
-            )
-            raise PagingError(f"{self._tool} gave a result in which the items can't be told; {wanted}")
-        return found[keys[0]], _facts(cast(dict[str, Any], value))
+            wanted = f"pass key=…: {there}" if self._key is None else f"there is no list {self._key!r}: {there}"
+            raise PagingError(f"Can't tell which list in the result of {self._tool} holds the items; {wanted}")
+        return found[keys[0]], _metadata(cast(dict[str, Any], value))
 
-    def _following(self, args: Mapping[str, Any], items: list[Any], facts: dict[str, Any]) -> dict[str, Any] | None:
+    def _following(self, args: Mapping[str, Any], items: list[Any], metadata: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments that ask for the page after this one; None if it was the last."""
-        more, pages, total = _first(MORE, facts), _number(LAST_PAGES, facts), _number(TOTALS, facts)
-        is_more, following = more is not None and bool(facts[more]), facts.get(_first(NEXT, facts) or "")
+        more, pages, total = _first(MORE, metadata), _number(LAST_PAGES, metadata), _number(TOTALS, metadata)
+        is_more, following = more is not None and bool(metadata[more]), metadata.get(_first(NEXT, metadata) or "")
         if more is not None and not is_more:
             return None
         if self._cursor is not None and _is_token(following):
             return {self._cursor: following}
         if self._page is not None and items:
-            return self._next_page(self._page, args, facts, pages, total)
+            return self._next_page(self._page, args, metadata, pages, total)
         if self._offset is not None and items:
-            return self._next_offset(self._offset, args, len(items), facts, total)
+            return self._next_offset(self._offset, args, len(items), metadata, total)
         if (
             self._page is None
             and self._offset is None
@@ -112,19 +110,19 @@ class AllPages:
                 or following
                 or (pages or 1) > 1
                 or (total or 0) > len(self.items)
-                or (self._cursor and not facts)
+                or (self._cursor and not metadata)
             )
         ):
-            raise self._unknown(facts, items)
+            raise self._unknown(metadata, items)
         return None
 
     def _next_page(
-        self, name: str, args: Mapping[str, Any], facts: dict[str, Any], pages: int | None, total: int | None
+        self, name: str, args: Mapping[str, Any], metadata: dict[str, Any], pages: int | None, total: int | None
     ) -> dict[str, Any] | None:
-        if (following := _first(NEXT_PAGES, facts)) is not None:
-            number = _integer(facts[following])
+        if (following := _first(NEXT_PAGES, metadata)) is not None:
+            number = _integer(metadata[following])
             return None if number is None else {name: number}
-        known = (_number(PAGES, facts), _integer(args.get(name)), self._begin[name], 1)
+        known = (_number(PAGES, metadata), _integer(args.get(name)), self._begin[name], 1)
         here = next(number for number in known if number is not None)
         self._base = min(here, 1) if self._base is None else self._base
         is_last = pages is not None and here - self._base + 1 >= pages
@@ -133,24 +131,26 @@ class AllPages:
         return {name: here + 1}
 
     def _next_offset(
-        self, name: str, args: Mapping[str, Any], count: int, facts: dict[str, Any], total: int | None
+        self, name: str, args: Mapping[str, Any], count: int, metadata: dict[str, Any], total: int | None
     ) -> dict[str, Any] | None:
-        if (following := _first(NEXT_OFFSETS, facts)) is not None:
-            number = _integer(facts[following])
+        if (following := _first(NEXT_OFFSETS, metadata)) is not None:
+            number = _integer(metadata[following])
             return None if number is None else {name: number}
         known = (_integer(args.get(name)), self._begin[name], 0)
         here = next(number for number in known if number is not None)
         is_last = total is not None and (here + count >= total or len(self.items) >= total)
         return None if is_last else {name: here + count}
 
-    def _unknown(self, facts: dict[str, Any], items: list[Any]) -> PagingError:
+    def _unknown(self, metadata: dict[str, Any], items: list[Any]) -> PagingError:
         takes = self._cursor or "no cursor, page or offset"
         said = (
-            f"beside {len(items)} items its result says {_shown(facts)}"
-            if facts
+            f"beside {len(items)} items its result says {_shown(metadata)}"
+            if metadata
             else f"it gave a bare list of {len(items)}"
         )
-        return PagingError(f"how {self._tool} pages can't be told: it takes {takes}, and {said}; call it page by page")
+        return PagingError(
+            f"Can't tell how {self._tool} paginates: it takes {takes}, and {said}. Call it page by page."
+        )
 
 
 def _plain(name: str) -> str:
@@ -161,18 +161,18 @@ def _first(names: tuple[str, ...], among: Mapping[str, Any]) -> str | None:
     return next((name for name in names if name in among), None)
 
 
-def _number(names: tuple[str, ...], facts: Mapping[str, Any]) -> int | None:
-    return _integer(facts.get(_first(names, facts) or ""))
+def _number(names: tuple[str, ...], metadata: Mapping[str, Any]) -> int | None:
+    return _integer(metadata.get(_first(names, metadata) or ""))
 
 
 def _integer(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _counts(schema: Any) -> bool:
+def _takes_number(schema: Any) -> bool:
     """Return whether an argument takes a number: `from` may be a day, and `page` a title."""
     return isinstance(schema, Mapping) and bool(
-        {"integer", "number"} & kinds_of(schema, cast(Mapping[str, Any], schema))
+        {"integer", "number"} & types_of(schema, cast(Mapping[str, Any], schema))
     )
 
 
@@ -191,7 +191,7 @@ def _lists(value: Any) -> dict[str, list[Any]]:
     }
 
 
-def _facts(value: dict[str, Any]) -> dict[str, Any]:
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     """Return what an object, and the objects in it, say beside lists, by plain names; its own members come first."""
     inner = {
         _plain(name): part

@@ -1,0 +1,1 @@
+export{n as default}from"./make-B1N-qyxA.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./make-CK8a1p_9.js";

@@ -1,1 +1,0 @@
-export{n as default}from"./welcome-BSVIeF8D.js";
