@@ -45,7 +45,7 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    assert "no regular file" in mistake_of(tmp_path / "pipe.yaml").message
+    assert "not a regular file" in mistake_of(tmp_path / "pipe.yaml").message
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

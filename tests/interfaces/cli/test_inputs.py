@@ -45,4 +45,4 @@ def test_nothing_is_written_into_a_pipe(here):
     did("create", "weather")
     told = within(lambda: refused("export", "weather", "-o", pipe, "--force"), pipe)
     assert "can't write" in told
-    assert "no regular file" in refused("export", "weather", "-o", "/dev/null", "--force")
+    assert "not a regular file" in refused("export", "weather", "-o", "/dev/null", "--force")

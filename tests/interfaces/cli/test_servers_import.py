@@ -342,8 +342,8 @@ def test_secrets_are_moved_and_never_shown(project):
     assert list(loaded["remote"].args) == servers["remote"]["args"]
     assert (loaded["docs"].url, loaded["docs"].headers) == (servers["docs"]["url"], servers["docs"]["headers"])
     assert set(json.loads(done.stdout)["secrets"]) == {
-        "GITHUB_TOKEN", "BRAVE_API_KEY", "BRAVE_API_KEY_2", "PG_PASSWORD", "PG_API_KEY", "PG_TOKEN", "REMOTE_TOKEN", "A_KEY",
-        "DOCS_KEY", "DOCS_API_KEY", "DOCS_API_KEY_2",
+        "GITHUB_TOKEN", "BRAVE_API_KEY", "BRAVE_API_KEY_2", "PG_PASSWORD", "PG_API_KEY", "PG_TOKEN", "REMOTE_TOKEN",
+        "A_KEY", "DOCS_KEY", "DOCS_API_KEY", "DOCS_API_KEY_2",
     }  # fmt: skip
 
 

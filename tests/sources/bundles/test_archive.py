@@ -116,8 +116,8 @@ def test_names_that_lead_elsewhere(name):
 def test_links_and_other_kinds():
     for kind, words in (
         (stat.S_IFLNK, "it is a link"),
-        (stat.S_IFIFO, "no regular file"),
-        (stat.S_IFDIR, "no regular"),
+        (stat.S_IFIFO, "not a regular file"),
+        (stat.S_IFDIR, "not a regular"),
     ):
         entry = zipfile.ZipInfo("tools/x.json")
         entry.external_attr = (kind | 0o777) << 16

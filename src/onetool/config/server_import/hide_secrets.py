@@ -219,8 +219,10 @@ class _Hider:
         """`--api-key VALUE`, `--api-key=VALUE`, `NAME=VALUE`, `Header: VALUE`, or a value that shows what it is."""
         if len(flag) > 1 and not arg.startswith("-") and _sounds_secret(flag) and is_secret(flag, arg):
             return self._named(flag, arg)
-        if not _VALUE.match(arg.partition("=")[2] or arg.partition(":")[2].lstrip() or arg):
-            return self._in_json(flag, arg)
+        found = _FLAG.match(arg) or _ASSIGNED.match(arg) or _HEADER.match(arg)
+        name, start = (found[1], found.start(2)) if found else (flag, 0)
+        if not _VALUE.match(arg[start:]):  # perhaps code
+            return arg[:start] + self._in_json(name, arg[start:])
         if found := _FLAG.match(arg):
             if with_password := _WITH_PASSWORD.match(found[2]):
                 hidden = self._named("password", with_password[2])

@@ -209,8 +209,8 @@ def test_what_is_no_file(store, folder, tmp_path):
     store.sync()
     found = reasons(store)
     assert "link" in found["link.json"]
-    assert "no regular file" in found["folder.json"]
-    assert "no regular file" in found["pipe.json"]
+    assert "not a regular file" in found["folder.json"]
+    assert "not a regular file" in found["pipe.json"]
     assert "1,073,741,824 bytes" in found["large.json"]
     assert "link" in found["linked"]
     assert store.tools() == [kept]
