@@ -2633,7 +2633,6 @@ export interface components {
             name: string;
             args: Record<string, never>;
             source: string;
-            through: string;
         };
         Executed: {
             call: components["schemas"]["ToolCall"];

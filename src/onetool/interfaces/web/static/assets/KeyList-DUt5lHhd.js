@@ -1,0 +1,1 @@
+export{s as default}from"./welcome-CVg8y25D.js";
