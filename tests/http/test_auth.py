@@ -381,8 +381,8 @@ def test_refresh_tokens_that_rotate(upstream):
         (Reply(400, body=b"<html>cl1ent secret</html>"), "answered 400: it gave no access token"),
         (Reply(200, body=b"{}"), "it gave no access token"),
         (Reply(200, body=b'{"access_token": 5}'), "it gave no access token"),
-        (Reply(200, body=b'{"access_token": "a\\r\\nb"}'), "no bearer token"),
-        (Reply(200, body=b'{"access_token": "abc", "token_type": "mac"}'), "no bearer token"),
+        (Reply(200, body=b'{"access_token": "a\\r\\nb"}'), "not a bearer token"),
+        (Reply(200, body=b'{"access_token": "abc", "token_type": "mac"}'), "not a bearer token"),
         (Reply(302, {"Location": "/elsewhere"}), "answered 302"),
     ],
 )

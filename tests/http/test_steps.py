@@ -221,10 +221,10 @@ def test_the_value_of_a_step_that_was_left_out_is_null(upstream):
         ("!steps.find.id", "write `!(a.b)`"),
         ("args.force == true", "between backticks"),
         ("other.thing", "begins with `args.` or `steps.`"),
-        ("steps.find[", "no JMESPath"),
+        ("steps.find[", "not a JMESPath"),
         ("nosuch(steps.find)", "no function"),
         ("${steps.find.id} == 1", "one placeholder, or JMESPath"),
-        ("${NAM}", "no argument"),
+        ("${NAM}", "not an argument"),
         ("${steps.fnd}", "did you mean find"),
     ],
 )

@@ -68,7 +68,8 @@ def test_span_naming_of_call(agent, spans):
     assert [span["outcome"] for span in spans() if span["span"] == "ot.call"] == ["ok", "ok"]
     counted = {row["tool"]: row["calls"] for row in agent.value("ot.stats()")["tools"]}
     assert (counted["ot.call"], counted["ot.version"]) == (2, 2)
-    code = "import asyncio\nname = 'no.such'\nawait asyncio.gather(ot.call('ot.help', {}), ot.call(name))"
+    calls = "await asyncio.gather(ot.call('ot.help', {}))\nawait asyncio.gather(ot.call(name))"
+    code = f"import asyncio\nname = 'no.such'\n{calls}"
     assert agent.error(code)
     assert sorted(span["outcome"] for span in spans() if span["span"] == "ot.call") == ["error", "ok", "ok", "ok"]
 

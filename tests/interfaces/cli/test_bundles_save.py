@@ -116,7 +116,7 @@ def test_what_save_says_of_it():
     assert "Arguments of any type: number. To say more: --arg number:string" in done.stderr
     assert "--description" in done.stderr
     assert "did you mean number?" in refused("save", "a/b", "-", "--arg", "numbr:int", stdin="1 + number", code=2)
-    assert "no type" in refused("save", "a/b", "-", "--arg", "number:word", stdin="number", code=2)
+    assert "not a type" in refused("save", "a/b", "-", "--arg", "number:word", stdin="number", code=2)
 
 
 def test_code_that_can_not_run_is_refused():

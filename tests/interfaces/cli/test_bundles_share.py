@@ -165,7 +165,7 @@ def test_a_tool_whose_function_is_missing_comes_in_and_is_told(weather, here):
     assert "theirs.echo" in did("show", "weather/say")["disabledReason"]
 
 
-@pytest.mark.parametrize(("data", "told"), [(b"PK\x03\x04 half", "no ZIP"), (b"{}", "openapi"), (b"hello", "OpenAPI")])
+@pytest.mark.parametrize(("data", "told"), [(b"PK\x03\x04 x", "not a ZIP"), (b"{}", "openapi"), (b"hello", "OpenAPI")])
 def test_what_is_neither_is_refused(data, told):
     assert told in refused("import", "-", stdin=data)
 

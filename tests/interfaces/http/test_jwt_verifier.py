@@ -215,7 +215,7 @@ def test_types_of_access_tokens(issuer, kind):
     "claim", [{"nonce": "n"}, {"at_hash": "x"}, {"c_hash": "x"}, {"typ": "ID"}, {"typ": "Refresh"}]
 )
 def test_an_id_token_is_no_access_token(issuer, claim):
-    assert "no access token" in str(refused(issuer, issuer.token(header={"typ": "JWT"}, **claim)))
+    assert "not an access token" in str(refused(issuer, issuer.token(header={"typ": "JWT"}, **claim)))
 
 
 def test_a_token_bound_to_a_key_is_refused(issuer):
@@ -421,7 +421,7 @@ def test_audiences_that_are_others(issuer, audience):
 def test_the_address_is_an_audience_as_libraries_write_it(issuer):
     for written in ("https://Tools.Example.com:443", "https://Tools.Example.com:443/"):
         assert verify(issuer, issuer.token(aud=f"{URL}/"), url=written, audience=None).role == "call"
-    assert "none of nothing" in str(refused(issuer, issuer.token(), url=None, audience=None))
+    assert "not one of nothing" in str(refused(issuer, issuer.token(), url=None, audience=None))
 
 
 # Grants

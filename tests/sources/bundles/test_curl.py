@@ -340,7 +340,7 @@ def test_how_the_answer_is_read(command, encoding):
         ("curl https://x.example/{a,b}", "several"),
         ("curl https://x.example/[1-9]", "several"),
         ("curl -X BREW https://x.example", "a tool can send"),
-        ("curl https://x.example --json '{'", "no JSON"),
+        ("curl https://x.example --json '{'", "not JSON"),
         ("curl -H $'X: a\\nEvil: b' https://x.example", "one line"),
         ("curl --digest -u a:b https://x.example", "digest"),
         ("curl https://x.example -H 'Authorization: AWS4-HMAC-SHA256 Credential=a'", "signature"),
