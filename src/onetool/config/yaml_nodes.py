@@ -58,7 +58,9 @@ def _bytes_of(path: Path) -> bytes:
     try:
         if not path.is_file():  # before opening it: a pipe or a device would keep us waiting
             path.stat()
-            raise ConfigFileError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}: expected a YAML file")
+            raise ConfigFileError(
+                f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}: expected a YAML file"
+            )
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

@@ -10,7 +10,6 @@ listeners are also called every second.
 
 import atexit
 import logging
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +34,7 @@ from onetool.database.connection import (
     Transaction,
 )
 from onetool.database.listeners import Listeners
+from onetool.database.postgres_errors import FULL, away_error, first_line, is_full, is_lost
 
 log = logging.getLogger("onetool.database")
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the breaker says once what the pool says at each attempt
@@ -51,7 +51,6 @@ HANG_S = 2.0  # after its time limit, the connection of a statement counts as de
 LOOK_S = 0.5  # between two checks for that
 PROBE_S = 0.5  # between two tries to reach a database that is away
 HOLDER_S = 60  # for which an unresponsive process may hold a lock
-FULL = "the database has no free connection"
 CHANNEL = "onetool"  # of NOTIFY
 EVERY_S = 1.0  # between two calls of all listeners
 
@@ -214,7 +213,7 @@ class Postgres:
             self._open_breaker(lost.error)
             raise self._away() from lost.error
         except psycopg.Error as error:
-            raise DatabaseError(f"the database refused this: {_short(error)}") from error
+            raise DatabaseError(f"the database refused this: {first_line(error)}") from error
 
     def _run_once(self, job: Callable[[Transaction], T], max_wait: float | None) -> T:
         pool = self._open_pool()
@@ -231,7 +230,7 @@ class Postgres:
             connection.commit()
             return result
         except psycopg.Error as error:
-            if not _is_lost(connection, error):
+            if not is_lost(connection, error):
                 raise
             connection.close()
             pool.drain()  # the other connections are probably lost, too
@@ -279,7 +278,7 @@ class Postgres:
             if connection is not None:
                 connection.close()
             self._refusal = error
-            if not _is_full(error):  # else the open connections stay usable
+            if not is_full(error):  # else the open connections stay usable
                 self._open_breaker(error)
             raise
         self._refusal = None
@@ -304,7 +303,7 @@ class Postgres:
             pool, self._pool = self._pool, None
         for connection in tuple(self._running):  # no new connection is made: these wait for nothing
             self._running[connection] = monotonic()
-        log.error("the database can't be reached: %s; trying again every %s s", _short(error), PROBE_S)
+        log.error("the database can't be reached: %s; trying again every %s s", first_line(error), PROBE_S)
         threading.Thread(target=self._probe, args=(pool,), name="onetool-database", daemon=True).start()
 
     def _probe(self, pool: "Pool | None") -> None:
@@ -323,7 +322,7 @@ class Postgres:
 
     def _away(self) -> DatabaseAwayError:
         if self._refusal is not None:
-            return _refused(self._refusal)
+            return away_error(self._refusal)
         if self._closed.is_set():
             return DatabaseAwayError("it was closed")
         return DatabaseAwayError("all connections of this process are in use", message=FULL)
@@ -421,7 +420,7 @@ class PostgresLock:
             return self._connection.execute(sql.encode(), params or None).fetchall()
         except psycopg.Error as error:
             self._disconnect()
-            raise _refused(error) from error
+            raise away_error(error) from error
         finally:
             if self._is_over:
                 self._disconnect()
@@ -485,24 +484,3 @@ def _break(connection: psycopg.Connection[Any]) -> None:
     """Shut down the socket of a connection, which another thread may be using."""
     with socket(fileno=dup(connection.fileno())) as wire:
         wire.shutdown(SHUT_RDWR)
-
-
-def _is_lost(connection: "psycopg.Connection[Row]", error: psycopg.Error) -> bool:
-    """Return whether the connection failed, not the statement."""
-    # 57P01 to 57P03: the server is being stopped, has crashed, or starts.
-    return connection.broken or connection.closed or (error.sqlstate or "").startswith("57P0")
-
-
-def _is_full(error: Exception) -> bool:
-    """Return whether the server has no connection left. This error has no code."""
-    return re.search("too many clients|too many connections|connection slots", str(error)) is not None
-
-
-def _refused(error: Exception) -> DatabaseAwayError:
-    return DatabaseAwayError(_short(error), **({"message": FULL} if _is_full(error) else {}))
-
-
-def _short(error: Exception) -> str:
-    """Return the first line of an error of PostgreSQL. An address in it has no password."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
