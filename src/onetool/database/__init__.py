@@ -6,6 +6,7 @@ sqlite_errors   what SQLite and the system say about the file, as errors of ours
 sqlite_processes  what other processes do to that file: replace, damage, lock and change it
 percentiles     the aggregate function of SQLite that stats use
 postgres        PostgreSQL by psycopg, with a pool, a breaker, and news of changes by other replicas
+postgres_errors  what errors of PostgreSQL mean
 listeners       functions to call after changes
 migrations      the tables, as numbered SQL files for both
 documents       Documents: small things by their key
