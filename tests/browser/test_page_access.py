@@ -324,6 +324,7 @@ def test_only_a_click_that_begins_beside_a_dialog_closes_it(person):
 
     person.open().sign_in(TOKENS["boss"]).see("boss")
     person.click("Settings", role="button")
+    person.see("Sign out")
     box = "(b => [b.x + b.width / 2, b.y + 20])(document.querySelector('dialog h2').getBoundingClientRect())"
     inside, beside = person.value(box), (4, 4)
     press(*inside, to=beside)  # a selection that ends outside
