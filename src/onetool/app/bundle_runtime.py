@@ -105,7 +105,7 @@ def _with_line(error: ToolError) -> list[str]:
 
 
 class AppBundleRuntime:
-    """What bundles and their tools use of the app: `BundleRuntime` says what that is."""
+    """The app as bundles and their tools use it: an implementation of `BundleRuntime`."""
 
     def __init__(
         self, functions: "Functions", current: "CurrentRuntime", run: "RunCode", catalog: "ToolCatalog"

@@ -30,7 +30,7 @@ RETRY_S = 5.0
 MAX_TOOLS = 2_000  # of one pack that are remembered
 
 Entries = dict[str, dict[str, Any]]
-"""What is known of the tools of a pack, by their names."""
+"""The learned shapes of a pack, by the names of its tools."""
 
 
 class LearnedShapes:
@@ -106,7 +106,7 @@ class LearnedShapes:
 
 
 class LearnedValues(SeenValues):
-    """What is known of the values of one tool, here and in other processes."""
+    """The observed values of one tool, here and in other processes."""
 
     def __init__(self, shapes: LearnedShapes, spec: "ToolSpec", definition: Callable[[], bytes] | None) -> None:
         super().__init__()

@@ -34,7 +34,9 @@ class UnsetSecret(Secret):
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"own_address": "address", "shared": "key"}):
-    """It is for a config with a `database`. `address` and `key` raise ConfigError if their variable is not set here.
+    """Settings of a replica, for a config with a `database`.
+
+    `address` and `key` raise ConfigError if their variable is not set here.
     `accepted_keys` are further keys that count while all replicas get another one. `connections` is how
     many this replica may have to the database at once, besides the one that listens. `finish_s` is how long a replica
     that was told to stop goes on with what is under way.

@@ -144,7 +144,7 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may read GET /metrics, beside admins. `metrics: ${METRICS_TOKEN}` alone will do."""
+    """Settings of GET /metrics: a token that may read it, beside admins. Short: `metrics: ${METRICS_TOKEN}`."""
 
     shorthand: ClassVar[str] = "token"
 
