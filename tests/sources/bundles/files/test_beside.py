@@ -5,8 +5,9 @@ import os
 import shutil
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
 from sources.bundles.files.things import an_id, built_in, bundle, reasons, tool, with_tool
@@ -15,6 +16,7 @@ from onetool.database.sqlite import SqliteDatabase
 from onetool.sources.bundles import usage
 from onetool.sources.bundles.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, OutdatedError
 from onetool.sources.bundles.files import overlay, state_folder
+from onetool.sources.bundles.files import store as file_store
 from onetool.sources.bundles.model import ToolExample
 from onetool.sources.bundles.store import ListQuery, tag_of
 
@@ -273,6 +275,19 @@ def test_the_file_of_the_key(opened, folder):
 def test_the_key_of_an_empty_store_makes_nothing(store, folder):
     assert store.key() == store.key()
     assert not folder.exists()
+
+
+def test_threads_that_ask_first_get_one_key(store, monkeypatch):
+    started = Barrier(4)
+
+    def read_key(folder):
+        started.wait(10)  # until all of them have seen that there is no key yet
+        return state_folder.read_key(folder)
+
+    monkeypatch.setattr(file_store, "read_key", read_key)
+    with ThreadPoolExecutor(4) as pool:
+        keys = list(pool.map(lambda _: store.key(), range(4)))
+    assert {*keys} == {store.key()}
 
 
 # The place

@@ -303,6 +303,7 @@ class FileStore(BundleStore):
         self._own_database = own = SqliteDatabase(folder / USAGE)
         self.counter = UsageCounter(database or own, now)
         self._key: bytes | None = None
+        self._own_key = token_bytes(KEY_BYTES)
 
     # Reading
 
@@ -412,15 +413,17 @@ class FileStore(BundleStore):
 
     def key(self) -> bytes:
         """Return the shared key; where none can be stored, this process's own."""
-        if self._key is None:
-            self._key = read_key(self._folder)
-        if self._key is None:
+        if self._key is not None:
+            return self._key
+        key = read_key(self._folder)
+        if key is None:
             try:
                 with self._lock.held() as root:
-                    self._key = key_of(self._folder, root)
+                    key = key_of(self._folder, root)
             except (OSError, UnavailableError):
-                self._key = token_bytes(KEY_BYTES)
-        return self._key
+                key = self._own_key
+        self._key = key
+        return key
 
     def close(self) -> None:
         self.counter.close()
