@@ -24,7 +24,7 @@ ROOT = WEB.parent
 STATIC = ROOT / "src" / "onetool" / "interfaces" / "web" / "static"
 NODE = ROOT / ".node-web"
 MANIFEST = WEB / "built.json"
-TYPES = WEB / "src" / "lib" / "api-types.d.ts"
+TYPES = WEB / "src" / "lib" / "api" / "types.d.ts"
 SETTINGS = ("package.json", "package-lock.json", "vite.config.ts", "svelte.config.js", "tsconfig.json", "index.html")
 
 
@@ -94,7 +94,7 @@ def build(check: bool) -> None:
         types, assets = Path(folder) / "types.d.ts", Path(folder) / "static"
         write_types(types)
         if check and types.read_bytes() != TYPES.read_bytes():
-            raise SystemExit("web/src/lib/api-types.d.ts is not what the API describes now: run `make web`.")
+            raise SystemExit("web/src/lib/api/types.d.ts is not what the API describes now: run `make web`.")
         shutil.copyfile(types, TYPES)
         _node("svelte-check/bin/svelte-check", "--tsconfig", "tsconfig.json", "--fail-on-warnings")
         _node("vite/bin/vite.js", "build", "--outDir", str(assets), "--emptyOutDir", "--logLevel", "warn")
