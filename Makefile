@@ -15,7 +15,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-all check lint words web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
+.PHONY: help setup serve test test-long test-all check lint words web web-hashes web-check test-web lint-web browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
   search-eval bench-peers openapi docs lock clean
 
 help:  ## what there is
@@ -45,13 +45,22 @@ lint: $(VENV)/.dev
 words: $(VENV)/.dev  ## the sentences of the source, by package; ARGS=core: of one; ARGS="--draw 200 SEED": some of them
 	@$(BIN)/python -m tests.words $(ARGS)
 
-check: lint web-check test  ## linters, types, layers, whether the page is built, then the tests
+check: lint web-hashes test  ## linters, types, layers, whether the page is built, then the tests
 
 web: $(VENV)/.dev  ## build the page anew, from web/ into the package; ARGS=--dev: Vite's dev server, in front of `make serve`
 	$(BIN)/python -m web.build $(ARGS)
 
+web-hashes: $(VENV)/.dev
+	$(BIN)/python -m web.build --hashes
+
+test-web: $(VENV)/.dev  ## the page's logic, by Node's own test runner: web/tests
+	$(BIN)/python -m web.build --test
+
+lint-web: $(VENV)/.dev  ## types and templates of the page; Prettier and ESLint where they are installed
+	$(BIN)/python -m web.build --lint
+
 # Best effort: where npm can't reach its registry, it says so, and compares hashes only.
-web-check: $(VENV)/.dev
+web-check: $(VENV)/.dev  ## build the page anew and compare
 	$(BIN)/python -m web.build --check
 
 browser:  ## install the browser that tests of the page need: Debian's Chromium, as root; says why where it can't
