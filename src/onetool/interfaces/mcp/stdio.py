@@ -30,7 +30,7 @@ MAX_LINE = 16 * 1024 * 1024  # bytes of one line
 MAX_UNSENT = 4 * 1024 * 1024  # bytes that wait for the client to read before we read no more of it
 MAX_AT_ONCE = 1000  # requests that are being answered
 TURNS = 3  # of the loop, in which a quick request is answered
-LAST_SECONDS = 1.0  # for requests that are being answered when the client closes the pipe
+LAST_SECONDS = 5.0  # for requests that are being answered when the client closes the pipe
 
 
 async def serve(service: Service, source: int, writer: int, warm: Callable[[], None] | None = None) -> None:
