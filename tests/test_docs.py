@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -43,9 +44,22 @@ def blocks(page, language):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text()):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            file = page.parent / target if target else page
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file), (target, anchor)
+
+
+@cache
+def anchors(file):
+    """Return the names that headings of a page have in links."""
+    text = re.sub(r"^```.*?^```", "", file.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {anchor_of(title) for title in re.findall(r"^#+ (.+)", text, re.MULTILINE)}
+
+
+def anchor_of(title):
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def commands(group, prefix="onetool"):
@@ -96,7 +110,7 @@ def structs_in(kind):
 def section(page, anchor):
     """Return the part of a page, named as from docs/reference, below the heading that a link to `anchor` leads to."""
     parts = re.split(r"^#+ (.+)\n", (ROOT / "docs" / "reference" / page).read_text(), flags=re.MULTILINE)
-    slugs = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in parts[1::2]]
+    slugs = [anchor_of(title) for title in parts[1::2]]
     return parts[2 * slugs.index(anchor) + 2]
 
 
@@ -277,11 +291,11 @@ def test_the_refusal_in_the_docs_of_run_is_what_it_says(shop):
 
 
 def test_every_built_in_tool_is_documented(shop):
-    page = text_of("README.md") + text_of("docs/reference/ot.md")
+    page = text_of("docs/guide/first-steps.md") + text_of("docs/reference/ot.md")
     names = [spec.name for spec in shop.tools() if spec.pack in (*BUILTIN, "ot")]
     assert len(names) > 15
     missing = [name for name in names if not re.search(rf"`{re.escape(name)}\b", page)]
-    assert not missing, "name them in README.md, those of ot in docs/reference/ot.md"
+    assert not missing, "name them in docs/guide/first-steps.md, those of ot in docs/reference/ot.md"
 
 
 def test_every_target_that_pages_name_is_there():

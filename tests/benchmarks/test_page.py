@@ -81,7 +81,8 @@ def test_a_chart_is_shown_if_there_is_something_in_it(after):
     assert "(../pictures/bench-tokens.svg)" not in page
 
 
-def test_the_readme_quotes_lines_of_the_page(after):
+def test_the_readme_quotes_lines_of_the_page(after, monkeypatch):
+    monkeypatch.setattr(page_of_results, "QUOTED", ("MCP: tools/call",))
     readme = f"# A\n\n{page_of_results.BEGIN}\nold | 1 |\n{page_of_results.END}\n\nThe rest.\n"
     quoted = page_of_results.quoted(readme, after)
     assert quoted.startswith("# A\n\n<!-- measured")
