@@ -9,6 +9,12 @@ import type { Tool } from "../api/tool";
 export type { CallFailure, Fault } from "../api/failure";
 type Place = Pick<Tool, "bundleID" | "slug" | "version">;
 
+/** A text that a call was made of, and what changes it. */
+export interface Mending {
+  text: string;
+  change: (text: string) => void;
+}
+
 /** Of an HTTP tool: what its API answered, and how long that took. */
 export interface Upstream {
   status: number;

@@ -232,6 +232,7 @@ export const en = {
   "result.table": "Table",
   "result.text": "Text",
   "result.tree": "Tree",
+  "result.mend": "Use {name} instead",
   "result.upstream": "API: {status} in {time}",
   "result.view": "View of the result",
 

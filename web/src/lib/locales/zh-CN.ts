@@ -234,6 +234,7 @@ export const zhCN: Messages = {
   "result.table": "表格",
   "result.text": "文本",
   "result.tree": "树",
+  "result.mend": "改用 {name}",
   "result.upstream": "API：{status}，{time}",
   "result.view": "结果视图",
 
