@@ -277,7 +277,13 @@ def test_defaults_of_arguments_are_sent(tmp_path):
             request = {"urlTemplate": f"{upstream.url}/x", "query": {"a": "${a}", "b": "${b}"}}
             bundle(app, get={"type": "http", "argSchema": schema, "httpImpl": {"request": request}})
             assert call(app, "mine.get").data == 1
-            assert call(app, "mine.get", a=4, b="x").data == 1
+            result = call(app, "mine.get", a=4, b="x")
+            assert (result.data, result.meta["upstream"]["status"]) == (1, 200)
+            assert result.meta["upstream"]["duration_ms"] <= result.meta["duration_ms"]
+            upstream.say(Reply(404))
+            failed = call(app, "mine.get", a=4, b="x")
+            assert (failed.ok, failed.meta["upstream"]["status"]) == (False, 404)
+            upstream.seen.pop()
     assert [seen.target for seen in upstream.seen] == ["/x?a=3", "/x?a=4&b=x"]
 
 

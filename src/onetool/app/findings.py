@@ -47,26 +47,27 @@ def findings(
     if config.database is not None or os.path.lexists(config.home / STATE_FILE):
         of_database = database_mistakes(config)
     says_same = of_database and config.database is not None
-    found = (
-        *broken,
-        *_untrusted(catalog),
-        *config.warnings,
-        *(one for one in catalog.mistakes if not (says_same and is_unread_store(one))),
-        *_missing(tool_requirements(catalog)),
-        *_bundle_mistakes(runtime, bundles),
-        *audit_mistakes(config),
-        *of_database,
-        *(() if config.cluster is None else config.cluster.unset()),
-        *(replace(one, message=f"Not loaded: {one.message}") for one in pending),
-        *_lost(runtime),
-        *_closed(runtime),
-        *(  # only a process that has tried its servers knows
-            Mistake(message=message, key=f"servers.{one.name}", hint=hint, severity="warning")
-            for one in (() if catalog.servers is None else catalog.servers.statuses(None))
-            for message, hint in server_problems(one)
-        ),
+    statuses = () if catalog.servers is None else catalog.servers.statuses(None)
+    by_reason: tuple[tuple[str, Iterable[Mistake]], ...] = (
+        ("config", broken),
+        ("untrusted", _untrusted(catalog)),
+        ("config_warning", config.warnings),
+        ("tool", (one for one in catalog.mistakes if not (says_same and is_unread_store(one)))),
+        ("requirement", _missing(tool_requirements(catalog))),
+        ("bundle", _bundle_mistakes(runtime, bundles)),
+        ("audit", audit_mistakes(config)),
+        ("database", of_database),
+        ("cluster", () if config.cluster is None else config.cluster.unset()),
+        ("not_loaded", (replace(one, message=f"Not loaded: {one.message}") for one in pending)),
+        ("lost", _lost(runtime)),
+        ("no_token", _closed(runtime)),
+        ("", (one for status in statuses for one in _server_mistakes(status))),
     )
-    return tuple(dict.fromkeys(found))
+    found: dict[Mistake, str] = {}
+    for reason, mistakes in by_reason:
+        for one in mistakes:
+            found.setdefault(one, reason or one.reason)
+    return tuple(replace(one, reason=reason) for one, reason in found.items())
 
 
 def tool_requirements(catalog: "ToolCatalog") -> Report:
@@ -104,6 +105,14 @@ def _closed(runtime: "Runtime") -> Iterator[Mistake]:
         if store.guards and not accepts_any(config.http, store):
             message = "All tokens were revoked, so the server refuses every client"
             yield Mistake(message=message, key="http.tokens", hint="onetool tokens add NAME", severity="warning")
+
+
+def _server_mistakes(status: "ServerStatus") -> Iterator[Mistake]:
+    """Yield what is wrong with a server. Only a process that has tried its servers knows."""
+    reasons = {"approve": "server_changed", "login": "server_login", "logs": "server_down"}
+    for message, hint in server_problems(status):
+        reason = reasons[hint.split()[2]]
+        yield Mistake(message=message, key=f"servers.{status.name}", hint=hint, severity="warning", reason=reason)
 
 
 def server_problems(status: "ServerStatus") -> list[tuple[str, str]]:

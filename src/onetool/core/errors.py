@@ -106,6 +106,7 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
     severity: str = "error"
     needs: tuple[Need, ...] = ()
+    reason: str = ""  # what kind of finding it is, for programs
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)

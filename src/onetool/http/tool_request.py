@@ -14,12 +14,21 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from onetool.core.context import trace_headers
+from onetool.core.context import note_call, trace_headers
 from onetool.core.errors import ToolFailure
 from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for
 from onetool.http.client import HttpContext
 from onetool.http.connection import HttpResponse
-from onetool.http.definition import OAuth2, Request, RequestStep, ToolLimits, longest_pause, max_tries, sending_seconds
+from onetool.http.definition import (
+    UPSTREAM,
+    OAuth2,
+    Request,
+    RequestStep,
+    ToolLimits,
+    longest_pause,
+    max_tries,
+    sending_seconds,
+)
 from onetool.http.errors import (
     Redact,
     RequestRefusedError,
@@ -138,7 +147,9 @@ class ToolRequest:
             try:
                 if signer is not None:
                     await signer.prepare(left)
-                outcome = await self._try(request, signer, context, min(self._try_seconds, until - monotonic()))
+                began = monotonic()
+                outcome = await self._try(request, signer, context, min(self._try_seconds, until - began))
+                note_call(UPSTREAM, {"status": outcome.status, "duration_ms": round((monotonic() - began) * 1000, 1)})
                 if outcome.status < 400:
                     return outcome
                 if outcome.status == 401 and signer is not None and signer.on_unauthorized():

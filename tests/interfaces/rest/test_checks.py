@@ -29,6 +29,7 @@ def test_it_says_what_the_command_says(real, tmp_path):
     (error,) = [one for one in found["findings"] if one["level"] == "error"]
     assert error["where"] == f"{tmp_path / 'broken.py'}:1"
     assert "SyntaxError" in error["message"]
+    assert error["reason"] == "tool"
     checker(real.get("/openapi.json").json(), "CheckReport").validate(found)
     bundle = real.bundle(slug="mine")
     request = {"urlTemplate": "https://api.example.com/${API_KEY}"}
@@ -46,7 +47,8 @@ def test_a_config_that_can_not_be_used_is_told(real, tmp_path):
     assert run(real, "ot.reload()")["ok"] is False
     found = real.get("/check").json()
     assert found["ok"] is False
-    assert any("menu" in one["message"] and "onetool.yaml" in one["where"] for one in found["findings"])
+    [wrong] = [one for one in found["findings"] if "menu" in one["message"] and "onetool.yaml" in one["where"]]
+    assert wrong["reason"] == "config"
     assert run(real, "fine.one()")["value"] == 1
 
 

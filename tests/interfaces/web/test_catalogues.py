@@ -1,10 +1,16 @@
 """The page's words: every language has every text, and no text is left that nobody shows."""
 
+import ast
 import re
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from web.build import WEB
 
+import onetool
+from onetool.app import findings
+from onetool.ask.errors import Reason
 from onetool.ask.providers import ranked_providers
 
 SOURCES = WEB / "src"
@@ -70,3 +76,30 @@ def test_every_text_that_is_asked_for_is_there():
     assert sorted(asked - known.keys()) == []
     for beginning in used()[1]:
         assert any(key.startswith(beginning) for key in known), beginning
+
+
+def told_reasons():
+    """Every `code` and `reason` that stands in the server's sources as it is."""
+    at = {"RestError": 1, "HttpError": 1, "CallRefused": 0, "ToolFailure": 1, "BadArguments": 1}
+    for path in Path(onetool.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", "")
+                if name in ("Mistake", "ReadFile", "KeptFile", "replace"):
+                    continue  # findings, and files that can't be read
+                given = [one.value for one in node.keywords if one.arg in ("code", "reason")]
+                given += node.args[at[name] : at[name] + 1] if name in at else []
+                texts = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+                yield from (text for text in texts if re.fullmatch("[a-z][a-z_]+", text))
+
+
+def test_every_error_and_finding_has_words_in_chinese():
+    text = (SOURCES / "lib" / "page" / "failures-zh-CN.ts").read_text(encoding="utf-8")
+    failures, found = (set(re.findall(r'^  "?([\w/]+)"?: "', part, re.MULTILINE)) for part in text.split("FINDINGS"))
+    wanted = {*told_reasons(), *get_args(Reason)}
+    assert len(wanted) > 60
+    assert sorted(wanted - failures) == []
+    source = Path(findings.__file__).read_text(encoding="utf-8")
+    reasons = set(re.findall(r'(?:^        \("|"(?=server_))(\w+)"', source, re.MULTILINE))
+    assert len(reasons) > 10
+    assert reasons == found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from onetool.app.database_state import is_reached
 from onetool.config.file_checks import require_ownership
@@ -50,6 +51,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     level: Literal["error", "warning", "hint"]
     where: Annotated[str, Meta(description="A file with its line, or the tool or key that it is about.")]
     message: str
+    reason: Annotated[str, Meta(description="What kind of finding it is, for programs: one word.")] = ""
     fix: Annotated[str | UnsetType, Meta(description="What to do: a command or a text to copy.")] = UNSET
     needs: Annotated[tuple[Need, ...], Meta(description="What has to be allowed or set.")] = ()
 
@@ -102,7 +104,8 @@ def _check(app: "App") -> CheckReport:
     if app.config.cluster is not None and is_reached(app.config, wrong):
         from onetool.cluster.report import inspect_replicas
 
-        wrong = tuple(dict.fromkeys((*wrong, *inspect_replicas(app.config)[1])))
+        of_replicas = (replace(one, reason="cluster") for one in inspect_replicas(app.config)[1])
+        wrong = tuple(dict.fromkeys((*wrong, *of_replicas)))
     return CheckReport(
         ok=all(one.severity != "error" for one in wrong),
         findings=[*map(_finding, wrong)],
@@ -145,6 +148,7 @@ def _finding(mistake: Mistake) -> CheckFinding:
         level=LEVELS.get(mistake.severity, "hint"),
         where=place or mistake.key or "",
         message=f"{about}{mistake.message}",
+        reason=mistake.reason,
         fix=mistake.hint or UNSET,
         needs=mistake.needs,
     )

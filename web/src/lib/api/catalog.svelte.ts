@@ -10,6 +10,7 @@ import { listen } from "./events";
 import { t } from "../page/i18n.svelte";
 import type { Key } from "../locales/en";
 import { notices } from "../page/notices.svelte";
+import { naming } from "../page/route.svelte";
 import { may, session } from "./session.svelte";
 import { line } from "../text/shown";
 import { withInherited, type Tool } from "./tool";
@@ -70,6 +71,8 @@ class Catalog {
   bundles: BundleRow[] = $state.raw([]);
   state: "empty" | "loading" | "ready" | "failed" = $state("empty");
   error: unknown = $state.raw(null);
+  /** How many tools there are, while a long list is read for the first time; 0 if nobody has said. */
+  total = $state(0);
   isLive = $state(false);
   /** Rows that somebody else has just changed, by key. */
   flashed: ReadonlySet<string> = $state.raw(new Set());
@@ -80,6 +83,7 @@ class Catalog {
   /** How many calls of each tool have ended since the page is open, by key: for what is shown beside the list. */
   calls: ReadonlyMap<string, number> = $state.raw(new Map());
   #current: { of: ToolRow[]; tools: Map<string, ToolRow> } = { of: [], tools: new Map() };
+  #named: { of: ToolRow[]; keys: Map<string, string>; names: Map<string, string> } = { of: [], keys: new Map(), names: new Map() };
   #began = 0; // when the list that is shown began to be read
   #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
 
@@ -142,6 +146,7 @@ class Catalog {
       });
       await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
         found.push(...page.map(withInherited));
+        if (isFirst && found.length === FIRST_PAGE) void get<{ tools: number }>("status").then(({ tools }) => (this.total = tools), () => {});
         if (isFirst) this.rows = found.toSorted(byName);
       });
       this.bundles = (await bundles).filter((one) => !one.softDeletedAt);
@@ -253,12 +258,29 @@ class Catalog {
     });
   }
 
+  /** The keys of tools by their names, and the names by their keys: of those names that only one tool has. */
+  get named(): { keys: ReadonlyMap<string, string>; names: ReadonlyMap<string, string> } {
+    if (this.#named.of === this.rows) return this.#named;
+    const [keys, names, twice] = [new Map<string, string>(), new Map<string, string>(), new Set<string>()];
+    for (const row of this.rows) {
+      if (row.name === null || row.name.includes("/")) continue;
+      if (keys.has(row.name)) twice.add(row.name);
+      keys.set(row.name, keyOf(row));
+    }
+    for (const name of twice) keys.delete(name);
+    for (const [name, key] of keys) names.set(key, name);
+    this.#named = { of: this.rows, keys, names };
+    return this.#named;
+  }
+
   find(key: string | undefined): ToolRow | undefined {
     return key === undefined ? undefined : this.rows.find((row) => keyOf(row) === key);
   }
 }
 
 export const catalog = new Catalog();
+naming.nameOf = (key) => catalog.named.names.get(key) ?? key;
+naming.keyOf = (name) => catalog.named.keys.get(name) ?? (catalog.state === "ready" || catalog.state === "failed" ? name : undefined);
 
 /** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. Only admins may. */
 export async function readAgain(): Promise<void> {

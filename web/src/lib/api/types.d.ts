@@ -177,6 +177,11 @@ export interface components {
             /** @description A file with its line, or the tool or key that it is about. */
             where: string;
             message: string;
+            /**
+             * @description What kind of finding it is, for programs: one word.
+             * @default
+             */
+            reason?: string;
             /** @description What to do: a command or a text to copy. */
             fix?: string;
             /**

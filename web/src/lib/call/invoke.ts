@@ -3,13 +3,25 @@
 import { ApiError, send, toolPath } from "../api/client";
 import { texts } from "../api/events";
 import { NOTHING, failureOf, type CallFailure } from "../api/failure";
-import { isObject, objectIn, parseJson, type Json, type JsonObject } from "../text/json-text";
+import { isObject, objectIn, parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
 import type { Tool } from "../api/tool";
 
 export type { CallFailure, Fault } from "../api/failure";
 type Place = Pick<Tool, "bundleID" | "slug" | "version">;
 
-export type Outcome = { durationMs: number; at: string } & (
+/** A text that a call was made of, and what changes it. */
+export interface Mending {
+  text: string;
+  change: (text: string) => void;
+}
+
+/** Of an HTTP tool: what its API answered, and how long that took. */
+export interface Upstream {
+  status: number;
+  durationMs: number;
+}
+
+export type Outcome = { durationMs: number; at: string; upstream?: Upstream | null } & (
   | { ok: true; value: Json; size: number }
   | { ok: false; failure: CallFailure }
 );
@@ -35,7 +47,7 @@ export async function invoke(tool: Place, args: string, told: Told, signal: Abor
   return { ...result, at, durationMs: performance.now() - start };
 }
 
-type Result = { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure };
+type Result = { upstream?: Upstream | null } & ({ ok: true; value: Json; size: number } | { ok: false; failure: CallFailure });
 
 async function call(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Result> {
   const sent = { body: `{"args": ${args}}`, accept: "text/event-stream", signal };
@@ -53,9 +65,16 @@ async function call(tool: Place, args: string, told: Told, signal: AbortSignal):
 
 function envelope(text: string, response: Response): Result {
   const body = objectIn(text);
-  if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - '{"ok":true,"value":}'.length };
+  const upstream = upstreamOf(body.meta);
+  const around = '{"ok":true,"value":}'.length + (body.meta === undefined ? 0 : writeJson(body.meta).length + ',"meta":'.length);
+  if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - around, upstream };
   const failure = failureOf(isObject(body.error) ? body.error : body, text || `HTTP ${response.status}`);
-  return { ok: false, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
+  return { ok: false, upstream, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
+}
+
+function upstreamOf(meta: Json | undefined): Upstream | null {
+  const found = isObject(meta) && isObject(meta.upstream) ? meta.upstream : null;
+  return found && { status: Number(found.status), durationMs: Number(found.duration_ms) };
 }
 
 export function progressOf(found: JsonObject): Progress {

@@ -10,8 +10,18 @@ import { store, stored } from "./storage";
 export const LANGUAGES = { en: "English", "zh-CN": "简体中文" } as const;
 export type Language = keyof typeof LANGUAGES;
 
-const LOADERS: Record<Exclude<Language, "en">, () => Promise<Messages>> = {
-  "zh-CN": async () => keyed((await import("virtual:zh-CN")).default),
+interface Loaded {
+  messages: Messages;
+  failures: Readonly<Record<string, string>>;
+  findings: Readonly<Record<string, string>>;
+}
+const ENGLISH: Loaded = { messages: en, failures: {}, findings: {} }; // the server's own words are English
+
+const LOADERS: Record<Exclude<Language, "en">, () => Promise<Loaded>> = {
+  "zh-CN": async () => {
+    const [texts, { FAILURES, FINDINGS }] = await Promise.all([import("virtual:zh-CN"), import("./failures-zh-CN")]);
+    return { messages: keyed(texts.default), failures: FAILURES, findings: FINDINGS };
+  },
 };
 
 /** The texts of a language, which come in the order of the English ones. */
@@ -30,7 +40,7 @@ function preferred(): Language {
 
 class I18n {
   language: Language = $state("en");
-  #messages: Messages = $state.raw(en);
+  #loaded: Loaded = $state.raw(ENGLISH);
 
   async start(): Promise<void> {
     await this.#load(preferred());
@@ -42,13 +52,13 @@ class I18n {
   }
 
   async #load(language: Language): Promise<void> {
-    this.#messages = language === "en" ? en : await LOADERS[language]();
+    this.#loaded = language === "en" ? ENGLISH : await LOADERS[language]();
     this.language = language;
     document.documentElement.lang = language;
   }
 
   text(key: Key, values: Readonly<Record<string, string | number>> = {}): string {
-    let found: string = this.#messages[key];
+    let found: string = this.#loaded.messages[key];
     if (found.includes("|") && typeof values.n === "number") {
       const forms = found.split("|");
       const isOne = new Intl.PluralRules(this.language).select(values.n) === "one";
@@ -58,6 +68,17 @@ class I18n {
       const value = values[name];
       return value === undefined ? whole : typeof value === "number" ? this.number(value) : value;
     });
+  }
+
+  /** What an error means, by its `code` and `reason`; empty where the server's own words will do. */
+  failure(code: string, reason: string | null = null): string {
+    const known = this.#loaded.failures;
+    return known[`${code}/${reason}`] ?? known[reason ?? ""] ?? known[code] ?? "";
+  }
+
+  /** The same for a finding of Health. */
+  finding(reason: string): string {
+    return this.#loaded.findings[reason] ?? "";
   }
 
   number(value: number, digits = 0): string {

@@ -1,7 +1,7 @@
 /** Short messages at the edge of the page: what was done, with an undo where there is one; and what went wrong. */
 
 import { ApiError } from "../api/client";
-import { t } from "./i18n.svelte";
+import { i18n, t } from "./i18n.svelte";
 import type { Key } from "../locales/en";
 import { session } from "../api/session.svelte";
 import { shown } from "../text/shown";
@@ -82,7 +82,7 @@ const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
 export function messageOf(error: unknown): string {
   if (error instanceof ApiError) {
     const key = OURS[error.code];
-    return key ? t(key) : shown(error.message);
+    return key ? t(key) : [i18n.failure(error.code), shown(error.message)].filter(Boolean).join("：");
   }
   return shown(error instanceof Error ? error.message : error);
 }

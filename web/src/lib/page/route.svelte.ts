@@ -7,19 +7,29 @@ export interface Place {
   params: Params;
 }
 
+/**
+ * How a tool stands in an address: by its name, where that is unique, else by bundle, slug and version. The catalogue
+ * knows the names; `keyOf` gives undefined until it can tell, and a name that nothing has as it is.
+ */
+export const naming: { nameOf: (key: string) => string; keyOf: (name: string) => string | undefined } = { nameOf: (key) => key, keyOf: () => undefined };
+const NAMED = ["tools", "recipe"]; // screens
+
 export function parseHash(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   return { screen: path || "tools", params: Object.fromEntries(new URLSearchParams(query)) };
 }
 
 export function hashOf(screen: string, params: Record<string, string | null | undefined> = {}): string {
-  const kept = Object.entries(params).filter((pair): pair is [string, string] => Boolean(pair[1]));
+  const tool = params.tool && NAMED.includes(screen) ? naming.nameOf(params.tool) : params.tool;
+  const kept = Object.entries({ ...params, tool }).filter((pair): pair is [string, string] => Boolean(pair[1]));
   const query = new URLSearchParams(kept).toString().replaceAll("%2F", "/");
   return `#/${screen}${query ? `?${query}` : ""}`;
 }
 
 class Route {
   #place: Place = $state.raw(parseHash(location.hash));
+  /** What the name in an address stood for when it was opened: a newer version does not take its place meanwhile. */
+  #opened: { of: Place; key: string } | null = null;
 
   constructor() {
     addEventListener("hashchange", () => (this.#place = parseHash(location.hash)));
@@ -30,7 +40,27 @@ class Route {
   }
 
   get params(): Params {
-    return this.#place.params;
+    const { tool, ...others } = this.#place.params;
+    if (!this.#isNamed) return this.#place.params;
+    const key = this.#keyOf(tool ?? "");
+    return key === undefined ? others : { ...others, tool: key };
+  }
+
+  /** Whether the address names a tool that is not known yet. */
+  get isWaiting(): boolean {
+    return this.#isNamed && this.#keyOf(this.#place.params.tool ?? "") === undefined;
+  }
+
+  get #isNamed(): boolean {
+    const { screen, params } = this.#place;
+    return NAMED.includes(screen) && params.tool !== undefined && !params.tool.includes("/");
+  }
+
+  #keyOf(name: string): string | undefined {
+    if (this.#opened?.of === this.#place) return this.#opened.key;
+    const key = naming.keyOf(name);
+    if (key?.includes("/")) this.#opened = { of: this.#place, key };
+    return key;
   }
 
   /** Go to a screen. `replace` makes no new entry in the history: for what is typed. */

@@ -1,0 +1,1 @@
+export{R as default}from"./form-CQoLNVr0.js";

@@ -1,0 +1,1 @@
+export{t as start}from"./base-BRw4HGn4.js";
