@@ -32,6 +32,8 @@ StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64
 FROM_TOOL = "OneTool-Call"
 """A header of every request of an HTTP tool and to an MCP server: some routes of `onetool serve` refuse it."""
 
+UPSTREAM = "upstream"  # in the meta of a result: status, time and size of the last response
+
 
 class CamelStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True

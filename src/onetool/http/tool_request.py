@@ -6,20 +6,30 @@ another origin nothing is sent that could be secret.
 
 import random
 import time
-from asyncio import sleep
+from asyncio import sleep, to_thread
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from onetool.core.context import trace_headers
+from onetool.core.context import note_call, trace_headers
 from onetool.core.errors import ToolFailure
 from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for
 from onetool.http.client import HttpContext
 from onetool.http.connection import HttpResponse
-from onetool.http.definition import OAuth2, Request, RequestStep, ToolLimits, longest_pause, max_tries, sending_seconds
+from onetool.http.definition import (
+    UPSTREAM,
+    OAuth2,
+    Request,
+    RequestStep,
+    ToolLimits,
+    longest_pause,
+    max_tries,
+    sending_seconds,
+)
 from onetool.http.errors import (
     Redact,
     RequestRefusedError,
@@ -32,6 +42,7 @@ from onetool.http.errors import (
 from onetool.http.placeholders import KnownNames, Lookup, StepNames
 from onetool.http.response import ResponseReader, Tell, retry_after
 from onetool.http.template import RequestTemplate
+from onetool.http.upstream import shown_response
 from onetool.http.url import parse_url
 
 if TYPE_CHECKING:
@@ -57,6 +68,7 @@ class ToolRequest:
         bundle: str | None = None,
     ) -> None:
         request, response = step.request, step.response
+        self._name = step.name
         if not any(name.lower() == "accept" for name in request.headers):
             accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
@@ -116,7 +128,13 @@ class ToolRequest:
         place = outgoing.url.authority
         seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
         try:
+            began = monotonic()
             answer = await self._send(outgoing, signer, context, seconds)
+            took = monotonic() - began
+            note_call(UPSTREAM, {"status": answer.status, "ms": round(took * 1000, 1), "size": len(answer.body)})
+            if context.on_response is not None:
+                view = partial(shown_response, outgoing, answer, took, context.redact, self._name)
+                context.on_response(await to_thread(view))
             if self._streams:
                 return await self._reader.events(answer, place, tell, context.redact)
             return await self._reader.value(answer, place, context.store_result, context.redact, clean)

@@ -2,7 +2,8 @@
 
     progress  {progress, total, message}    how far the tool is
     chunk     {data}                        a piece of a response that comes in pieces
-    result    {ok, value | error}           the envelope; always the last one; with `meta` if the tool has a limit
+    result    {ok, value | error}           the envelope; always the last one; with `meta`: what is left of the
+                                            limit, and the upstream response of an HTTP tool
 
 The stream begins with the first event, or after a moment without one. So what is refused before the tool runs has the
 same status as without a stream.
@@ -20,7 +21,7 @@ from onetool.core.call import ToolCall, ToolError, ToolResult, new_id
 from onetool.core.text import or_rather
 from onetool.http.asgi import HttpError, encode
 from onetool.http.body import StreamedText
-from onetool.http.definition import below
+from onetool.http.definition import UPSTREAM, below
 from onetool.http.response_stream import DisconnectWatch, ResponseStream
 from onetool.interfaces.rest.problem import (
     DATABASE_AWAY,
@@ -94,10 +95,12 @@ def read_args(body: Any) -> Mapping[str, Any]:
 def envelope(result: ToolResult, with_meta: bool = False, args_at: str = ARGS_AT) -> bytes:
     """Encode the envelope with the value or the error of a tool that ran. Raises RestError if it did not run.
 
-    `with_meta`: what is left of the tool's limit stands in it, because the headers have been sent.
+    `with_meta`: what is left of the tool's limit stands in it, because the headers have been sent, and status, time and
+    size of an upstream response.
     """
     error = result.error
-    meta = {"meta": {NOTE: result.meta[NOTE]}} if with_meta and NOTE in result.meta else {}
+    noted = {key: result.meta[key] for key in (NOTE, UPSTREAM) if key in result.meta} if with_meta else {}
+    meta = {"meta": noted} if noted else {}
     if error is None:
         return encode({"ok": True, "value": result.data, **meta})
     refuse_unrun(error, args_at)
