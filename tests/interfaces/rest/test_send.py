@@ -58,7 +58,7 @@ class Site:
         if seen.target == "/broken":
             return Reply(503, JSON, b'{"why": "tired"}', "Service Unavailable")
         if seen.target == "/echo":  # in a form that only reading it shows
-            body = '{"key": "%s"}' % seen.headers.get("x-key", "").replace('"', '\\"').replace("/", "\\/")
+            body = json.dumps({"key": seen.headers.get("x-key", "")}).replace("/", "\\/")
             headers = {**JSON, "X-Back": seen.headers.get("x-key", ""), "Set-Cookie": "session=s3cr3t; HttpOnly"}
             return Reply(200, headers, body.encode(), "OK")
         return Reply(200, JSON, json.dumps({"target": seen.target, "method": seen.method}).encode(), "OK")
