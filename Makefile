@@ -8,14 +8,15 @@ NODE    := .node-servers
 MODELS  := .node-models
 OPENAPI := .node-openapi
 WEB     := .node-web
+DOCS    := .venv-docs
 # Two per core: tests wait for processes, too. On two cores the suite takes a fifth less time than with one per core.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Neighbours stay together, and with them what they share. Hundreds of tests start a process, which needs bytecode.
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-all check lint words web web-check browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
-  search-eval bench-peers openapi lock clean
+.PHONY: help setup serve test test-long test-all check lint words web web-hashes web-check test-web lint-web browser test-browser screenshots conformance test-cluster faults attack fuzz bench \
+  search-eval bench-peers openapi docs lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,13 +45,22 @@ lint: $(VENV)/.dev
 words: $(VENV)/.dev  ## the sentences of the source, by package; ARGS=core: of one; ARGS="--draw 200 SEED": some of them
 	@$(BIN)/python -m tests.words $(ARGS)
 
-check: lint web-check test  ## linters, types, layers, whether the page is built, then the tests
+check: lint web-hashes test  ## linters, types, layers, whether the page is built, then the tests
 
 web: $(VENV)/.dev  ## build the page anew, from web/ into the package; ARGS=--dev: Vite's dev server, in front of `make serve`
 	$(BIN)/python -m web.build $(ARGS)
 
+web-hashes: $(VENV)/.dev
+	$(BIN)/python -m web.build --hashes
+
+test-web: $(VENV)/.dev  ## the page's logic, by Node's own test runner: web/tests
+	$(BIN)/python -m web.build --test
+
+lint-web: $(VENV)/.dev  ## types and templates of the page; Prettier and ESLint where they are installed
+	$(BIN)/python -m web.build --lint
+
 # Best effort: where npm can't reach its registry, it says so, and compares hashes only.
-web-check: $(VENV)/.dev
+web-check: $(VENV)/.dev  ## build the page anew and compare
 	$(BIN)/python -m web.build --check
 
 browser:  ## install the browser that tests of the page need: Debian's Chromium, as root; says why where it can't
@@ -59,7 +69,7 @@ browser:  ## install the browser that tests of the page need: Debian's Chromium,
 test-browser: setup  ## the page in a browser: every flow, and every screen in all languages, themes and sizes
 	ONETOOL_BROWSER=full $(BIN)/python -m pytest -m '' tests/browser -n 2 $(ARGS)
 
-screenshots: setup  ## the pictures of docs/page.md
+screenshots: setup  ## the pictures of docs/guide/page.md
 	PYTHONPATH=tests $(BIN)/python -m tests.browser.screenshots docs/pictures $(ARGS)
 
 conformance: $(VENV)/.dev  ## the official MCP suite and real clients against the server
@@ -72,7 +82,7 @@ test-cluster: setup  ## three replicas behind haproxy and nginx: killed, restart
 faults: $(VENV)/.dev  ## what stores must withstand, and a system without POSIX: some minutes
 	ONETOOL_FAULTS=full $(BIN)/python -m pytest -m '' tests/faults tests/without_posix $(ARGS)
 
-attack: setup  ## every attack test, and a table: area, attempts, how many got through; ARGS=--record: write it to docs/security.md
+attack: setup  ## every attack test, and a table: area, attempts, how many got through; ARGS=--record: write it to docs/operate/security.md
 	ONETOOL_BROWSER=full $(BIN)/python -m tests.attack -n $(WORKERS) $(ARGS)
 
 fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options; hypothesis at full length; the sandbox's frames
@@ -80,11 +90,15 @@ fuzz: $(VENV)/.dev  ## schemathesis over the REST API, ARGS are its own options;
 	ONETOOL_FUZZ=full $(BIN)/python -m pytest -m "hypothesis or longer" -n $(WORKERS)
 	$(BIN)/python -m tests.sandbox.fuzz --seconds 300
 
-bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/benchmarks.md; half an hour, ARGS=--quick some minutes
+bench: $(VENV)/.dev  ## measure, as ratios in one run: docs/internals/benchmarks.md; half an hour, ARGS=--quick some minutes
 	$(BIN)/python -u -m bench $(ARGS)
 
 search-eval: $(VENV)/.dev  ## how well the search finds tools, on public sets; ARGS=--record: note the figures that must not fall
 	$(BIN)/python -m tests.search_eval $(ARGS)
+
+docs: $(DOCS)/.done  ## build the site of docs/ into site/; a link that leads nowhere fails
+	@$(PYTHON) -B docs/modules.py
+	@$(DOCS)/bin/zensical build --clean --strict
 
 bench-peers: $(PEERS)/.done  ## install what `make bench` compares us with
 
@@ -100,7 +114,7 @@ lock: $(VENV)/.dev  ## resolve the dependencies anew (needs uv)
 	  --python-version 3.11 bench/peers.in -o bench/peers.lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) $(PEERS) $(NODE) $(MODELS) $(OPENAPI) $(WEB) web/node_modules .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(DOCS) site $(NODE) $(MODELS) $(OPENAPI) $(WEB) web/node_modules .conformance .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -128,6 +142,11 @@ $(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
 $(PEERS)/.done: $(BIN)/python bench/peers.lock
 	$(BIN)/python -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install -q --require-hashes -r bench/peers.lock
+	@touch $@
+
+$(DOCS)/.done: docs/requirements.txt
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install -q -r docs/requirements.txt
 	@touch $@
 
 # Best effort: where npm can't reach its registry, the tests of these servers are skipped and say why.

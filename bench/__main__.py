@@ -1,4 +1,4 @@
-"""python -m bench [SUBJECT …]: all subjects, or those that are named; then docs/benchmarks.md is written.
+"""python -m bench [SUBJECT …]: all subjects, or those that are named; then docs/internals/benchmarks.md is written.
 
 cold-start   a command from nothing
 calls        a lookup and a call, with few tools and with many
@@ -128,7 +128,9 @@ def _wanted(wanted: argparse.Namespace) -> dict[str, Measure]:
 
 def _two_files() -> list[Path]:
     parser = argparse.ArgumentParser(prog="python -m bench compare", description="What has moved between two runs.")
-    parser.add_argument("files", nargs=2, type=Path, metavar="FILE", help="written by --json, or docs/benchmarks.json")
+    parser.add_argument(
+        "files", nargs=2, type=Path, metavar="FILE", help="written by --json, or docs/internals/benchmarks.json"
+    )
     return parser.parse_args(sys.argv[2:]).files
 
 
@@ -177,13 +179,15 @@ def _limited(seconds: int) -> Iterator[None]:
 
 def write(docs: Path, found: results.Results) -> None:
     """The page, its JSON, the charts, and the lines that the README quotes."""
-    (docs / "pictures").mkdir(parents=True, exist_ok=True)
-    file = docs / "benchmarks.json"
+    pictures, folder = docs / "pictures", docs / "internals"
+    pictures.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    file = folder / "benchmarks.json"
     whole = results.merged(results.read(file) if file.exists() else {}, found, SUBJECTS)
     results.write(file, whole)
     whole = results.read(file)  # with as many digits as it has, so that the page is that of the file
-    page_of_results.write(docs, whole)
-    charts.write(docs / "pictures", whole)
+    page_of_results.write(folder, whole)
+    charts.write(pictures, whole)
     readme = docs.parent / "README.md"
     if readme.exists():
         readme.write_text(page_of_results.quoted(readme.read_text(), whole))

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: one table of everything that was measured, and the few lines of it that the README quotes."""
+"""docs/internals/benchmarks.md: one table of all that was measured, and the lines of it that the README quotes."""
 
 import re
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ moved between two runs.
 
 def page(results: Results) -> str:
     charts = "\n".join(
-        f"![{title}](pictures/bench-{name}.svg)\n" for name, title in CHARTS.items() if _has(results, name)
+        f"![{title}](../pictures/bench-{name}.svg)\n" for name, title in CHARTS.items() if _has(results, name)
     )
     table = [_line(_heads()), _line(RULE)]
     for name, subject in results.items():

@@ -1,6 +1,6 @@
-"""Writes docs/modules.md: every module of OneTool with the first sentence of its docstring.
+"""Writes docs/internals/modules.md: every module of OneTool with the first sentence of its docstring.
 
-Run it after you add, move or rename a module: .venv/bin/python docs/modules.py
+`make docs` runs it. The page isn't committed.
 """
 
 import ast
@@ -12,16 +12,20 @@ from tokenize import COMMENT, NL, STRING, generate_tokens
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "onetool"
-PAGE = ROOT / "docs" / "modules.md"
+PAGE = ROOT / "docs" / "internals" / "modules.md"
 HEAD = "# Modules\n\nEvery module with the first sentence of its docstring. `docs/modules.py` writes this page.\n"
 
 
 def page() -> str:
     parts = [HEAD]
-    for folder in (SOURCE, *sorted(path for path in SOURCE.rglob("*") if (path / "__init__.py").exists())):
+    for folder in folders():
         rows = [f"| `{file.name}` | {sentence(file)} |" for file in files_of(folder)]
         parts.append(f"## `{folder.relative_to(SOURCE.parent)}/`\n\n| | |\n|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def folders() -> list[Path]:
+    return [SOURCE, *sorted(path for path in SOURCE.rglob("*") if (path / "__init__.py").exists())]
 
 
 def files_of(folder: Path) -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """`python -m tests.attack`: run every attack test and print, per area, how many attempts there were and got through.
 
-`--record` writes the table into docs/security.md. Other arguments go to pytest.
+`--record` writes the table into docs/operate/security.md. Other arguments go to pytest.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "operate" / "security.md"
 TABLE = re.compile(r"(?<=<!-- attacks -->\n).*?(?=<!-- /attacks -->)", re.DOTALL)
 MARK = "mark.attack("
 
@@ -58,7 +58,7 @@ def files() -> list[str]:
 
 
 def recorded() -> str:
-    """Return the rows of the table in docs/security.md, without its head."""
+    """Return the rows of the table in docs/operate/security.md, without its head."""
     found = TABLE.search(PAGE.read_text())
     return "".join(found.group().splitlines(keepends=True)[2:]) if found else ""
 

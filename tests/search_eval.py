@@ -18,7 +18,7 @@ from onetool.services.search import SearchIndex
 
 DATA = Path(__file__).parent / "data"
 FLOOR = DATA / "search_floor.json"
-# The weights were chosen on livemcp and bfcl, not on golden and metatool: see docs/search.md.
+# The weights were chosen on livemcp and bfcl, not on golden and metatool: see docs/internals/search.md.
 SETS = ("golden", "metatool", "livemcp", "bfcl")
 WAYS = ("words", "meaning", "blended")
 SHOWN = 10

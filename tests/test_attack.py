@@ -1,4 +1,4 @@
-"""The table of attacks in docs/security.md is the one that `make attack` prints."""
+"""The table of attacks in docs/operate/security.md is the one that `make attack` prints."""
 
 import re
 

@@ -57,7 +57,7 @@ def test_the_wheel_is_small(built):
 
 def test_the_distribution_has_a_name_of_its_own(metadata):
     assert metadata["Name"] == NAME
-    for file in ("README.md", "docs/decisions/0035-the-distribution-has-another-name.md"):
+    for file in ("README.md", "docs/internals/decisions/0035-the-distribution-has-another-name.md"):
         text = (ROOT / file).read_text("utf-8")
         assert all(f"`{name}`" in text for name in (NAME, *OTHER_PROJECTS)), file
 

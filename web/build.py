@@ -1,21 +1,27 @@
 """Builds the page: `python -m web.build` installs what it needs, makes the client's types, checks, writes the assets.
 
-    --check    fail if the assets, the types or the manifest are not what these sources give; change nothing
+    --check    build anew and fail if the assets, the types or the manifest differ; change nothing
+    --hashes   compare the sources, the API's schemas and the assets with built.json; needs no Node
+    --test     run the tests of web/tests: bundled by Rolldown, run by Node's own test runner
+    --lint     run svelte-check, and Prettier and ESLint where they are installed
     --dev      Vite's own server, which shows what is edited at once, in front of `make serve` (or of ONETOOL_URL)
 
-The assets are committed, so that `make serve` and the wheel need no Node. `built.json` has the hashes of the sources
-and of the assets: a machine where npm can't install anything still sees that they belong together.
+The assets are committed, so that `make serve` and the wheel need no Node. `built.json` has the hashes of the sources,
+of the API's schemas that the page uses, and of the assets: a machine without Node sees whether they belong together.
 """
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests import npm
 
@@ -24,14 +30,19 @@ ROOT = WEB.parent
 STATIC = ROOT / "src" / "onetool" / "interfaces" / "web" / "static"
 NODE = ROOT / ".node-web"
 MANIFEST = WEB / "built.json"
-TYPES = WEB / "src" / "lib" / "api-types.d.ts"
+TYPES = WEB / "src" / "lib" / "api" / "types.d.ts"
 SETTINGS = ("package.json", "package-lock.json", "vite.config.ts", "svelte.config.js", "tsconfig.json", "index.html")
+USED_SCHEMA = re.compile(r'\bSchemas\["(\w+)"\]')
 
 
 def manifest() -> dict[str, dict[str, str]]:
-    """The hashes of what the page is made of, and of what was made."""
+    """Return the hashes of what the page is made of, and of what was made."""
     sources = [WEB / name for name in SETTINGS] + _files(WEB / "src")
-    return {"sources": _hashes(sources, WEB), "assets": _hashes(_files(STATIC), STATIC)}
+    schemas = {
+        name: sha256(json.dumps(one, sort_keys=True).encode()).hexdigest()
+        for name, one in used_document()["components"]["schemas"].items()
+    }
+    return {"sources": _hashes(sources, WEB), "schemas": schemas, "assets": _hashes(_files(STATIC), STATIC)}
 
 
 def mismatches() -> list[str]:
@@ -39,7 +50,7 @@ def mismatches() -> list[str]:
     known, now = json.loads(MANIFEST.read_text(encoding="utf-8")), manifest()
     return [
         f"{kind[:-1]} {name} {_what_happened(name, known[kind], now[kind])}"
-        for kind in ("sources", "assets")
+        for kind in now
         for name in sorted(known[kind].keys() | now[kind].keys())
         if known[kind].get(name) != now[kind].get(name)
     ]
@@ -76,16 +87,35 @@ def install(*options: str, within: float = npm.WITHIN) -> None:
         link.symlink_to(Path("..") / NODE.name / "node_modules", target_is_directory=True)
 
 
-def write_types(target: Path) -> None:
-    """The client's types, from the API's own description."""
+@cache
+def used_document() -> dict[str, Any]:
+    """Return the API's description with the schemas that the page names and those they refer to, and no paths."""
     from onetool import App
     from onetool.interfaces.rest.openapi import openapi_document
 
     with TemporaryDirectory() as folder:
-        config, document = Path(folder) / "onetool.yaml", Path(folder) / "openapi.json"
+        config = Path(folder) / "onetool.yaml"
         config.write_text("{}\n", encoding="utf-8")
         with App.open(config) as app:
-            document.write_text(json.dumps(openapi_document(app, "")), encoding="utf-8")
+            document = openapi_document(app, "")
+    schemas = document["components"]["schemas"]
+    todo = [name for path in _files(WEB / "src") for name in USED_SCHEMA.findall(path.read_text(encoding="utf-8"))]
+    used: set[str] = set()
+    while todo:
+        if (name := todo.pop()) not in used:
+            if name not in schemas:
+                raise SystemExit(f'web/src uses Schemas["{name}"], which the API does not describe.')
+            used.add(name)
+            todo += re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schemas[name]))
+    kept = {name: schemas[name] for name in sorted(used)}
+    return {**document, "paths": {}, "components": {"schemas": kept}}
+
+
+def write_types(target: Path) -> None:
+    """Write the client's types of these schemas."""
+    with TemporaryDirectory() as folder:
+        document = Path(folder) / "openapi.json"
+        document.write_text(json.dumps(used_document()), encoding="utf-8")
         _node("openapi-typescript/bin/cli.js", str(document), "--output", str(target), "--default-non-nullable=false")
 
 
@@ -94,7 +124,7 @@ def build(check: bool) -> None:
         types, assets = Path(folder) / "types.d.ts", Path(folder) / "static"
         write_types(types)
         if check and types.read_bytes() != TYPES.read_bytes():
-            raise SystemExit("web/src/lib/api-types.d.ts is not what the API describes now: run `make web`.")
+            raise SystemExit("web/src/lib/api/types.d.ts is not what the API describes now: run `make web`.")
         shutil.copyfile(types, TYPES)
         _node("svelte-check/bin/svelte-check", "--tsconfig", "tsconfig.json", "--fail-on-warnings")
         _node("vite/bin/vite.js", "build", "--outDir", str(assets), "--emptyOutDir", "--logLevel", "warn")
@@ -124,14 +154,54 @@ def check() -> None:
         build(check=True)
 
 
+def run_tests() -> None:
+    """Run the tests of the page's logic. Vitest is not among the packages: Node's own runner does."""
+    tests = sorted(map(str, (WEB / "tests").glob("*.test.ts")))
+    with TemporaryDirectory() as folder:
+        _node(
+            "rolldown/bin/cli.mjs",
+            *tests,
+            "-d",
+            folder,
+            "--platform",
+            "node",
+            "--format",
+            "cjs",
+            "--logLevel",
+            "silent",
+        )
+        done = subprocess.run([*npm.node(), "--test", f"{folder}/*.test.js"], env=npm.environment(), check=False)
+    if done.returncode:
+        raise SystemExit("Tests of the page's logic failed: see above.")
+
+
+def lint() -> None:
+    """Check types and templates; then formatting and rules, or say that those were not checked."""
+    _node("svelte-check/bin/svelte-check", "--tsconfig", "tsconfig.json", "--fail-on-warnings")
+    for name, script in (("Prettier", "prettier/bin/prettier.cjs"), ("ESLint", "eslint/bin/eslint.js")):
+        if (NODE / "node_modules" / script).exists():
+            _node(script, *(("--check", "src") if name == "Prettier" else ("src",)))
+        else:
+            print(f"{name.upper()} WAS NOT RUN: web/package-lock.json does not have it.", file=sys.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m web.build", description="Build the page.")
     parser.add_argument("--check", action="store_true", help="fail if what is committed differs; change nothing")
+    parser.add_argument("--hashes", action="store_true", help="compare hashes only, without Node")
     parser.add_argument("--dev", action="store_true", help="Vite's own server, in front of a server that runs")
+    parser.add_argument("--test", action="store_true", help="test the page's logic with Node")
+    parser.add_argument("--lint", action="store_true", help="check types, and formatting where Prettier is installed")
     args = parser.parse_args()
     if args.check:
         return check()
+    if args.hashes:
+        return compare_hashes()
     install()
+    if args.test:
+        return run_tests()
+    if args.lint:
+        return lint()
     return _node("vite/bin/vite.js") if args.dev else build(check=False)
 
 

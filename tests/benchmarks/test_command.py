@@ -41,14 +41,14 @@ def bench(monkeypatch, tmp_path):
 
 def test_one_subject_that_fails_does_not_stop_the_others_nor_lose_what_was_known(bench, tmp_path, before, capfd):
     docs = tmp_path / "docs"
-    docs.mkdir()
-    results.write(docs / "benchmarks.json", {"page": before["mcp"]})
+    (docs / "internals").mkdir(parents=True)
+    results.write(docs / "internals" / "benchmarks.json", {"page": before["mcp"]})
     assert bench() == "Not measured, for the reason above: page"
     assert "the server does not start" in capfd.readouterr().err
-    kept = results.read(docs / "benchmarks.json")
+    kept = results.read(docs / "internals" / "benchmarks.json")
     assert list(kept) == ["calls", "page", "tokens"]
     assert kept["page"] == before["mcp"]
-    assert "| a call | 2 s | 1 s, 0.50 × |" in (docs / "benchmarks.md").read_text()
+    assert "| a call | 2 s | 1 s, 0.50 × |" in (docs / "internals" / "benchmarks.md").read_text()
     assert (docs / "pictures" / "bench-speed.svg").exists()
 
 
@@ -61,11 +61,11 @@ def test_one_that_hangs_is_given_up(bench, monkeypatch, capfd):
 
 def test_a_subject_that_is_named_is_the_only_one_that_is_new(bench, tmp_path, before):
     docs = tmp_path / "docs"
-    docs.mkdir()
-    results.write(docs / "benchmarks.json", {"calls": before["mcp"]})
+    (docs / "internals").mkdir(parents=True)
+    results.write(docs / "internals" / "benchmarks.json", {"calls": before["mcp"]})
     assert bench("tokens", "--json", str(tmp_path / "now.json")) == 0
     assert list(results.read(tmp_path / "now.json")) == ["tokens"]
-    kept = results.read(docs / "benchmarks.json")
+    kept = results.read(docs / "internals" / "benchmarks.json")
     assert kept["calls"].taken.date == "2026-01-02"
     assert kept["tokens"].taken.date > "2026-01-02"
 

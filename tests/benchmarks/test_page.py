@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, and what the README quotes of it."""
+"""docs/internals/benchmarks.md, and what the README quotes of it."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from bench import charts, page_of_results, results
 from bench.table import row
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
+PAGE, README = ROOT / "docs" / "internals" / "benchmarks.md", ROOT / "README.md"
 
 
 def lines_of(text):
@@ -77,8 +77,8 @@ def test_the_page_tells_when_and_where_each_subject_was_measured(before, after):
 
 def test_a_chart_is_shown_if_there_is_something_in_it(after):
     page = page_of_results.page(after)
-    assert "(pictures/bench-speed.svg)" in page
-    assert "(pictures/bench-tokens.svg)" not in page
+    assert "(../pictures/bench-speed.svg)" in page
+    assert "(../pictures/bench-tokens.svg)" not in page
 
 
 def test_the_readme_quotes_lines_of_the_page(after):
@@ -96,7 +96,7 @@ def test_the_readme_quotes_lines_of_the_page(after):
 
 
 def test_the_page_and_the_charts_are_those_of_the_figures(tmp_path):
-    kept = results.read(ROOT / "docs" / "benchmarks.json")
+    kept = results.read(ROOT / "docs" / "internals" / "benchmarks.json")
     assert PAGE.read_text() == page_of_results.page(kept)
     charts.write(tmp_path, kept)
     drawn = {file.name: file.read_text() for file in tmp_path.iterdir()}

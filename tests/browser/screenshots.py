@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures of docs/page.md, of the same data each time.
+"""`make screenshots`: the pictures of docs/guide/page.md, of the same data each time.
 
 What differs from run to run (the port, times, how long a call took) is replaced in the page before it is taken.
 """

@@ -18,7 +18,7 @@ from .suite import REVISIONS, count
 CLIENT = f"{sys.executable} -m tests.conformance.proxy_client"
 WITHIN = 60  # seconds, for one scenario
 AT_ONCE = 3
-# docs/conformance.md says more.
+# docs/internals/conformance.md says more.
 NOT_OURS = {
     "auth/client-credentials-jwt": "keys instead of a secret are not supported",
     "auth/enterprise-managed-authorization": "an extension that is not supported",

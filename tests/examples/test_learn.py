@@ -1,4 +1,4 @@
-"""Every snippet of docs/write-a-pack.md is a file in examples/learn, and every file does what the page says."""
+"""Every snippet of docs/guide/write-a-pack.md is a file in examples/learn, and every file does what the page says."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from helpers import cli
 
 ROOT = Path(__file__).parent.parent.parent
 LEARN = ROOT / "examples" / "learn"
-PAGE = (ROOT / "docs" / "write-a-pack.md").read_text()
+PAGE = (ROOT / "docs" / "guide" / "write-a-pack.md").read_text()
 
 
 def test_every_snippet_is_a_file_and_every_file_a_snippet():

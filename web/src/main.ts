@@ -1,4 +1,4 @@
-import { takeKey } from "./lib/link";
+import { takeKey } from "./lib/page/link";
 
 const key = takeKey(); // before anything else is loaded
 const { start } = await import("./start");

@@ -1,9 +1,9 @@
 import { mount } from "svelte";
 
 import App from "./App.svelte";
-import { i18n } from "./lib/i18n.svelte";
-import { notices } from "./lib/notices.svelte";
-import { session } from "./lib/session.svelte";
+import { i18n } from "./lib/page/i18n.svelte";
+import { notices } from "./lib/page/notices.svelte";
+import { session } from "./lib/api/session.svelte";
 import "./styles.css";
 
 /** Show the page, signed in with the key of a link if there is one. */

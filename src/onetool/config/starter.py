@@ -52,7 +52,7 @@ tools:
 #audit: {mode: usual, retention_days: 90, max_mb: 1024}  # who called what; required: without a log nothing is called
 #metrics: {token: "${METRICS_TOKEN}"}  # lets Prometheus read /metrics, which else needs the role admin
 #otel: {endpoint: "http://localhost:4318", headers: {}, service: onetool}  # traces and metrics, sent over OTLP
-# Several machines: one PostgreSQL instead of files, and where the other replicas reach this one (docs/scale.md).
+# Several machines: one PostgreSQL instead of files, and where other replicas reach this one (docs/operate/scale.md).
 #database: ${DATABASE_URL}
 #cluster: {address: "10.0.0.7:8765", key: "${CLUSTER_KEY}"}
 

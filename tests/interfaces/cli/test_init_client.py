@@ -178,7 +178,7 @@ def test_the_starter_config_is_still_written_and_says_what_is_next(project):
 
 
 def test_the_docs_show_what_is_printed():
-    page = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "clients.md").read_text()
     shown = dict(zip(CLIENTS, re.findall(r"```(?:json|toml)\n(.*?)```", page, re.DOTALL), strict=True))
     for name, client in CLIENTS.items():
         dump = toml_snippet if name == "codex" else json_snippet

@@ -15,7 +15,7 @@ from onetool.interfaces.http.app import LazyRoute
 from onetool.interfaces.http.connection import ConnectionLimits
 from onetool.interfaces.http.server import STOP_TIMEOUT_S
 
-DOCS = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "operate" / "serve.md").read_text()
 
 
 def test_health(server):

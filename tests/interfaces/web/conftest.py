@@ -9,13 +9,13 @@ from web.build import NODE, WEB
 
 PACKAGES = NODE / "node_modules"
 DRIVER = """
-import {{ codeOf, conditionCode, renamedIn, valueCode }} from {recipe};
+import {{ codeOf, conditionCode, renamedIn, valueCode }} from {recipe_recipe};
 import {{ recipeOf }} from {recipe_read};
 import {{ callsOf, holds, resolved }} from {recipe_values};
 import {{ keyOf, madeIn, taken, written }} from {recipe_answers};
 import {{ unknownNames }} from {recipe_text};
-import {{ textWithoutSecrets }} from {secrets};
-import {{ offersAt }} from {code_names};
+import {{ textWithoutSecrets }} from {form_secrets};
+import {{ offersAt }} from {editor_code_names};
 const whole = (recipe) => ({{ ...recipe, steps: recipe.steps.map((one) => ({{ each: undefined, ...one }})) }});
 const doing = {{
   both: ({{ recipe, code, inputs }}) => {{
@@ -52,7 +52,15 @@ const answers = asked.map(([what, given]) => {{
 }});
 console.log(JSON.stringify(answers));
 """
-MODULES = ("recipe", "recipe-read", "recipe-values", "recipe-answers", "recipe-text", "secrets", "code-names")
+MODULES = (
+    "recipe/recipe",
+    "recipe/read",
+    "recipe/values",
+    "recipe/answers",
+    "recipe/text",
+    "form/secrets",
+    "editor/code-names",
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +73,7 @@ def node(tmp_path_factory):
 
 def asker(folder):
     lib = WEB / "src" / "lib"
-    named = {name.replace("-", "_"): json.dumps(str(lib / f"{name}.ts")) for name in MODULES}
+    named = {name.replace("/", "_").replace("-", "_"): json.dumps(str(lib / f"{name}.ts")) for name in MODULES}
     (folder / "driver.ts").write_text(DRIVER.format(**named), encoding="utf-8")
     bundle = [
         *npm.node(),

@@ -22,9 +22,7 @@ def code():
     """All sources of the page but its words."""
     files = [path for kind in ("*.ts", "*.svelte") for path in SOURCES.rglob(kind)]
     return "\n".join(
-        path.read_text(encoding="utf-8")
-        for path in files
-        if "locales" not in path.parts and path.name != "api-types.d.ts"
+        path.read_text(encoding="utf-8") for path in files if "locales" not in path.parts and path.name != "types.d.ts"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the code editor offers while one types: lib/code-names.ts, run by Node."""
+"""What the code editor offers while one types: lib/editor/code-names.ts, run by Node."""
 
 PARAMETERS = [{"name": "city", "type": "str"}, {"name": "days", "type": "int", "default": 3}]
 NOW = {

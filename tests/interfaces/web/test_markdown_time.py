@@ -1,4 +1,4 @@
-"""lib/markdown.ts, run by Node: what a model writes can't hold up the page, and means the same as before.
+"""lib/chat/markdown.ts, run by Node: what a model writes can't hold up the page, and means the same as before.
 
 The texts are so long that time which grows faster than they do would be minutes and hours: then Node is ended.
 """
@@ -49,7 +49,7 @@ def read(tmp_path_factory):
     if not (PACKAGES / "rolldown").exists():
         pytest.skip("MARKDOWN IS NOT TESTED: the page's packages are not installed (`make web` does)")
     folder = tmp_path_factory.mktemp("markdown")
-    module = json.dumps(str(WEB / "src" / "lib" / "markdown.ts"))
+    module = json.dumps(str(WEB / "src" / "lib" / "chat" / "markdown.ts"))
     (folder / "driver.ts").write_text(DRIVER.format(module=module), encoding="utf-8")
     cli = [*npm.node(), PACKAGES / "rolldown" / "bin" / "cli.mjs", "driver.ts", "--platform", "node", "--format", "cjs"]
     subprocess.run([*map(str, cli), "-o", "driver.cjs"], cwd=folder, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""Recipes of the page are Python and back, exactly: lib/recipe.ts and lib/recipe-read.ts, run by Node."""
+"""Recipes of the page are Python and back, exactly: lib/recipe/recipe.ts and lib/recipe/read.ts, run by Node."""
 
 import ast
 import random

@@ -12,5 +12,5 @@
 
 Messages and errors are in `core.mcp_protocol`.
 
-It is written without the official SDK, which is the client in the tests (see docs/decisions/0011).
+It is written without the official SDK, which is the client in the tests (see docs/internals/decisions/0011).
 """

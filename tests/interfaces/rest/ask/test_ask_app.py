@@ -392,7 +392,7 @@ MORE = ("error", "too_many", "too_large", "approval", "needs_stream", "decided",
 
 
 def test_the_docs_know_every_key_event_and_reason():
-    docs = (Path(__file__).parents[4] / "docs" / "serve.md").read_text()
+    docs = (Path(__file__).parents[4] / "docs" / "operate" / "serve.md").read_text()
     section = docs.partition("\n## Asking a model\n")[2].partition("\n## ")[0]
     events = [kind.__struct_config__.tag for kind in get_args(Event)]
     for word in (

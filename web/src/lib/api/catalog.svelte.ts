@@ -1,0 +1,267 @@
+/**
+ * All tools of all sources, kept in step with the server.
+ *
+ * The list is read page by page: the first rows are there before the last are read. When something changes, old rows
+ * stay until the new ones are complete. A switch acts at once, and goes back if the server refuses it.
+ */
+
+import { get, request, send, versionsPath, type Schemas } from "./client";
+import { listen } from "./events";
+import { t } from "../page/i18n.svelte";
+import type { Key } from "../locales/en";
+import { notices } from "../page/notices.svelte";
+import { may, session } from "./session.svelte";
+import { line } from "../text/shown";
+import { withInherited, type Tool } from "./tool";
+
+/** What the filter and the rows need, nothing more. */
+const ROW = [
+  "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
+  "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt", "inherited",
+] as const satisfies readonly (keyof Tool)[];
+const FIELDS = ROW.join(",");
+
+export type ToolRow = Pick<Tool, (typeof ROW)[number]>;
+export type BundleRow = Schemas["Bundle"];
+
+const PER_PAGE = 1000;
+const FIRST_PAGE = 100; // rows that are there at once
+const AT_MOST_EVERY_MS = 1000; // the list is read again
+const FLASH_MS = 2500;
+
+export const keyOf = (tool: { bundleID: string; slug: string; version: string }): string =>
+  `${tool.bundleID}/${tool.slug}/${tool.version}`;
+
+export const nameOf = (tool: { name: string | null; bundleSlug?: string; slug: string }): string =>
+  tool.name ?? `${tool.bundleSlug ?? ""}/${tool.slug}`;
+
+const toolOf = (row: { bundleID: string; slug: string }): string => `${row.bundleID}/${row.slug}`;
+
+/** The version of each tool that its name stands for, by tool; where a bundle has no names, the newest one that is on. */
+function currentOf(rows: readonly ToolRow[]): Map<string, ToolRow> {
+  const isNamed = (row: ToolRow): boolean => row.name !== null && !row.name.endsWith(`@${row.version}`);
+  const rank = (row: ToolRow): string => `${Number(isNamed(row))}${Number(row.isEnabled)}${row.id}`;
+  const found = new Map<string, ToolRow>();
+  for (const row of rows) {
+    const known = found.get(toolOf(row));
+    if (known === undefined || rank(row) > rank(known)) found.set(toolOf(row), row);
+  }
+  return found;
+}
+
+/** By name; our own tools, which are about tools, come last. */
+function byName(a: ToolRow, b: ToolRow): number {
+  const [left, right] = [sortKey(a), sortKey(b)];
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+/** Whether it is one of our own tools, which are about tools. */
+export const isOwn = (row: ToolRow): boolean => row.isBuiltIn && row.bundleSlug === "ot";
+
+const sortKey = (row: ToolRow): string => (isOwn(row) ? "\uffff" : "") + nameOf(row).toLowerCase();
+
+interface Switched {
+  isEnabled: boolean;
+  done: number; // when the server had it
+}
+
+class Catalog {
+  rows: ToolRow[] = $state.raw([]);
+  bundles: BundleRow[] = $state.raw([]);
+  state: "empty" | "loading" | "ready" | "failed" = $state("empty");
+  error: unknown = $state.raw(null);
+  isLive = $state(false);
+  /** Rows that somebody else has just changed, by key. */
+  flashed: ReadonlySet<string> = $state.raw(new Set());
+  /** Counts up with every change of the catalogue: for what is shown beside the list. */
+  revision = $state(0);
+  #reading: Promise<void> | null = null;
+  #again = false;
+  /** How many calls of each tool have ended since the page is open, by key: for what is shown beside the list. */
+  calls: ReadonlyMap<string, number> = $state.raw(new Map());
+  #current: { of: ToolRow[]; tools: Map<string, ToolRow> } = { of: [], tools: new Map() };
+  #began = 0; // when the list that is shown began to be read
+  #own = new Map<string, Switched>(); // switches of ours, until a list that began after them has come
+
+  /** Read everything, and follow what changes. Returns what ends it. */
+  start(onCall: (call: Record<string, unknown>) => void = () => {}): () => void {
+    void this.load();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const soon = (): void => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        void this.load();
+      }, Math.max(0, this.#began + AT_MOST_EVERY_MS - performance.now()));
+    };
+    const call = (ended: Record<string, unknown>): void => {
+      this.#count(ended);
+      onCall(ended);
+    };
+    const end = listen({ changed: soon, call, live: (isLive) => (this.isLive = isLive) });
+    return () => {
+      clearTimeout(timer);
+      end();
+    };
+  }
+
+  /** Somebody else may sit here now. */
+  forget(): void {
+    [this.rows, this.bundles, this.calls, this.state] = [[], [], new Map(), "empty"];
+    this.#own.clear();
+  }
+
+  #count(call: Record<string, unknown>): void {
+    const key = keyOf({ bundleID: String(call.bundleID), slug: String(call.toolSlug), version: String(call.version) });
+    this.calls = new Map(this.calls).set(key, (this.calls.get(key) ?? 0) + 1);
+  }
+
+  /** Read everything again. One reading at a time; a change meanwhile asks for one more. */
+  async load(): Promise<void> {
+    if (this.#reading) {
+      this.#again = true;
+      return this.#reading;
+    }
+    this.#reading = this.#read();
+    await this.#reading;
+    this.#reading = null;
+    if (this.#again) {
+      this.#again = false;
+      await this.load();
+    }
+  }
+
+  async #read(): Promise<void> {
+    const isFirst = this.rows.length === 0;
+    const began = (this.#began = performance.now());
+    if (isFirst) this.state = "loading";
+    try {
+      const bundles = this.#pages<BundleRow>("tools/bundles", "bundles", () => ({ includeDisabled: true, pageSize: PER_PAGE }));
+      const found: ToolRow[] = [];
+      const query = (isNext: boolean) => ({
+        includeDisabled: true, recommendedPageSize: isFirst && !isNext ? FIRST_PAGE : PER_PAGE, fields: FIELDS,
+      });
+      await this.#pages<ToolRow>("tools/tools", "tools", query, (page) => {
+        found.push(...page.map(withInherited));
+        if (isFirst) this.rows = found.toSorted(byName);
+      });
+      this.bundles = (await bundles).filter((one) => !one.softDeletedAt);
+      this.#show(found, isFirst, began);
+      this.state = "ready";
+      this.error = null;
+      this.revision += 1;
+    } catch (error) {
+      this.error = error;
+      if (this.rows.length === 0) this.state = "failed";
+    }
+  }
+
+  async #pages<T>(
+    path: string,
+    key: string,
+    query: (isNext: boolean) => Record<string, string | number | boolean>,
+    each: (page: T[]) => void = () => {},
+  ): Promise<T[]> {
+    const all: T[] = [];
+    let pageToken: string | undefined;
+    do {
+      const page: Record<string, unknown> = await get(path, { query: { ...query(pageToken !== undefined), pageToken } });
+      const rows = page[key] as T[];
+      all.push(...rows);
+      each(rows);
+      pageToken = (page.nextPageToken as string | null) ?? undefined;
+    } while (pageToken);
+    return all;
+  }
+
+  /** Take the new rows. What somebody else has switched is pointed at, and said. */
+  #show(read: ToolRow[], isFirst: boolean, began: number): void {
+    const found = read.map((row) => this.#withOwn(row, began));
+    const before = new Map(this.rows.map((row) => [keyOf(row), row]));
+    const others = isFirst
+      ? []
+      : found.filter((row) => {
+          const known = before.get(keyOf(row));
+          return known !== undefined && known.isEnabled !== row.isEnabled && this.#own.get(keyOf(row))?.isEnabled !== row.isEnabled;
+        });
+    for (const [key, own] of this.#own) if (own.done < began) this.#own.delete(key);
+    this.rows = found.sort(byName);
+    if (others.length === 0) return;
+    this.flashed = new Set(others.map(keyOf));
+    setTimeout(() => (this.flashed = new Set()), FLASH_MS);
+    const tools = [...currentOf(others).values()];
+    const [one] = tools;
+    if (tools.length === 1 && one) {
+      const name = line(nameOf(one));
+      notices.done(t(one.isEnabled ? "tools.elsewhere.on" : "tools.elsewhere.off", { name }));
+    } else notices.done(t("tools.elsewhere.many", { n: tools.length }));
+  }
+
+  /** One row for each tool: older versions are inside of it. */
+  get tools(): ToolRow[] {
+    return [...this.#tools().values()];
+  }
+
+  /** The row of the tool that this is a version of. */
+  current(key: string | undefined): ToolRow | undefined {
+    const [bundleID = "", slug = ""] = key?.split("/") ?? [];
+    return this.#tools().get(toolOf({ bundleID, slug }));
+  }
+
+  #tools(): Map<string, ToolRow> {
+    if (this.#current.of !== this.rows) this.#current = { of: this.rows, tools: currentOf(this.rows) };
+    return this.#current.tools;
+  }
+
+  /** A list that began before a switch of ours was done does not know it yet. */
+  #withOwn(row: ToolRow, began: number): ToolRow {
+    const own = this.#own.get(keyOf(row));
+    if (own === undefined || own.done < began || own.isEnabled === row.isEnabled) return row;
+    return { ...row, isEnabled: own.isEnabled, health: own.isEnabled ? "ok" : "off" };
+  }
+
+  /** Switch a tool with all its versions: at once here, then on the server. Undo restores each version. */
+  async switchTool(row: ToolRow, isEnabled: boolean): Promise<void> {
+    const versions = this.rows.filter((one) => toolOf(one) === toolOf(row));
+    const before = Object.fromEntries(versions.map((one) => [one.version, one.isEnabled]));
+    const now = Object.fromEntries(versions.map((one) => [one.version, isEnabled]));
+    if (!(await this.#switch(row, before, now, { isEnabled }))) return;
+    const words: Key = versions.length > 1 ? (isEnabled ? "tools.switched.on.all" : "tools.switched.off.all") : isEnabled ? "tools.switched.on" : "tools.switched.off";
+    const name = line(nameOf(this.current(keyOf(row)) ?? row));
+    notices.done(t(words, { name, n: versions.length }), async () => void (await this.#switch(row, now, before, { versions: before })));
+  }
+
+  async #switch(row: ToolRow, before: Record<string, boolean>, now: Record<string, boolean>, json: object): Promise<boolean> {
+    this.#change(row, now);
+    const own = Object.entries(now).map(([version, isEnabled]): [string, Switched] => [keyOf({ ...row, version }), { isEnabled, done: Infinity }]);
+    for (const [key, one] of own) this.#own.set(key, one);
+    try {
+      await request(versionsPath(row), { method: "PATCH", json });
+      for (const [, one] of own) one.done = performance.now();
+      return true;
+    } catch (error) {
+      this.#change(row, before);
+      for (const [key] of own) this.#own.delete(key);
+      notices.error(error);
+      return false;
+    }
+  }
+
+  #change(row: ToolRow, versions: Record<string, boolean>): void {
+    this.rows = this.rows.map((one) => {
+      const isEnabled = toolOf(one) === toolOf(row) ? versions[one.version] : undefined;
+      return isEnabled === undefined || isEnabled === one.isEnabled ? one : { ...one, isEnabled, health: isEnabled ? "ok" : "off" };
+    });
+  }
+
+  find(key: string | undefined): ToolRow | undefined {
+    return key === undefined ? undefined : this.rows.find((row) => keyOf(row) === key);
+  }
+}
+
+export const catalog = new Catalog();
+
+/** Have the server read its config, packs and secrets again. Where they can't be used, Health says why. Only admins may. */
+export async function readAgain(): Promise<void> {
+  if (may("admin")) await send("call/ot.reload", { json: {} }).catch(() => {});
+}
+session.onLeave(() => catalog.forget());

@@ -1,0 +1,160 @@
+/**
+ * The client of the REST API.
+ *
+ * The session goes into a header that only this page sets: a request of a foreign page has none. Addresses are relative
+ * to the page, which may stand below a path of somebody else's web app.
+ */
+
+import type { components } from "./types";
+import { store, stored } from "../page/storage";
+
+export type Schemas = components["schemas"];
+
+/** A refusal, in the API's words. `pointer` is the field that is wrong, where one is. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly pointer: string | null = null,
+    readonly body: unknown = null,
+  ) {
+    super(message);
+  }
+}
+
+export interface Sent {
+  method?: string;
+  json?: unknown;
+  body?: BodyInit;
+  type?: string;
+  accept?: string;
+  query?: Record<string, string | number | boolean | readonly string[] | undefined>;
+  ifMatch?: string | null;
+  signal?: AbortSignal;
+  keepalive?: boolean; // it is sent even if the page is closed now
+}
+
+export interface Reply<T> {
+  data: T;
+  etag: string | null;
+  status: number;
+  headers: Headers;
+}
+
+const BASE = new URL(".", document.baseURI);
+const REFUSED: readonly string[] = ["role_needed", "token_needed", "read_only"]; // because of who one is
+
+const inTab = (): Storage => sessionStorage;
+
+let tabSession: string | null = stored<string | null>("session", null, inTab); // of a link: this tab's alone
+let session: string | null = tabSession ?? stored<string | null>("session", null);
+let onSignedOut: () => void = () => {};
+let onRefused: () => void = () => {};
+
+export function setSession(value: string | null): void {
+  session = value;
+  if (tabSession === null) store("session", value);
+  else setTabSession(null); // the browser may have another one, of a token
+}
+
+/** Use the session of a link in this tab; null: use that of the browser again, if there is one. */
+export function setTabSession(value: string | null): void {
+  tabSession = value;
+  store("session", value, inTab);
+  session = value ?? stored<string | null>("session", null);
+}
+
+/** Call `told` when another tab of this browser has signed in or out. */
+export function whenSessionChanged(told: (has: boolean) => void): void {
+  addEventListener("storage", (event) => {
+    if (tabSession !== null || (event.key !== null && event.key !== "onetool.session")) return;
+    session = stored<string | null>("session", null);
+    told(session !== null);
+  });
+}
+
+/** Call `told` whenever the server says that nobody is signed in (any more). */
+export function whenSignedOut(told: () => void): void {
+  onSignedOut = told;
+}
+
+/** Call `told` whenever the server says that one may not do something: because of one's role, or because it takes a token, or is for calls only. */
+export function whenRefused(told: () => void): void {
+  onRefused = told;
+}
+
+export function address(path: string, query: Sent["query"] = {}): URL {
+  const url = new URL(path.replace(/^\//, ""), BASE);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== "") url.searchParams.set(name, String(value));
+  }
+  return url;
+}
+
+/** Fetch, with the session. Gives the response as it came; `request` reads it. */
+export async function send(path: string, sent: Sent = {}): Promise<Response> {
+  const headers = new Headers({ accept: sent.accept ?? "application/json" });
+  const used = session;
+  if (used !== null) headers.set("authorization", `Bearer ${used}`);
+  if (sent.ifMatch) headers.set("if-match", sent.ifMatch);
+  let body = sent.body;
+  const method = sent.method ?? (sent.json === undefined && body === undefined ? "GET" : "POST");
+  if (sent.json !== undefined || (method === "POST" && body === undefined)) body = JSON.stringify(sent.json ?? {});
+  if (body !== undefined) headers.set("content-type", sent.type ?? "application/json");
+  try {
+    const response = await fetch(address(path, sent.query), {
+      method,
+      headers,
+      body,
+      signal: sent.signal,
+      keepalive: sent.keepalive ?? method === "DELETE", // a deletion goes on if the page is left meanwhile
+      credentials: "omit",
+      redirect: "error",
+    });
+    if (response.status === 401 && used === session) onSignedOut(); // an earlier session may have ended meanwhile
+    return response;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer.");
+  }
+}
+
+export async function request<T>(path: string, sent: Sent = {}): Promise<Reply<T>> {
+  const response = await send(path, sent);
+  const text = await response.text();
+  if (!response.ok) throw refusal(response.status, text);
+  const data = text === "" ? null : parsed(text);
+  return { data: data as T, etag: response.headers.get("etag"), status: response.status, headers: response.headers };
+}
+
+export async function get<T>(path: string, sent: Sent = {}): Promise<T> {
+  return (await request<T>(path, sent)).data;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** What a refusal says, whoever wrote it: the API, or a proxy before it, whose page is markup that nobody wants to read. */
+export function refusal(status: number, text: string): ApiError {
+  const data = parsed(text);
+  const found = (data ?? {}) as Record<string, unknown>;
+  const error = (typeof found.error === "object" && found.error !== null ? found.error : found) as Record<string, unknown>;
+  const message = [error.detail, error.message, error.title].find((one) => typeof one === "string");
+  const pointer = [error.pointer, error.at].find((one) => typeof one === "string");
+  const code = typeof error.code === "string" ? error.code : String(status);
+  if (REFUSED.includes(code)) onRefused();
+  const plain = /^\s*</.test(text) ? "" : text.slice(0, 300);
+  return new ApiError(status, code, (message as string) ?? (plain || `HTTP ${status}`), (pointer as string) ?? null, data);
+}
+
+export function toolPath(tool: { bundleID: string; slug: string; version: string }): string {
+  return `tools/bundles/${encodeURIComponent(tool.bundleID)}/tools/${encodeURIComponent(tool.slug)}/version/${encodeURIComponent(tool.version)}`;
+}
+
+export const versionsPath = (tool: { bundleID: string; slug: string; version: string }): string => toolPath(tool).replace(/\/version\/[^/]+$/, "/versions");

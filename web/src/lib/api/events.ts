@@ -1,0 +1,90 @@
+/**
+ * What the server tells by itself (`/events`), read with fetch: EventSource can't send the session's header.
+ *
+ * A connection that ends is opened again, later each time. `hello` says which process of the server answers: if that
+ * is another one, everything may have changed.
+ */
+
+import { send } from "./client";
+
+export interface Listener {
+  changed: () => void;
+  call: (call: Record<string, unknown>) => void;
+  /** Whether the connection stands. */
+  live: (isLive: boolean) => void;
+}
+
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 15_000;
+
+export function listen(listener: Listener): () => void {
+  const stop = new AbortController();
+  void follow(listener, stop.signal);
+  return () => stop.abort();
+}
+
+async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
+  let wait = FIRST_WAIT_MS;
+  let instance: unknown = null;
+  while (!signal.aborted) {
+    try {
+      const response = await send("events", { signal, accept: "text/event-stream" });
+      if (response.ok && response.body) {
+        for await (const [name, data] of messages(response.body)) {
+          wait = FIRST_WAIT_MS;
+          if (name === "hello") {
+            listener.live(true);
+            if (instance !== null) listener.changed(); // what happened meanwhile nobody has told us
+            instance = data.instance;
+          } else if (name === "changed") listener.changed();
+          else if (name === "call") listener.call(data);
+        }
+      }
+    } catch {
+      // The server is away, or the page is left.
+    }
+    if (signal.aborted) return;
+    listener.live(false);
+    await new Promise((done) => setTimeout(done, wait));
+    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+  }
+}
+
+/** Server-sent events in a stream of bytes: [event, data] each. */
+export async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<[string, Record<string, unknown>]> {
+  for await (const [name, data] of texts(body)) {
+    try {
+      yield [name, JSON.parse(data) as Record<string, unknown>];
+    } catch {
+      // Not ours to read.
+    }
+  }
+}
+
+/** The same with the data as text: for those who read numbers themselves. */
+export async function* texts(body: ReadableStream<Uint8Array>): AsyncGenerator<[string, string]> {
+  const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
+  let pieces: string[] = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    pieces.push(value);
+    if (!value.includes("\n")) continue; // a long event comes in many pieces: they are put together once
+    const blocks = pieces.join("").replaceAll("\r\n", "\n").split("\n\n");
+    pieces = [blocks.pop() ?? ""];
+    for (const block of blocks) {
+      const found = event(block);
+      if (found) yield found;
+    }
+  }
+}
+
+function event(block: string): [string, string] | null {
+  let name = "message";
+  const data: string[] = [];
+  for (const row of block.split("\n")) {
+    if (row.startsWith("event:")) name = row.slice(6).trim();
+    else if (row.startsWith("data:")) data.push(row.slice(5).trim());
+  }
+  return data.length === 0 ? null : [name, data.join("\n")];
+}

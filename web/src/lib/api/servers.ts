@@ -1,0 +1,47 @@
+/** MCP servers whose tools are used here, as the API gives them. */
+
+import type { Schemas } from "./client";
+import type { Key } from "../locales/en";
+
+export type ServerRow = Schemas["ServerEntry"];
+export type ServerChange = Schemas["ServerChange"]; // its lines are as programmers read it: they begin with -, + or a space
+export type Server = ServerRow;
+
+/** How a server does, as a badge: what it says, and its colour. */
+export function badgeOf(server: ServerRow): [Key, string] {
+  if (!server.isEnabled) return ["servers.disabled", ""];
+  if (server.needsLogin) return ["servers.login.needed", "warn"];
+  if (server.changed > 0) return ["health.changed", "warn"];
+  const known: Record<string, [Key, string]> = {
+    connected: ["servers.connected", "good"],
+    connecting: ["servers.connecting", "warn"],
+    idle: ["servers.idle", ""],
+    disabled: ["servers.disabled", ""],
+  };
+  return known[server.state] ?? ["servers.down", "bad"];
+}
+
+export interface SideBySide {
+  before: string | null;
+  now: string | null;
+  isSame: boolean;
+}
+
+/** What has changed, before and now beside each other, with the lines around it. */
+export function sideBySide(lines: readonly string[]): SideBySide[] {
+  const rows: SideBySide[] = [];
+  let open: SideBySide[] = []; // lines that are gone, to which none that came belongs yet
+  for (const line of lines) {
+    const text = line.slice(1);
+    const other = line.startsWith("+") ? open.shift() : undefined;
+    if (other) other.now = text;
+    else if (line.startsWith("+")) rows.push({ before: null, now: text, isSame: false });
+    else if (line.startsWith("-")) open.push(rows[rows.push({ before: text, now: null, isSame: false }) - 1] as SideBySide);
+    else {
+      open = [];
+      if (!line.startsWith("@")) rows.push({ before: text, now: text, isSame: true });
+      else if (rows.length > 0) rows.push({ before: "…", now: "…", isSame: true });
+    }
+  }
+  return rows;
+}

@@ -1,0 +1,113 @@
+/** Tools and bundles as one edits them: their content, their places, and what differs between two of them. */
+
+import { isObject, writeJson } from "../text/json-text";
+import { below } from "../text/pointer";
+import type { JsonSchema, Tool } from "../api/tool";
+
+export type Content = Record<string, unknown>;
+
+/** Where a tool is, or will be. */
+export interface ToolPlace {
+  bundleID: string;
+  slug: string;
+  version: string;
+}
+
+export interface Problem {
+  pointer: string;
+  message: string;
+}
+
+/** What the API makes up itself, and PUT does not look at. */
+const NOT_CONTENT = new Set([
+  "id", "bundleID", "bundleSlug", "slug", "version", "name", "origin", "source", "health", "isBuiltIn", "createdAt", "modifiedAt",
+  "schemaVersion", "callCount", "lastCalledAt", "disabledReason", "signature", "inherited", "warnings", "digest", "softDeletedAt",
+]);
+
+/** The part of a tool or bundle that one can change. */
+export function contentOf(thing: object): Content {
+  return Object.fromEntries(Object.entries(thing).filter(([key]) => !NOT_CONTENT.has(key)));
+}
+
+export function bundleContent(bundle: { slug: string; displayName: string; description: string }): Content {
+  return { slug: bundle.slug, displayName: bundle.displayName, description: bundle.description };
+}
+
+const COMMON = { displayName: "", description: "", tags: [], isEnabled: true };
+
+export function newTool(type: string): Content {
+  const argSchema: JsonSchema = { type: "object", properties: {}, required: [] };
+  if (type === "script") return { type, ...COMMON, argSchema, scriptImpl: { code: "" } };
+  return { type: "http", ...COMMON, argSchema, httpImpl: { request: { method: "GET", urlTemplate: "https://" }, response: {} } };
+}
+
+export function newBundle(): Content {
+  return { slug: "", displayName: "", description: "" };
+}
+
+/** The label that follows: the last number in it counts up. Versions have no order, so this is a proposal. */
+export function nextVersion(version: string, taken: ReadonlySet<string>): string {
+  let next = version;
+  do {
+    const found = /^(.*?)(\d+)(\D*)$/.exec(next);
+    next = found ? `${found[1] ?? ""}${BigInt(found[2] ?? "0") + 1n}${found[3] ?? ""}` : `${next}-2`;
+  } while (taken.has(next));
+  return next;
+}
+
+/** A UUIDv7: the time, then what nobody else has. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const now = BigInt(Date.now());
+  for (let at = 0; at < 6; at++) bytes[at] = Number((now >> BigInt(8 * (5 - at))) & 255n);
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = [...bytes].map((one) => one.toString(16).padStart(2, "0")).join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+}
+
+/** What may be a slug, made of any text. */
+export function slugOf(text: string): string {
+  return text.normalize("NFC").toLowerCase().replace(/[^\p{L}\p{Nd}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 64);
+}
+
+/** How code calls what is made in a bundle. */
+export function calledAt(bundle: string | undefined, slug: string): string {
+  return `${bundle || "…"}.${slug || "…"}`.replaceAll("-", "_");
+}
+
+export function placeOf(address: string): ToolPlace {
+  const [bundleID = "", slug = "", version = ""] = address.split("/");
+  return { bundleID, slug, version };
+}
+
+/** An object with one of its keys called otherwise, in the same order. */
+export function renameKey(object: Record<string, unknown>, from: string, to: string): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key === from ? to : key, value]));
+}
+
+export function isSame(one: unknown, other: unknown): boolean {
+  return writeJson(sorted(one)) === writeJson(sorted(other));
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, one]) => [key, sorted(one)]));
+}
+
+/** What differs between two things, part by part: objects are looked into, everything else is compared whole. */
+export interface Difference {
+  pointer: string;
+  theirs: unknown;
+  mine: unknown;
+}
+
+export function differences(theirs: unknown, mine: unknown, pointer = ""): Difference[] {
+  if (isSame(theirs, mine)) return [];
+  if (!isObject(theirs) || !isObject(mine)) return [{ pointer, theirs, mine }];
+  const keys = [...new Set([...Object.keys(theirs), ...Object.keys(mine)])];
+  return keys.flatMap((key) => differences(theirs[key], mine[key], below(pointer, key)));
+}
+
+export type { Tool };

@@ -1,0 +1,68 @@
+/** Calling a tool: what it tells on the way, and its outcome. */
+
+import { ApiError, send, toolPath } from "../api/client";
+import { texts } from "../api/events";
+import { NOTHING, failureOf, type CallFailure } from "../api/failure";
+import { isObject, objectIn, parseJson, type Json, type JsonObject } from "../text/json-text";
+import type { Tool } from "../api/tool";
+
+export type { CallFailure, Fault } from "../api/failure";
+type Place = Pick<Tool, "bundleID" | "slug" | "version">;
+
+export type Outcome = { durationMs: number; at: string } & (
+  | { ok: true; value: Json; size: number }
+  | { ok: false; failure: CallFailure }
+);
+
+export interface Progress {
+  done: number;
+  total: number | null;
+  message: string;
+}
+
+export interface Told {
+  progress: (progress: Progress) => void;
+  piece: (text: string) => void;
+}
+
+/** Calls the tool with arguments that are JSON text. Raises AbortError where it was stopped. */
+export async function invoke(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Outcome> {
+  const [start, at] = [performance.now(), new Date().toISOString()];
+  const result = await call(tool, args, told, signal).catch((error: unknown) => {
+    if (signal.aborted || !(error instanceof ApiError)) throw error;
+    return { ok: false as const, failure: { ...NOTHING, code: error.code, message: error.message } };
+  });
+  return { ...result, at, durationMs: performance.now() - start };
+}
+
+type Result = { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure };
+
+async function call(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Result> {
+  const sent = { body: `{"args": ${args}}`, accept: "text/event-stream", signal };
+  const response = await send(`${toolPath(tool)}/invoke`, sent);
+  const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+  if (!isStream || !response.body) return envelope(await response.text(), response);
+  for await (const [name, data] of texts(response.body)) {
+    if (name === "result") return envelope(data, response);
+    const found = parseJson(data) as JsonObject;
+    if (name === "chunk") told.piece(String(found.data ?? ""));
+    else if (name === "progress") told.progress(progressOf(found));
+  }
+  throw new ApiError(0, "unreachable", "");
+}
+
+function envelope(text: string, response: Response): Result {
+  const body = objectIn(text);
+  if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - '{"ok":true,"value":}'.length };
+  const failure = failureOf(isObject(body.error) ? body.error : body, text || `HTTP ${response.status}`);
+  return { ok: false, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
+}
+
+export function progressOf(found: JsonObject): Progress {
+  return { done: Number(found.progress), total: numberOr(found.total, null), message: String(found.message ?? "") };
+}
+
+function numberOr<T>(value: unknown, otherwise: T): number | T {
+  const found = value === null || value === undefined || value === "" ? Number.NaN : Number(value);
+  return Number.isFinite(found) ? found : otherwise;
+}

@@ -1,0 +1,91 @@
+/** Short messages at the edge of the page: what was done, with an undo where there is one; and what went wrong. */
+
+import { ApiError } from "../api/client";
+import { t } from "./i18n.svelte";
+import type { Key } from "../locales/en";
+import { session } from "../api/session.svelte";
+import { shown } from "../text/shown";
+
+export interface Notice {
+  id: number;
+  text: string;
+  kind: "done" | "error";
+  undo?: () => void | Promise<void>;
+  gone?: () => void;
+}
+
+const STAYS_MS = 8000;
+const UNDO_STAYS_MS = 30_000;
+const MOST = 4;
+
+class Notices {
+  list: Notice[] = $state([]);
+  /** What a screen reader is told; the same text twice is told twice. */
+  announced = $state("");
+  #next = 0;
+  #timers = new Map<number, ReturnType<typeof setTimeout>>();
+
+  /** `gone` is called when it goes and nobody has undone it. Returns its id. */
+  done(text: string, undo?: Notice["undo"], gone?: Notice["gone"]): number {
+    return this.#add({ id: this.#next++, text, kind: "done", undo, gone });
+  }
+
+  undo(notice: Notice): void {
+    this.list = this.list.filter((one) => one.id !== notice.id);
+    void notice.undo?.();
+  }
+
+  /** What one person did is not shown to the next, who could undo nothing of it. */
+  forget(): void {
+    this.list = [];
+  }
+
+  error(error: unknown): void {
+    this.#add({ id: this.#next++, text: messageOf(error), kind: "error" });
+  }
+
+  announce(text: string): void {
+    this.announced = this.announced === text ? `${text}\u00a0` : text;
+  }
+
+  /** Close it after a while, unless somebody is at it: `stay` keeps it. */
+  leave(notice: Notice): void {
+    if (notice.kind !== "done") return;
+    this.stay(notice);
+    this.#timers.set(notice.id, setTimeout(() => this.close(notice.id), notice.undo ? UNDO_STAYS_MS : STAYS_MS));
+  }
+
+  stay(notice: Notice): void {
+    clearTimeout(this.#timers.get(notice.id));
+    this.#timers.delete(notice.id);
+  }
+
+  close(id: number): void {
+    const closed = this.list.find((one) => one.id === id);
+    this.list = this.list.filter((one) => one.id !== id);
+    closed?.gone?.();
+  }
+
+  #add(notice: Notice): number {
+    for (const one of this.list.slice(0, 1 - MOST)) this.close(one.id);
+    this.list = [...this.list, notice];
+    this.announce(notice.text);
+    // An error stays until it is closed: it may have to be read twice.
+    if (notice.kind === "done") this.leave(notice);
+    return notice.id;
+  }
+}
+
+const OURS: Record<string, Key> = { unreachable: "error.unreachable" };
+
+/** An error in the reader's language where it is the page's own, else in the API's words. */
+export function messageOf(error: unknown): string {
+  if (error instanceof ApiError) {
+    const key = OURS[error.code];
+    return key ? t(key) : shown(error.message);
+  }
+  return shown(error instanceof Error ? error.message : error);
+}
+
+export const notices = new Notices();
+session.onLeave(() => notices.forget());
