@@ -9,9 +9,8 @@ from msgspec import Meta
 
 from onetool.core.json_data import JsonTooCostlyError
 from onetool.core.redaction import MASK
-from onetool.http.body import is_text_type, json_of
+from onetool.http.body import MAX_SHOWN, is_text_type, json_of
 from onetool.http.errors import CUT_MARGIN, Redact
-from onetool.http.preview import MAX_BODY
 from onetool.http.response import mime_of, text_of
 
 if TYPE_CHECKING:
@@ -70,6 +69,6 @@ def _shown_body(answer: "HttpResponse", redact: Redact) -> tuple[str | None, boo
             text = json.dumps(clean, ensure_ascii=False, indent=2)
     except (msgspec.MsgspecError, UnicodeError, JsonTooCostlyError):
         pass
-    if len(text) <= MAX_BODY:
+    if len(text) <= MAX_SHOWN:
         return redact(text), False
-    return redact(text[: MAX_BODY + CUT_MARGIN])[:MAX_BODY], True
+    return redact(text[: MAX_SHOWN + CUT_MARGIN])[:MAX_SHOWN], True
