@@ -1,0 +1,1 @@
+export{I as default}from"./form-DCMwCfJ3.js";

@@ -1,1 +1,0 @@
-export{t as start}from"./base-D78NPJ2r.js";
