@@ -55,7 +55,8 @@ export class DraftTrial {
     const found = [...writeJson(this.draft.part("/httpImpl")).matchAll(PLACEHOLDER)].map((one) => one[1] ?? "");
     const names = [...new Set(found)].filter((name) => !Object.hasOwn(known, name) && !name.startsWith("steps."));
     if (this.failed instanceof ApiError && this.failed.code === "secret_not_bound") return names;
-    return names.filter((name) => this.needs.some((need) => need.secret === name));
+    const wrong = (this.preview?.errors ?? []).filter((one) => one.pointer.startsWith("/tool/httpImpl")); // such as a file that is not an argument
+    return names.filter((name) => this.needs.some((need) => need.secret === name) || wrong.some((one) => this.draft.text(one.pointer.slice("/tool".length)).includes(`\${${name}}`)));
   });
 
   /** Ask what would be sent, a moment after the last change. Returns what stops that. */
