@@ -3,13 +3,19 @@
 import { ApiError, send, toolPath } from "../api/client";
 import { texts } from "../api/events";
 import { NOTHING, failureOf, type CallFailure } from "../api/failure";
-import { isObject, objectIn, parseJson, type Json, type JsonObject } from "../text/json-text";
+import { isObject, objectIn, parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
 import type { Tool } from "../api/tool";
 
 export type { CallFailure, Fault } from "../api/failure";
 type Place = Pick<Tool, "bundleID" | "slug" | "version">;
 
-export type Outcome = { durationMs: number; at: string } & (
+/** What the server behind an HTTP tool answered. */
+export interface Upstream {
+  status: number;
+  ms: number;
+}
+
+export type Outcome = { durationMs: number; at: string; upstream?: Upstream } & (
   | { ok: true; value: Json; size: number }
   | { ok: false; failure: CallFailure }
 );
@@ -35,7 +41,7 @@ export async function invoke(tool: Place, args: string, told: Told, signal: Abor
   return { ...result, at, durationMs: performance.now() - start };
 }
 
-type Result = { ok: true; value: Json; size: number } | { ok: false; failure: CallFailure };
+type Result = { upstream?: Upstream } & ({ ok: true; value: Json; size: number } | { ok: false; failure: CallFailure });
 
 async function call(tool: Place, args: string, told: Told, signal: AbortSignal): Promise<Result> {
   const sent = { body: `{"args": ${args}}`, accept: "text/event-stream", signal };
@@ -53,9 +59,12 @@ async function call(tool: Place, args: string, told: Told, signal: AbortSignal):
 
 function envelope(text: string, response: Response): Result {
   const body = objectIn(text);
-  if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - '{"ok":true,"value":}'.length };
+  const meta = isObject(body.meta) && isObject(body.meta.upstream) ? body.meta.upstream : null;
+  const upstream = meta ? { status: Number(meta.status), ms: Number(meta.ms) } : undefined;
+  const around = '{"ok":true,"value":}'.length + (body.meta === undefined ? 0 : `,"meta":${writeJson(body.meta)}`.length);
+  if (response.ok && body.ok === true) return { ok: true, value: body.value ?? null, size: new Blob([text]).size - around, upstream };
   const failure = failureOf(isObject(body.error) ? body.error : body, text || `HTTP ${response.status}`);
-  return { ok: false, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
+  return { ok: false, upstream, failure: { ...failure, retryAfter: numberOr(response.headers.get("retry-after"), null) } };
 }
 
 export function progressOf(found: JsonObject): Progress {

@@ -232,6 +232,7 @@ export const en = {
   "result.table": "Table",
   "result.text": "Text",
   "result.tree": "Tree",
+  "result.upstream": "server: {status} in {time}",
   "result.view": "View of the result",
 
   "request.body": "Body",

@@ -234,6 +234,7 @@ export const zhCN: Messages = {
   "result.table": "表格",
   "result.text": "文本",
   "result.tree": "树",
+  "result.upstream": "服务器：{status}，{time}",
   "result.view": "结果视图",
 
   "request.body": "正文",
