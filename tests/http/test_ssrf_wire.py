@@ -91,7 +91,7 @@ async def call(case: dict[str, Any], world: World, **more: Any) -> Any:
     world.port = server.sockets[0].getsockname()[1]
     client = HttpClient(resolve=world.resolve, connect=world.connect, tls=lambda: object())
     environment = SimpleNamespace(secret={"SECRET": SECRET}.get, redact=lambda value, sent=None: value)
-    token = current_call.set(SimpleNamespace(environment=environment, progress=None))  # pyright: ignore
+    token = current_call.set(SimpleNamespace(notes={}, environment=environment, progress=None))  # pyright: ignore
     try:
         tool = HttpTool(impl, schema, ToolLimits(), lambda: HttpContext(client, hosts, store_result=lambda *_: None))  # pyright: ignore
         return await asyncio.wait_for(tool(**case["args"]), 10)

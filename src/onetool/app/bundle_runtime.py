@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onetool.app.runtime import CurrentRuntime, RunCode, Runtime
     from onetool.http.definition import HttpImpl, ToolLimits
     from onetool.http.preview import PreviewRequest
+    from onetool.http.upstream import OnResponse
     from onetool.sources.bundles.model import Tool
     from onetool.sources.bundles.tool_factory import Health, SecretHosts
 
@@ -168,11 +169,16 @@ class AppBundleRuntime:
         return " ".join(_with_line(error)) + ("; a pre-processor can't call tools" if error.reason == "check" else "")
 
     def http_tool(
-        self, impl: "HttpImpl", arg_schema: Mapping[str, Any], limits: "ToolLimits", bundle: str | None = None
+        self,
+        impl: "HttpImpl",
+        arg_schema: Mapping[str, Any],
+        limits: "ToolLimits",
+        bundle: str | None = None,
+        on_response: "OnResponse | None" = None,
     ) -> Callable[..., Awaitable[Any]]:
         from onetool.http.tool import HttpTool
 
-        return HttpTool(impl, arg_schema, limits, lambda: self._current.runtime.http_context, bundle)
+        return HttpTool(impl, arg_schema, limits, lambda: self._current.runtime.http_context, bundle, on_response)
 
     def preview_http(self, tool: "Tool", args: Mapping[str, Any]) -> "list[PreviewRequest]":
         from onetool.http.tool import HttpTool

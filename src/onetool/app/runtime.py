@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from onetool.config import Config
 from onetool.config.load import code_files, roots_within, setting_files
 from onetool.config.model import PROMPTS_FILE
+from onetool.core.call import DRAFT
 from onetool.core.context import current_call
 from onetool.core.json_data import freeze, size_of
 from onetool.core.limits import worker_share
@@ -429,9 +430,10 @@ class Runtime:
 
     def _write_call(self, event: "CallEvent") -> None:
         log_call(event, self.redact)
-        if self.stats is not None:
-            self.stats.record(event)
-        self._count_call(event)
+        if event.source != DRAFT:
+            if self.stats is not None:
+                self.stats.record(event)
+            self._count_call(event)
         self.recorder.observe(event)
 
     def _write_run(self, event: "RunEvent") -> None:

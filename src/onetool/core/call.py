@@ -27,6 +27,9 @@ ToolVersion = tuple[str, str, str]
 """The ID of a bundle, the slug of a tool in it, and a version. It may have no name in code."""
 
 
+DRAFT = "draft"  # the source of a call that tries a tool which is not stored: logged and audited, counted nowhere
+
+
 class ToolCall(msgspec.Struct, frozen=True):
     """A request to run a tool. `source` is the interface that the call came through.
 

@@ -18,6 +18,7 @@ from onetool.http.errors import InvalidResponseError, ResponseTooLargeError, Wir
 
 GZIP, ZLIB, RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"))
+MAX_SHOWN = 64 * 1024  # characters of a body that a person is shown
 LARGE = 256 * 1024  # bytes, or characters: more is decoded by a thread
 MAX_MEMBERS = 256  # of one gzip stream: many files in a row are one, but each costs time
 MAX_DEPTH = 200  # levels: whoever walks through data takes some of Python's own for each

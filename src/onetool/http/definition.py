@@ -32,7 +32,7 @@ StepName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64
 FROM_TOOL = "OneTool-Call"
 """A header of every request of an HTTP tool and to an MCP server: some routes of `onetool serve` refuse it."""
 
-UPSTREAM = "upstream"  # in the meta of a result
+UPSTREAM = "upstream"  # in the meta of a result: status, time and size of the last response
 
 
 class CamelStruct(

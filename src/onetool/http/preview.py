@@ -15,6 +15,7 @@ from onetool.core.errors import Need, ToolFailure
 from onetool.core.redaction import MASK
 from onetool.http.allowed_hosts import binding_for, secret_need
 from onetool.http.auth import with_header
+from onetool.http.body import MAX_SHOWN
 from onetool.http.files import file_preview
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from onetool.http.placeholders import Placeholder
     from onetool.http.tool_request import ToolRequest
     from onetool.http.url import HttpRequest
-
-MAX_BODY = 64 * 1024  # characters that a preview shows
 
 
 class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,9 +111,9 @@ def _body(data: bytes, words: _Words) -> tuple[str | None, list[str]]:
         text = words.show(data.decode())
     except UnicodeDecodeError:
         return None, [f"the body is {len(data):,} bytes that are no text"]
-    if len(text) <= MAX_BODY:
+    if len(text) <= MAX_SHOWN:
         return text, []
-    return text[:MAX_BODY], [f"the body has {len(text):,} characters, of which the first {MAX_BODY:,} are shown"]
+    return text[:MAX_SHOWN], [f"the body has {len(text):,} characters, of which the first {MAX_SHOWN:,} are shown"]
 
 
 def _notes(request: "ToolRequest", filled: "HttpRequest", outside: "HttpContext") -> tuple[list[str], list[Need]]:

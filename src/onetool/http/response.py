@@ -79,7 +79,7 @@ class ResponseReader:
             if answer.status not in self._success:
                 answer.body = await pieces.read()
                 return await _by_size(answer, lambda: self._other(answer, url, redact))
-            if _mime(answer) not in ("text/event-stream", ""):
+            if mime_of(answer) not in ("text/event-stream", ""):
                 kind = in_short(_kind(answer, redact), 60)
                 raise ToolFailure(f"{url} gave no stream of events, but {kind}", reason="upstream_error")
             values, size = list[Any](), 0
@@ -120,7 +120,7 @@ async def _by_size(answer: HttpResponse, work: Callable[[], T]) -> T:
 
 def _encoding_of(answer: HttpResponse) -> str:
     """Return the encoding of an answer whose tool doesn't state one."""
-    media = _mime(answer)
+    media = mime_of(answer)
     if not answer.body or media in ("", "application/json", "text/json") or media.endswith("+json"):
         return "json"
     try:
@@ -147,7 +147,7 @@ def excerpt_of(answer: HttpResponse, redact: Redact) -> str:
     """Return some words of a body, on one line."""
     begins = answer.body[:LOOKED_AT].decode(_charset(answer), "replace")
     text = masked(begins, redact, goes_on=len(answer.body) > LOOKED_AT)
-    if "html" in _mime(answer):
+    if "html" in mime_of(answer):
         joined = _TAG.sub("", text)  # a secret may have had a tag in it
         text = found if (found := redact(joined)) != joined else _TAG.sub(" ", text)
     return in_short(text, MAX_EXCERPT)
@@ -165,7 +165,7 @@ def _json(answer: HttpResponse, url: str, redact: Redact) -> Any:
     except (msgspec.MsgspecError, UnicodeError) as error:
         why = str(error)
     kind = in_short(_kind(answer, redact), 60)
-    said = f" ({kind})" if kind and "json" not in _mime(answer) else ""
+    said = f" ({kind})" if kind and "json" not in mime_of(answer) else ""
     message = f"the answer of {url} is not JSON{said}: {why}; it begins: {excerpt_of(answer, redact) or '(nothing)'}"
     hint = "response.encoding can be text or binary, too"
     raise ToolFailure(message, reason="upstream_error", hints=(hint,))
@@ -191,7 +191,8 @@ def _anything(answer: HttpResponse) -> Any:
         return text_of(answer)
 
 
-def _mime(answer: HttpResponse) -> str:
+def mime_of(answer: HttpResponse) -> str:
+    """Return the media type of an answer, in lower case and without parameters."""
     return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

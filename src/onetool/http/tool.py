@@ -33,6 +33,7 @@ from onetool.http.placeholders import (
 from onetool.http.preview import PreviewRequest, previewed
 from onetool.http.response import Selector, SelectorError
 from onetool.http.tool_request import ToolRequest
+from onetool.http.upstream import OnResponse
 from onetool.http.url import Url
 
 ARGS = "args"
@@ -180,9 +181,14 @@ class HttpTool:
         limits: ToolLimits,
         context: Callable[[], HttpContext],
         bundle: str | None = None,
+        on_response: OnResponse | None = None,
     ) -> None:
-        """Make a tool of the bundle with the id `bundle`: a person's login is for one bundle."""
+        """Make a tool of the bundle with the id `bundle`: a person's login is for one bundle.
+
+        With `on_response` it is a trial: somebody sees each response, and no result is stored.
+        """
         self.impl = impl
+        self._on_response = on_response
         self._context = context
         if impl.request is None:
             self._steps = _made_steps(impl, arg_schema, limits, bundle)
@@ -245,6 +251,8 @@ class HttpTool:
         secret = context.secret or ((lambda _: None) if environment is None else environment.secret)
         if environment is not None:
             context = context._replace(redact=lambda value: environment.redact(value, args))
+        if self._on_response is not None:
+            context = context._replace(on_response=self._on_response, store_result=_not_stored)
         loaded = args
         if self._files:
             loaded = await load_files(self._files, args, context.files, self._max_request_bytes, context.redact)
@@ -300,6 +308,16 @@ class HttpTool:
                     stand_ins = {one.name: f"{STAND_IN}-{at}" for at, one in enumerate(step.request.step_values)}
                     request, _ = step.request.prepared({**args, **stand_ins}, secret, context)
                     context.hosts.check(request.url)
+
+
+class _NotStored(NamedTuple):
+    """What stands for a result of a trial."""
+
+    handle: str = "not-stored"
+
+
+def _not_stored(_: str) -> _NotStored:
+    return _NotStored()
 
 
 def tool_to_inspect(

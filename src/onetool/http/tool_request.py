@@ -6,8 +6,9 @@ another origin nothing is sent that could be secret.
 
 import random
 import time
-from asyncio import sleep
+from asyncio import sleep, to_thread
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -41,6 +42,7 @@ from onetool.http.errors import (
 from onetool.http.placeholders import KnownNames, Lookup, StepNames
 from onetool.http.response import ResponseReader, Tell, retry_after
 from onetool.http.template import RequestTemplate
+from onetool.http.upstream import shown_response
 from onetool.http.url import parse_url
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class ToolRequest:
         bundle: str | None = None,
     ) -> None:
         request, response = step.request, step.response
+        self._name = step.name
         if not any(name.lower() == "accept" for name in request.headers):
             accept = ACCEPTS.get(response.encoding or "json", "*/*")
             request = replace(request, headers={**request.headers, "Accept": accept})
@@ -125,7 +128,13 @@ class ToolRequest:
         place = outgoing.url.authority
         seconds = self._seconds if most_seconds is None else min(self._seconds, most_seconds)
         try:
+            began = monotonic()
             answer = await self._send(outgoing, signer, context, seconds)
+            took = monotonic() - began
+            note_call(UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), "size": len(answer.body)})
+            if context.on_response is not None:
+                view = partial(shown_response, outgoing, answer, took, context.redact, self._name)
+                context.on_response(await to_thread(view))
             if self._streams:
                 return await self._reader.events(answer, place, tell, context.redact)
             return await self._reader.value(answer, place, context.store_result, context.redact, clean)
@@ -147,9 +156,7 @@ class ToolRequest:
             try:
                 if signer is not None:
                     await signer.prepare(left)
-                began = monotonic()
-                outcome = await self._try(request, signer, context, min(self._try_seconds, until - began))
-                note_call(UPSTREAM, {"status": outcome.status, "duration_ms": round((monotonic() - began) * 1000, 1)})
+                outcome = await self._try(request, signer, context, min(self._try_seconds, until - monotonic()))
                 if outcome.status < 400:
                     return outcome
                 if outcome.status == 401 and signer is not None and signer.on_unauthorized():

@@ -390,7 +390,7 @@ SHARED = {
     *(f"POST /servers/{{server}}/{verb}" for verb in ("reconnect", "enable", "disable", "login", "rename", "test")),
     "GET /tools/bundles", "GET /tools/bundles/{bundleID}/export", "GET /tools/tools", "GET /tools/tools/search",
     *(f"{method} /tools/bundles/{{bundleID}}/tools/{{toolSlug}}/versions" for method in ("GET", "PATCH")),
-    "POST /tools/validate", "POST /tools/preview",
+    "POST /tools/validate", "POST /tools/preview", "POST /tools/send",
     "POST /tools/servers/{server}/approve", "POST /tools/trust", "POST /run/check", "GET /run/names", "GET /servers",
     "GET /servers/{server}", "PUT /servers/{server}", "DELETE /servers/{server}", "GET /servers/{server}/definition",
     "GET /servers/{server}/offers", "POST /servers", "GET /servers/found", "POST /servers/import",

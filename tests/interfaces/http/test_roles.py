@@ -30,6 +30,7 @@ NEEDS = {
     f"POST {_TOOL}/rename": "edit",
     "POST /tools/validate": "edit",
     "POST /tools/preview": "edit",
+    "POST /tools/send": "edit",
     "POST /tools/imports/zip": "edit",
     "POST /tools/imports/curl": "edit",
     "POST /tools/imports/openapi": "edit",

@@ -6,15 +6,19 @@ are checked before they are sent, and a preview shows what would be sent.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from onetool.app.findings import requirements_of
+from onetool.core.call import DRAFT, ToolCall, new_id
 from onetool.core.principal import lasting_owner
+from onetool.core.registry import SingleTool
 from onetool.http.asgi import encode
 from onetool.http.response_stream import DisconnectWatch
-from onetool.interfaces.rest.invoke import read_args
+from onetool.interfaces.rest.invoke import read_args, refuse_unrun
+from onetool.interfaces.rest.problem import Fault, RestError, rate_limit_headers
 from onetool.interfaces.rest.request import (
     RestRequest,
     RestResponse,
@@ -26,11 +30,14 @@ from onetool.interfaces.rest.request import (
     tool_address,
     with_etag,
 )
-from onetool.interfaces.rest.route import TOOL, RestRoute
+from onetool.interfaces.rest.route import LIMIT_HEADERS, TOOL, RestRoute
 from onetool.sources.bundles import drafts, editing
 from onetool.sources.bundles.drafts import (
+    DraftError,
     DraftReport,
     PreviewReport,
+    Trial,
+    TrialReport,
     check_arguments,
     check_bundle_draft,
     check_tool_draft,
@@ -39,6 +46,7 @@ from onetool.sources.bundles.drafts import (
 from onetool.sources.bundles.editing import ShownExamples, examples_tag, read_own_examples, shown_examples
 from onetool.sources.bundles.errors import InvalidError
 from onetool.sources.bundles.model import Tool, shown
+from onetool.sources.bundles.rate_limits import NOTE, refuse_limited
 from onetool.sources.bundles.store import EVERYTHING, Visibility
 from onetool.sources.bundles.validation import ExampleList, converted, refuse_secrets
 
@@ -195,6 +203,7 @@ class DraftRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 EXAMPLE_DRAFT = {"type": "script", "scriptImpl": {"code": "1 + 1"}}
+EXAMPLE_HTTP = {"type": "http", "httpImpl": {"request": {"urlTemplate": "https://api.example.com/v1/forecast"}}}
 EXAMPLE_CALL = {"args": {"city": "Oslo"}}
 
 
@@ -300,6 +309,54 @@ async def preview_draft(request: RestRequest) -> RestResponse | None:
         return await drafts.preview_draft(service, draft.tool, draft.bundle_id, draft.args, turns)
 
     return await _answer(request, look(), data)
+
+
+class TrialDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An HTTP tool as PUT takes it, and arguments for it."""
+
+    tool: dict[str, Any]
+    bundle_id: str | None = msgspec.field(default=None, name="bundleID")
+    args: dict[str, Any] = {}
+    confirmed: Annotated[bool, Meta(description="Also send what may change something: not only GET and HEAD.")] = False
+
+
+@RestRoute(
+    "POST",
+    "/tools/send",
+    "Drafts",
+    role="edit",
+    audited=False,  # its call is in the audit log
+    takes=TrialDraft,
+    example={"tool": EXAMPLE_HTTP, "args": {}},
+    gives=TrialReport,
+    headers=LIMIT_HEADERS,
+    errors=(409, 429),
+)
+async def send_draft(request: RestRequest) -> RestResponse | None:
+    """Try an HTTP tool before it is stored.
+
+    Its requests are sent as a call would send them: to allowed hosts only, with secrets that are bound to them, within
+    the limits of the tool, and the audit log has the call. Nothing is stored, and no call is counted. Methods other
+    than GET and HEAD need `confirmed`: without it they are refused with 409. Pointers of errors begin with `/tool` or
+    `/args`.
+    """
+    draft = converted(await json_body(request, whole=True), TrialDraft)
+    with DisconnectWatch(request.receive):
+        context = request.context
+        await context.bundles.keep_in_step()
+        try:
+            trial = await asyncio.to_thread(Trial, context.bundles, draft.tool, draft.bundle_id, draft.confirmed)
+        except DraftError as error:
+            faults = [Fault(one.pointer, one.message) for one in error.faults]
+            raise RestError(400, error.code, str(error), part="body", pointer=error.pointer, errors=faults) from None
+        call = ToolCall(new_id(), trial.spec.name, draft.args, DRAFT)
+        result = await context.app.call(call, context.allowed, tools=SingleTool(trial.spec))
+        refuse_limited(result)
+        if result.error is not None:
+            refuse_unrun(result.error, "/args")
+        headers = rate_limit_headers(result.meta.get(NOTE))
+        return RestResponse(200, encode(msgspec.to_builtins(trial.report(result))), headers)
+    return None
 
 
 async def _answer(

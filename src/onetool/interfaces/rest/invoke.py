@@ -2,7 +2,8 @@
 
     progress  {progress, total, message}    how far the tool is
     chunk     {data}                        a piece of a response that comes in pieces
-    result    {ok, value | error}           the envelope; always the last one; with `meta` of limits and HTTP tools
+    result    {ok, value | error}           the envelope; always the last one; with `meta`: what is left of the
+                                            limit, and the upstream response of an HTTP tool
 
 The stream begins with the first event, or after a moment without one. So what is refused before the tool runs has the
 same status as without a stream.

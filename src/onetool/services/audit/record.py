@@ -79,7 +79,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     owner: Annotated[str, Meta(description="Whose things are meant, if not those of `who`.")] = ""
     role: str = ""
     address: Annotated[str, Meta(description="The address of the client.")] = msgspec.field(default="", name="from")
-    via: Annotated[str, Meta(description="The interface: mcp, rest, ask, run, http, cli.")] = ""
+    via: Annotated[str, Meta(description="The interface: mcp, rest, ask, run, http, cli, draft (a trial).")] = ""
     client: Annotated[str, Meta(description="The program, as it calls itself.")] = ""
     ms: float | None = None
     args: Annotated[str, Meta(description="A keyed hash of the arguments: equal ones have equal hashes.")] = ""

@@ -16,12 +16,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import BadArguments, Need, SchemaError, ToolFailure
 from onetool.core.lenient import taken
 from onetool.core.spec import ToolSpec
 from onetool.http.preview import PreviewRequest
-from onetool.sources.bundles.errors import InvalidError, UnavailableError
-from onetool.sources.bundles.model import IMPLS, SINCE, Tool
+from onetool.http.upstream import UpstreamResponse
+from onetool.sources.bundles.errors import ConflictError, InvalidError, UnavailableError
+from onetool.sources.bundles.model import IMPLS, SINCE, Tool, http_of
 from onetool.sources.bundles.names import check_id, check_slug, check_version, derived_id
 from onetool.sources.bundles.service import BundleService
 from onetool.sources.bundles.store import EVERYTHING, Visibility
@@ -101,6 +103,15 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
             faults.append(_fault(error, f"/{key}"))
     if bundle_id is None or faults:
         return faults
+    if faults := _bundle_faults(service, bundle_id):
+        return faults
+    if service.store.tool(check_id(bundle_id), slug, version) is not None:
+        return [DraftFault("/version", f"there is a version {version} of {slug} already: give it another one")]
+    return []
+
+
+def _bundle_faults(service: BundleService, bundle_id: str) -> list[DraftFault]:
+    """Return why no tool can be put into the bundle."""
     try:
         bundle = service.fresh.bundle(check_id(bundle_id))
     except InvalidError as error:
@@ -109,8 +120,6 @@ def _place_faults(service: BundleService, bundle_id: str | None, slug: Any, vers
         return [DraftFault("/bundleID", f"there is no bundle {bundle_id}")]
     if bundle.is_built_in or not bundle.is_enabled or bundle.soft_deleted_at is not None:
         return [DraftFault("/bundleID", f"the bundle {bundle.slug} takes no changes: it is read-only or switched off")]
-    if service.store.tool(bundle.id, slug, version) is not None:
-        return [DraftFault("/version", f"there is a version {version} of {slug} already: give it another one")]
     return []
 
 
@@ -275,17 +284,66 @@ async def preview_draft(
     report = await to_thread(check_tool_draft, service, data)
     if report.errors:
         return _wrong(report.errors, "/tool")
-    tool, spec = await to_thread(_read_draft, service, data, bundle_id)
+    tool = _read_draft(data, bundle_id)
+    spec = await to_thread(service.spec_of_draft, tool)
     given, faults = await check_arguments(spec, args, turns)
     return _wrong(faults, "/args") if faults else await _preview(service, tool, given, "/args")
 
 
-def _read_draft(service: BundleService, data: Mapping[str, Any], bundle_id: str | None) -> tuple[Tool, ToolSpec]:
+def _read_draft(data: Mapping[str, Any], bundle_id: str | None) -> Tool:
     named = data.get("slug") or SLUG, data.get("version") or VERSION
     content = msgspec.structs.asdict(read_tool(data, *named))
     places = {"id": DRAFT, "bundle_id": bundle_id or DRAFT, "slug": named[0], "version": named[1]}
-    tool = Tool(**content, **places, created_at=SINCE, modified_at=SINCE)
-    return tool, service.spec_of_draft(tool)
+    return Tool(**content, **places, created_at=SINCE, modified_at=SINCE)
+
+
+# A trial: the requests of a draft are sent
+
+
+QUIET = ("GET", "HEAD")  # methods that are sent without asking
+
+
+class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the servers of an HTTP tool answered, and what the tool would return."""
+
+    responses: Annotated[list[UpstreamResponse], Meta(description="In the order of the requests.")]
+    ok: Annotated[bool, Meta(description="Whether the tool would return a value.")]
+    value: Annotated[Any, Meta(description="What it would return.")] = UNSET
+    error: Annotated[ToolError | UnsetType, Meta(description="Why it would fail.")] = UNSET
+
+
+class Trial:
+    """A draft of an HTTP tool that is ready to be called. `responses` are filled by the call."""
+
+    def __init__(self, service: BundleService, data: Mapping[str, Any], bundle_id: str | None, confirmed: bool) -> None:
+        """Check the draft as storing it would. Blocks. Raises DraftError, ConflictError or ForbiddenError."""
+        faults = check_tool_draft(service, data).errors
+        faults = [DraftFault(f"/tool{one.pointer}", one.message) for one in faults]
+        if bundle_id is not None:
+            faults += _bundle_faults(service, bundle_id)
+        if not faults and data["type"] != "http":
+            faults.append(DraftFault("/tool/type", "only HTTP tools have requests that can be sent"))
+        if faults:
+            raise DraftError(faults)
+        tool = _read_draft(data, None if bundle_id is None else check_id(bundle_id))
+        loud = [step.request.method for step in http_of(tool).steps if step.request.method not in QUIET]
+        if loud and not confirmed:
+            raise ConflictError(f"a {loud[0]} may change something: send it with confirmed: true", "not_confirmed")
+        self.responses: list[UpstreamResponse] = []
+        self.spec = service.spec_of_draft(tool, self.responses.append)
+        self.spec.compile()
+
+    def report(self, result: ToolResult) -> TrialReport:
+        value = {"error": result.error} if result.error is not None else {"value": result.data}
+        return TrialReport(responses=self.responses, ok=result.ok, **value)
+
+
+class DraftError(InvalidError):
+    """A draft that can't be tried. `faults` are all that is wrong with it."""
+
+    def __init__(self, faults: list[DraftFault]) -> None:
+        super().__init__(f"{faults[0].pointer}: {faults[0].message}", faults[0].pointer)
+        self.faults = faults
 
 
 async def _preview(service: BundleService, tool: Tool, args: Mapping[str, Any], args_at: str = "") -> PreviewReport:

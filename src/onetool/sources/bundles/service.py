@@ -11,7 +11,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from onetool.core.call import ToolCall, ToolResult, ToolVersion, new_id
+from onetool.core.call import DRAFT, ToolCall, ToolResult, ToolVersion, new_id
 from onetool.core.context import CallEvent, CallTool, Progress
 from onetool.core.registry import SingleTool
 from onetool.core.spec import ToolSpec
@@ -38,6 +38,7 @@ from onetool.sources.bundles.tool_factory import NO_SECRETS, BundleRuntime, Secr
 from onetool.sources.bundles.validation import read_bundle, read_examples, read_tool, refuse_secrets
 
 if TYPE_CHECKING:
+    from onetool.http.upstream import OnResponse
     from onetool.sources.bundles.archive import ImportPlan
 
 Content = TypeVar("Content", BundleContent, ToolContent)
@@ -336,8 +337,13 @@ class BundleService:
         tool = self._tool(bundle_id, slug, version, visibility)
         return tool, self._spec(self._bundle(tool.bundle_id), tool)
 
-    def spec_of_draft(self, tool: Tool) -> ToolSpec:
-        return self._factory.spec(tool, tool.slug, None)
+    def spec_of_draft(self, tool: Tool, on_response: "OnResponse | None" = None) -> ToolSpec:
+        """Return what calls a draft, under a name that no stored tool has."""
+        bundle = self.store.bundle(tool.bundle_id)
+        name = f"{DRAFT}/{tool.slug}{VERSION_SIGN}{tool.version}"
+        return self._factory.spec(
+            tool, name if bundle is None else self.loading.name_of(bundle, tool), on_response=on_response
+        )
 
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> Shown:
         """Return what a call would do: `requests`, `code` or `call`."""

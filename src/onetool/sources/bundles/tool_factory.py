@@ -34,6 +34,7 @@ from onetool.sources.bundles.validation import check_schemas, refuse_secrets
 
 if TYPE_CHECKING:
     from onetool.http.preview import PreviewRequest
+    from onetool.http.upstream import OnResponse
 
 # The factory: a stored tool becomes a ToolSpec with a handler
 
@@ -95,7 +96,12 @@ class BundleRuntime(Protocol):
         ...
 
     def http_tool(
-        self, impl: HttpImpl, arg_schema: Mapping[str, Any], limits: ToolLimits, bundle: str | None = None
+        self,
+        impl: HttpImpl,
+        arg_schema: Mapping[str, Any],
+        limits: ToolLimits,
+        bundle: str | None = None,
+        on_response: "OnResponse | None" = None,
     ) -> Callable[..., Awaitable[Any]]:
         """Return the handler. Raises ValueError with a `pointer` for what can never work. `bundle` is an id."""
         ...
@@ -128,8 +134,11 @@ class ToolFactory:
         self._runtime = runtime
         self._rates = rates or RateLimiter()
 
-    def spec(self, tool: Tool, name: str, off: str | None) -> ToolSpec:
-        """Under a name; `off` says why it must not be called. Nothing is checked here: it was, when it was put."""
+    def spec(self, tool: Tool, name: str, off: str | None = None, on_response: "OnResponse | None" = None) -> ToolSpec:
+        """Under a name; `off` says why it must not be called. Nothing is checked here: it was, when it was put.
+
+        `on_response` sees the responses that an HTTP tool gets.
+        """
         shared: dict[str, Any] = {
             "name": name,
             "description": tool.description or tool.display_name or tool.slug,
@@ -146,7 +155,7 @@ class ToolFactory:
             prepare = _Preparation(tool.pre_processors, self._runtime)
             shared["prepare"] = ToolSpec(name=name, description="Prepares the arguments.", handler=prepare)
         if tool.type == "http":
-            spec = ToolSpec(**shared, **self._http(tool))
+            spec = ToolSpec(**shared, **self._http(tool, on_response))
         elif tool.type == SCRIPT:
             handler = self._limited(_ScriptHandler(tool, self._runtime), tool, True)
             spec = ToolSpec(**shared, handler=handler, timeout=self._runtime.script_seconds)
@@ -231,11 +240,11 @@ class ToolFactory:
 
     # Each type
 
-    def _http(self, tool: Tool) -> dict[str, Any]:
+    def _http(self, tool: Tool, on_response: "OnResponse | None") -> dict[str, Any]:
         impl, limits = self._with_retries(tool), limits_of(tool)
         requests = [step.request for step in impl.steps]
         return {
-            "handler": self._limited(_HttpHandler(tool, impl, self._runtime), tool, True),
+            "handler": self._limited(_HttpHandler(tool, impl, self._runtime, on_response), tool, True),
             "timeout": total_seconds(impl, limits),
             "retries": 0,  # it repeats its requests itself, those that may be repeated
             "idempotent": all(map(is_idempotent, requests)),
@@ -369,7 +378,10 @@ def _with_default(request: Request, written: Mapping[str, Any], retries: int) ->
 class _HttpHandler:
     """Made of its template at the first call. An argument that is not given and has a default is sent as that."""
 
-    def __init__(self, tool: Tool, impl: HttpImpl, runtime: BundleRuntime) -> None:
+    def __init__(
+        self, tool: Tool, impl: HttpImpl, runtime: BundleRuntime, on_response: "OnResponse | None" = None
+    ) -> None:
+        self._on_response = on_response
         self._defaults = {name: schema["default"] for name, schema in _schemas(tool) if "default" in schema}
         self._tool = tool
         self._impl = impl
@@ -381,7 +393,9 @@ class _HttpHandler:
         if made is None:
             tool = self._tool
             try:
-                made = self._runtime.http_tool(self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id)
+                made = self._runtime.http_tool(
+                    self._impl, tool.arg_schema, limits_of(tool), tool.bundle_id, self._on_response
+                )
             except ValueError as error:  # a file that somebody has edited
                 pointer = getattr(error, "pointer", None) or ""
                 raise ToolFailure(f"its template can't be used: httpImpl{pointer}: {error}") from None

@@ -78,7 +78,7 @@ export interface components {
              */
             from?: string;
             /**
-             * @description The interface: mcp, rest, ask, run, http, cli.
+             * @description The interface: mcp, rest, ask, run, http, cli, draft (a trial).
              * @default
              */
             via?: string;
@@ -894,6 +894,37 @@ export interface components {
              * @default []
              */
             recent?: components["schemas"]["UsageCall"][];
+        };
+        /** @description One response of the server behind an HTTP tool, without secrets. */
+        UpstreamResponse: {
+            method: string;
+            url: string;
+            status: number;
+            /**
+             * @description What stands after the status.
+             * @default
+             */
+            text?: string;
+            /** @description By their names in lower case; `set-cookie` is hidden. */
+            headers: {
+                [key: string]: string;
+            };
+            /** @description From the request until the end of the response, with retries. */
+            ms: number;
+            /** @description Bytes of the body. */
+            size: number;
+            /** @description As text; null where there is none, or where it is not text. */
+            body: string | null;
+            /**
+             * @description Whether only the beginning of the body is there.
+             * @default false
+             */
+            cut?: boolean;
+            /**
+             * @description The name of the request, where a tool sends several.
+             * @default
+             */
+            step?: string;
         };
         /** @description An hour or a day. `at` is its beginning. */
         UsageBucket: {

@@ -94,6 +94,8 @@ export class Draft {
   /** Problems of a new thing show where one has been, or when one has tried to save. */
   touched: ReadonlySet<string> = $state.raw(new Set());
   isTried = $state(false);
+  /** The part that somebody wants to see: its tab opens. */
+  revealed: { at: string } | null = $state.raw(null);
   readonly isNew: boolean;
   /** Whether it was found in the browser's storage. */
   readonly isFound: boolean;

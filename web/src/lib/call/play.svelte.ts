@@ -11,12 +11,14 @@ import type { Progress } from "./invoke";
 import type { JsonObject } from "../text/json-text";
 import { notices } from "../page/notices.svelte";
 import { route } from "../page/route.svelte";
+import { past } from "./past.svelte";
 import { problemOf, runCode, type Ran, type RunCall } from "./run";
 import { session } from "../api/session.svelte";
 import { line } from "../text/shown";
 import { Soon } from "../page/soon";
 import { store, stored } from "../page/storage";
 
+export const PLAY = "play"; // its runs in the history
 const CHECK_AFTER_MS = 300;
 const DRAW_EVERY_MS = 40;
 const LONGEST_PRINT = 200_000; // characters that are kept of what is printed
@@ -91,6 +93,7 @@ class Play {
       const ran = await runCode(code, {}, told, stop.signal);
       const { outcome } = ran;
       this.ran = { ...ran, code };
+      past.add({ of: PLAY, name: "", args: code, outcome });
       notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
     } catch (error) {
       if (this.running?.stop !== stop) return; // somebody else sits here now

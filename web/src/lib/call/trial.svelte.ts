@@ -15,7 +15,7 @@ import { t } from "../page/i18n.svelte";
 import { invoke, type Fault, type Outcome, type Progress } from "./invoke";
 import { JsonTextError, isObject, objectIn, parseJson, writeJson, type JsonObject } from "../text/json-text";
 import { notices } from "../page/notices.svelte";
-import { recent } from "./recent.svelte";
+import { past } from "./past.svelte";
 import { line } from "../text/shown";
 import { session } from "../api/session.svelte";
 import { store, stored } from "../page/storage";
@@ -163,8 +163,7 @@ export class Trial {
     this.isTried = true;
     this.faults = outcome.ok ? [] : outcome.failure.faults;
     [this.#checked, this.#judged] = [args, objectOf(args)];
-    const { ok, at, durationMs } = outcome;
-    recent.add({ tool: this.#key, name: nameOf(tool), args, at, ok, durationMs: Math.round(durationMs) }, tool.argSchema);
+    past.add({ of: this.#key, name: nameOf(tool), args: this.sent, outcome }, tool.argSchema ?? {});
     notices.announce(outcome.ok ? t("try.done") : line(outcome.failure.message));
   }
 

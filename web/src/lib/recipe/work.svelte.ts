@@ -17,6 +17,7 @@ import { t } from "../page/i18n.svelte";
 import { invoke, type CallFailure, type Outcome, type Progress } from "../call/invoke";
 import { isObject, parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
 import { messageOf, notices } from "../page/notices.svelte";
+import { past } from "../call/past.svelte";
 import { play } from "../call/play.svelte";
 import { ITEM, OWN_NAMES, codeOf, freeName, namesAt, renamedIn, type Recipe, type Step } from "./recipe";
 import { digest, keyOf, madeIn, taken, usedBy, written, type Answer, type Made } from "./answers";
@@ -237,11 +238,24 @@ export class RecipeWork {
 
   /** Run a step, and those before it that have to. The last one, or all, can be called although their answers are good. */
   async runTo(index: number, anew: "last" | "all" | null = null): Promise<void> {
+    let hasRun = false;
     for (let at = 0; at <= index && !this.running; at++) {
       const isFresh = this.isFresh(at);
       if (isFresh && anew !== "all" && !(anew && at === index)) continue;
-      if (!(await this.#run(at, isFresh || anew === "all"))) return;
+      hasRun = true;
+      if (!(await this.#run(at, isFresh || anew === "all"))) break;
     }
+    if (hasRun) this.#note(index);
+  }
+
+  /** Put a run into the history, with what its steps gave; nothing once a secret may have led to it. */
+  #note(index: number): void {
+    const steps = (this.recipe?.steps ?? []).slice(0, index + 1).flatMap(({ name }) => {
+      const outcome = this.answers.get(name)?.outcome;
+      return outcome ? [{ name, outcome }] : [];
+    });
+    const last = steps.find((one) => !one.outcome.ok) ?? steps.at(-1);
+    if (last && !this.#isSecret && !this.#isOver) past.add({ of: this.draft.key, name: "", args: this.samples, outcome: last.outcome, steps });
   }
 
   stop(): void {

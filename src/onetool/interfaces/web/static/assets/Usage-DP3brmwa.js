@@ -1,0 +1,1 @@
+export{Y as default}from"./form-oYBRRK3c.js";

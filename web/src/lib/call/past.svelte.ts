@@ -1,0 +1,93 @@
+/**
+ * The last calls and runs that were made in this tab, with their results: to be looked at, compared and made again.
+ *
+ * They are kept for the tab and for who is signed in, up to 5 MB together; arguments that a schema marks as secret are
+ * left out. A person may choose to keep them in this browser instead, until they sign out.
+ */
+
+import { withoutSecrets } from "../form/secrets";
+import { session } from "../api/session.svelte";
+import { store, stored } from "../page/storage";
+import { parseJson, writeJson, type Json, type JsonObject } from "../text/json-text";
+import type { Outcome } from "./invoke";
+
+export interface PastCall {
+  /** What was called: the key of a tool, `play`, or the key of a recipe's draft. */
+  of: string;
+  name: string;
+  /** The arguments, or the code. */
+  args: Json;
+  outcome: Outcome;
+  /** Of a recipe: what each step gave. */
+  steps?: { name: string; outcome: Outcome }[];
+}
+
+const MOST_BYTES = 5_000_000;
+const PLACE = "history";
+const KEPT = "history.kept"; // whether it outlives the tab
+
+const MOST_STORED = MOST_BYTES / 4; // signs: browsers count two bytes for each, and have 5 MB for all that a page keeps
+
+class Past {
+  list: readonly PastCall[] = $state.raw([]);
+  isKept = $state(stored(KEPT, false));
+  #sizes = new WeakMap<PastCall, number>();
+
+  constructor() {
+    try {
+      const text = stored<string | null>(PLACE, null, this.#place);
+      const found = text === null ? null : (parseJson(text) as unknown as PastCall[]);
+      this.list = found ?? [];
+    } catch {
+      // Then it begins anew.
+    }
+  }
+
+  get #place(): () => Storage {
+    return this.isKept ? () => localStorage : () => sessionStorage;
+  }
+
+  /** Add a call; the oldest ones make room. `schema` is that of the arguments. */
+  add(call: PastCall, schema?: unknown): void {
+    const args = schema === undefined ? call.args : withoutSecrets(call.args as JsonObject, schema);
+    this.list = this.#fitting([{ ...call, args }, ...this.list], MOST_BYTES);
+    this.#keep();
+  }
+
+  of(key: string): PastCall[] {
+    return this.list.filter((one) => one.of === key);
+  }
+
+  clear(key?: string): void {
+    this.list = key === undefined ? [] : this.list.filter((one) => one.of !== key);
+    this.#keep();
+  }
+
+  /** Keep it in this browser, or in this tab alone. */
+  keepLonger(isKept: boolean): void {
+    store(PLACE, null, this.#place);
+    this.isKept = isKept;
+    store(KEPT, isKept || null);
+    this.#keep();
+  }
+
+  #keep(): void {
+    const kept = this.#fitting(this.list, MOST_STORED);
+    const text = kept.length > 0 ? writeJson(kept) : null;
+    if (!store(PLACE, text, this.#place)) store(PLACE, null, this.#place); // it is full: then this page alone has it
+  }
+
+  #fitting(list: readonly PastCall[], most: number): PastCall[] {
+    let size = 0;
+    return list.filter((one) => {
+      const own = this.#sizes.get(one) ?? writeJson(one).length;
+      this.#sizes.set(one, own);
+      if (size + own > most) return false;
+      size += own;
+      return true;
+    });
+  }
+}
+
+export const past = new Past();
+session.onLeave(() => past.clear());
