@@ -173,7 +173,7 @@ class CallEvent(msgspec.Struct, frozen=True):
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
         name = call.name if spec is not None else mask_credentials(call.name)
-        learns = error is None and spec is not None and spec.seen is not None and not spec.seen.is_full
+        learns = error is None and spec is not None and spec.observed is not None and not spec.observed.is_full
         rest = (client, run, principal, address, value if learns else None, trace, span, parent)
         return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest)
 

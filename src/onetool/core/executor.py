@@ -360,9 +360,9 @@ class Executor:
                 parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             events = [event]
-            if call.through is not UNSET:  # it is counted, too; the run has made one call
+            if call.called_via is not UNSET:  # it is counted, too; the run has made one call
                 nothing: dict[str, Any] = {"spec": None, "args": b"{}", "bytes_in": 0, "bytes_out": 0, "value": None}
-                events.append(replace(event, tool=call.through, run=None, is_wrapper=True, **nothing))
+                events.append(replace(event, tool=call.called_via, run=None, is_wrapper=True, **nothing))
             for record, one in product(self._recorders, events):
                 try:
                     record(one)
