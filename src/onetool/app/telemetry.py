@@ -17,12 +17,12 @@ def start_telemetry(app: "App", replica: str | None = None) -> Callable[[], None
     Servers call this once; what a reload changes about `otel` counts after a restart. Raises ConfigError if the SDK is
     not installed.
     """
-    if (settings := app.config.otel) is None:
+    if (otel := app.config.otel) is None:
         return None
     try:
-        from onetool.services.otel import start_export
+        from onetool.services.otel import OtelExporter, start_export
     except ImportError as error:
         message = f"otel needs a package that is not installed: {error.name}"
         file = str(app.config.path) if app.config.path else None
         raise ConfigError([Mistake(message=message, file=file, key="otel", hint=INSTALL)]) from None
-    return start_export(settings, app.runtime.recorder, replica)
+    return start_export(OtelExporter(otel.endpoint, otel.headers, otel.service, replica), app.runtime.recorder)

@@ -19,7 +19,7 @@ from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_credentials, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.core.trace import RequestTrace, current_trace
+from onetool.core.trace import RequestTrace, Span, current_trace
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -111,13 +111,12 @@ def note_call(key: str, value: Any) -> None:
         context.notes[key] = value
 
 
-def trace_headers() -> list[tuple[str, str]]:
-    """Return the W3C trace context for a request of the running call to another system; none without otel."""
-    if (trace := current_trace.get()) is None or not trace.is_exported:
-        return []
+def begin_span(name: str) -> Span | None:
+    """Begin the span of a request that the running call sends to another system; None where no spans are exported."""
+    if (trace := current_trace.get()) is None or trace.record_span is None:
+        return None
     context = current_call.get()
-    state = [("tracestate", trace.state)] if trace.state else []
-    return [("traceparent", trace.traceparent("" if context is None else context.span)), *state]
+    return Span(name, trace, trace.record_span, trace.span_id if context is None else context.span)
 
 
 def paused_for_caller() -> AbstractContextManager[None]:
