@@ -6,6 +6,8 @@ import subprocess
 import sys
 from itertools import pairwise
 
+import pytest
+from helpers import cli
 from interfaces.http.collector import attributes
 from interfaces.http.matrix import bearer, exchange, served, token_entry, token_of
 from upstream import Reply, Upstream
@@ -172,3 +174,27 @@ def test_a_server_without_it_imports_nothing_for_it(tmp_path):
     (tmp_path / "onetool.yaml").write_text("{}\n")
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "onetool.yaml")], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+HIDES = """
+import sys
+
+class Hides:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("opentelemetry.sdk"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hides())
+"""
+
+
+@pytest.mark.parametrize("command", [("check",), ("serve", "--port", "0")])
+def test_a_missing_package_is_told_with_what_to_install(tmp_path, command):
+    (tmp_path / "sitecustomize.py").write_text(HIDES)
+    (tmp_path / "onetool.yaml").write_text("otel: http://127.0.0.1:4318\n")
+    env = {"PYTHONPATH": str(tmp_path), "ONETOOL_HOME": str(tmp_path / "home")}
+    done = cli("--config", str(tmp_path / "onetool.yaml"), *command, cwd=tmp_path, env=env, cold=True)
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "otel needs a package that is not installed: opentelemetry.sdk" in told
+    assert "onetool-layer[otel]" in told.replace('\\"', '"')
