@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
     from onetool.config import Config
+    from onetool.services.event_queue import Recorder
 
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 INSTALL = 'pip install "onetool-layer[otel]"'
 
 
-def start_telemetry(app: "App", replica: str | None = None) -> Callable[[], None] | None:
+def start_telemetry(config: "Config", recorder: "Recorder", replica: str | None = None) -> Callable[[], None] | None:
     """Start the export if the config has `otel`, and return a function that ends it.
 
     Servers call this once; what a reload changes about `otel` counts after a restart. Raises ConfigError if the SDK is
     not installed.
     """
-    if (otel := app.config.otel) is None:
+    if (otel := config.otel) is None:
         return None
-    if (missing := missing_package(app.config)) is not None:
+    if (missing := missing_package(config)) is not None:
         raise ConfigError([missing])
     from onetool.services.otel import OtelExporter, start_export
 
-    return start_export(OtelExporter(otel.endpoint, otel.headers, otel.service, replica), app.runtime.recorder)
+    return start_export(OtelExporter(otel.endpoint, otel.headers, otel.service, replica), recorder)
 
 
 def missing_package(config: "Config") -> Mistake | None:

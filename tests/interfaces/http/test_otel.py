@@ -54,7 +54,7 @@ def test_a_collector_gets_the_spans_of_one_trace(tmp_path, collector):
     with Upstream(Reply(body=b'{"ok": true}')) as upstream:
         headers = {"x-key": "collector-key"}
         app, site = opened(tmp_path / "served", upstream, {"endpoint": collector.url, "headers": headers})
-        end = start_telemetry(app)
+        end = start_telemetry(app.config, app.runtime.recorder)
         with app:
             work(site, upstream)
             end()
@@ -97,7 +97,7 @@ def test_each_try_and_each_hop_of_an_http_tool_is_a_span(tmp_path, collector):
         upstream.say(Reply(503), away)
         hosts = [{"host": one.url.partition("//")[2], "allowPrivate": True} for one in (upstream, other)]
         app, site = opened(tmp_path / "served", upstream, {"endpoint": collector.url}, allowedHosts=hosts)
-        end = start_telemetry(app)
+        end = start_telemetry(app.config, app.runtime.recorder)
         with app:
             work(site, upstream, {"retries": 1, "followRedirects": True})
             end()
@@ -119,7 +119,7 @@ def test_a_host_that_an_argument_names_is_not_told(tmp_path, collector):
     with Upstream() as upstream:
         host, port = upstream.url.removeprefix("http://").split(":")
         app, site = opened(tmp_path / "served", upstream, {"endpoint": collector.url})
-        end = start_telemetry(app)
+        end = start_telemetry(app.config, app.runtime.recorder)
         with app:
             request = {"urlTemplate": f"http://${{host}}:{port}/"}
             work(site, upstream, request, host=host)
@@ -135,7 +135,7 @@ def test_a_host_that_an_argument_names_is_not_told(tmp_path, collector):
 def test_code_that_fails_ends_the_span_of_the_sandbox(tmp_path, collector):
     with Upstream() as upstream:
         app, site = opened(tmp_path / "served", upstream, {"endpoint": collector.url})
-        end = start_telemetry(app)
+        end = start_telemetry(app.config, app.runtime.recorder)
         with app:
             send(site, "POST", "/run", {"code": f"raise ValueError('{SECRET}')"})
             end()
@@ -148,7 +148,7 @@ def test_code_that_fails_ends_the_span_of_the_sandbox(tmp_path, collector):
 def test_nothing_is_sent_of_a_trace_that_the_client_does_not_record(tmp_path, collector):
     with Upstream() as upstream:
         app, site = opened(tmp_path / "served", upstream, {"endpoint": collector.url})
-        end = start_telemetry(app)
+        end = start_telemetry(app.config, app.runtime.recorder)
         with app:
             work(site, upstream, sent=[("traceparent", f"00-{TRACE}-{CLIENT_SPAN}-00")])
             end()
@@ -159,7 +159,7 @@ def test_nothing_is_sent_of_a_trace_that_the_client_does_not_record(tmp_path, co
 def test_without_it_no_trace_goes_out(tmp_path):
     with Upstream() as upstream:
         app, site = opened(tmp_path / "served", upstream, None)
-        assert start_telemetry(app) is None
+        assert start_telemetry(app.config, app.runtime.recorder) is None
         with app:
             work(site, upstream)
         assert "traceparent" not in upstream.seen[-1].headers
@@ -168,7 +168,8 @@ def test_without_it_no_trace_goes_out(tmp_path):
 def test_a_server_without_it_imports_nothing_for_it(tmp_path):
     code = (
         "import sys; from onetool.app import App; from onetool.app.telemetry import start_telemetry;"
-        "import onetool.interfaces.http.serve; app = App.open(sys.argv[1]); start_telemetry(app);"
+        "import onetool.interfaces.http.serve; app = App.open(sys.argv[1]);"
+        "start_telemetry(app.config, app.runtime.recorder);"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     (tmp_path / "onetool.yaml").write_text("{}\n")

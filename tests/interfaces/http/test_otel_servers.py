@@ -46,7 +46,7 @@ def run(site, code):
 def test_a_request_to_a_server_is_a_span_and_carries_its_trace(tmp_path, collector, block):
     definition, place = block
     app, site = opened(tmp_path / "served", definition, collector.url)
-    end = start_telemetry(app)
+    end = start_telemetry(app.config, app.runtime.recorder)
     with app:
         told = run(site, f"far.meta(text='{SECRET}')")
         end()
@@ -70,7 +70,7 @@ def test_a_request_to_a_server_is_a_span_and_carries_its_trace(tmp_path, collect
 
 def test_without_it_servers_get_no_trace(tmp_path, block):
     app, site = opened(tmp_path / "served", block[0], None)
-    assert start_telemetry(app) is None
+    assert start_telemetry(app.config, app.runtime.recorder) is None
     with app:
         told = run(site, f"far.meta(text='{SECRET}')")
     assert b"traceparent" not in told
@@ -88,7 +88,7 @@ def test_without_it_servers_get_no_trace(tmp_path, block):
 )
 def test_an_error_is_told_without_the_words_of_the_server(tmp_path, collector, block, code, error):
     app, site = opened(tmp_path / "served", block[0], collector.url)
-    end = start_telemetry(app)
+    end = start_telemetry(app.config, app.runtime.recorder)
     with app:
         run(site, f"try:\n    {code}\nexcept Exception:\n    pass")
         end()
@@ -100,7 +100,7 @@ def test_an_error_is_told_without_the_words_of_the_server(tmp_path, collector, b
 
 def test_prompts_and_resources_are_spans_without_their_arguments(tmp_path, collector, block):
     app, site = opened(tmp_path / "served", block[0], collector.url)
-    end = start_telemetry(app)
+    end = start_telemetry(app.config, app.runtime.recorder)
     session = []
 
     async def ask(method, **params):
