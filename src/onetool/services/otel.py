@@ -149,7 +149,9 @@ class OtelExporter:
                 flags = api.TraceFlags(int(trace.flags, 16))
                 found = api.SpanContext(int(trace.trace_id, 16), int(parent, 16), is_request, flags)
                 context = api.set_span_in_context(api.NonRecordingSpan(found), context)
-        span = self._tracer.start_span(name[:MAX_TEXT], context, kind, attributes, start_time=end - int(seconds * NANO))
+        attributes = {key: _sendable(value) if isinstance(value, str) else value for key, value in attributes.items()}
+        start = end - int(seconds * NANO)
+        span = self._tracer.start_span(_sendable(name)[:MAX_TEXT], context, kind, attributes, start_time=start)
         if "error.type" in attributes:
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
@@ -160,6 +162,11 @@ class OtelExporter:
             self._traces.shutdown()
         with suppress(Exception):
             self._meters.shutdown(TIMEOUT_S * 1000)
+
+
+def _sendable(text: str) -> str:
+    """Replace half of a surrogate pair, which servers can put into names: it would cost all spans of a batch."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _outcome(event: CallEvent | RunEvent) -> Attributes:

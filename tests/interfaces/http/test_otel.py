@@ -10,9 +10,12 @@ import pytest
 from helpers import cli
 from interfaces.http.collector import attributes
 from interfaces.http.matrix import bearer, exchange, served, token_entry, token_of
+from msgspec.structs import replace
 from upstream import Reply, Upstream
 
 from onetool.app.telemetry import start_telemetry
+from onetool.core.trace import Span, begin_trace
+from onetool.services.otel import OtelExporter
 
 TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = (("x-request-id", "job-7"), ("traceparent", f"00-{TRACE}-{CLIENT_SPAN}-01"))
@@ -175,6 +178,17 @@ def test_a_server_without_it_imports_nothing_for_it(tmp_path):
     (tmp_path / "onetool.yaml").write_text("{}\n")
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "onetool.yaml")], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_names_of_any_length_and_of_odd_characters_cost_no_other_span(collector):
+    exporter = OtelExporter(collector.url, {}, "onetool")
+    for name in ("tools/call \ud800", "x" * 100_000, "plain"):
+        with Span(name, begin_trace(), exporter.observe, CLIENT_SPAN) as span:
+            span.trace = replace(span.trace, flags="01")
+            span.attributes["gen_ai.tool.name"] = name
+    exporter.close()
+    assert [span.name for span in collector.spans()] == ["tools/call ?", "x" * 256, "plain"]
+    assert [attributes(span)["gen_ai.tool.name"] for span in collector.spans()] == ["tools/call ?", "x" * 256, "plain"]
 
 
 HIDES = """
