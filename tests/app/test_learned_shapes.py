@@ -88,7 +88,7 @@ def test_nothing_is_learned_from_failures_and_what_is_declared_stays(opened):
         assert not call(app, "shop.item", which="none").ok
         assert call(app, "shop.declared").ok
         assert (shape(app, "shop.item"), shape(app, "shop.declared")) == ("dict", "{str: int}")
-        assert app.catalog.registry.get("shop.declared").seen is None
+        assert app.catalog.registry.get("shop.declared").observed is None
 
 
 def test_only_the_first_results_are_looked_at_and_no_value_waits_afterwards(opened):
@@ -96,7 +96,7 @@ def test_only_the_first_results_are_looked_at_and_no_value_waits_afterwards(open
         for _ in range(MAX_RESULTS):
             call(app, "shop.item")
         spec = app.catalog.registry.get("shop.item")
-        assert spec.seen.is_full
+        assert spec.observed.is_full
         call(app, "shop.item", which="b")
         assert shape(app, "shop.item") == "{id: int, name, by: {login}}"
 

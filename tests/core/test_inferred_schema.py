@@ -20,7 +20,7 @@ from onetool.core.inferred_schema import (
     MAX_ITEMS,
     MAX_RESULTS,
     MAX_SHAPE_PARTS,
-    SeenValues,
+    ObservedValues,
     is_name,
 )
 from onetool.core.schema import CompiledSchema
@@ -29,14 +29,14 @@ ISSUE = {"id": 7, "title": "It broke", "labels": [{"name": "bug"}], "closed_at":
 
 
 def seen(*values):
-    found = SeenValues()
+    found = ObservedValues()
     for value in values:
         found.note(value)
     return found
 
 
 def loaded(data):
-    found = SeenValues()
+    found = ObservedValues()
     found.add(data)
     return found
 
@@ -106,7 +106,7 @@ def test_types_and_unions(values, told):
 
 
 def test_before_the_first_result_there_is_nothing_to_say():
-    assert (SeenValues().schema(), SeenValues().results) == (None, 0)
+    assert (ObservedValues().schema(), ObservedValues().results) == (None, 0)
 
 
 def test_fields_stay_in_the_order_in_which_they_came():
@@ -114,7 +114,7 @@ def test_fields_stay_in_the_order_in_which_they_came():
 
 
 def test_whether_it_changed_is_told():
-    found = SeenValues()
+    found = ObservedValues()
     assert [found.note(value) for value in ({"a": 1}, {"a": 2}, {"a": None}, {"a": 3}, {}, {})] == [
         True, False, True, False, True, False,
     ]  # fmt: skip
@@ -320,7 +320,7 @@ def test_a_huge_result_takes_no_time():
 
 
 def test_threads_lose_nothing():
-    found = SeenValues()
+    found = ObservedValues()
     keys = [f"k_{letter}" for letter in string.ascii_letters[: MAX_FIELDS - 1]]
 
     def work(part):

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from onetool import App, ToolSpec
-from onetool.core.inferred_schema import SeenValues
+from onetool.core.inferred_schema import ObservedValues
 from onetool.core.registry import Snapshot
 from onetool.script.names import ScriptNames
 from onetool.script.type_stubs import MORE, SELF, type_stubs
@@ -26,10 +26,12 @@ def declared(*specs):
 
 
 def test_what_was_inferred_is_a_comment_and_no_type():
-    seen = SeenValues()
+    seen = ObservedValues()
     seen.note({"id": 1, "title": None})
     seen.note({"id": 2, "title": None})
-    text = declared(spec("shop.item", seen=seen), spec("plain", seen=seen), spec("shop.none", seen=SeenValues()))
+    text = declared(
+        spec("shop.item", observed=seen), spec("plain", observed=seen), spec("shop.none", observed=ObservedValues())
+    )
     comment = "# returns {id: int, title: None} (inferred from 2 results)"
     assert f"    def item({SELF}, {MORE}) -> Any: ...  {comment}\n" in text
     assert f"def plain({MORE}) -> Any: ...  {comment}\n" in text
@@ -38,28 +40,30 @@ def test_what_was_inferred_is_a_comment_and_no_type():
 
 @pytest.mark.parametrize("key", ["x\ny: int", "x\rdef y(): ...", "x\u2028y", "\x0c", '"""'])
 def test_no_key_breaks_out_of_the_comment(key):
-    seen = SeenValues()
+    seen = ObservedValues()
     seen.note({key: {key: 1}, "a": 1})
-    text = declared(spec("shop.item", seen=seen))
+    text = declared(spec("shop.item", observed=seen))
     assert [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)] == ["item"]
 
 
 def test_the_stubs_of_real_servers_are_python(live_tools):
-    specs = [spec(one["name"], input_schema=one["inputSchema"], seen=SeenValues()) for one in live_tools]
+    specs = [spec(one["name"], input_schema=one["inputSchema"], observed=ObservedValues()) for one in live_tools]
     for one in specs:
-        one.seen.note({"id": 1, "class": "x", "content-type": "y", "名称": [{"@id": 5}]})
+        one.observed.note({"id": 1, "class": "x", "content-type": "y", "名称": [{"@id": 5}]})
     text = declared(*specs)
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     assert len(functions) == len(specs) == 527
 
 
 def test_a_value_may_have_more_than_was_inferred(tmp_path):
-    seen = SeenValues()
+    seen = ObservedValues()
     seen.note({"id": "text"})  # so far; the next value is another one
     (tmp_path / "onetool.yaml").write_text("stats: {enabled: false}\nrun: {typecheck: true}\n")
     properties = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     with App.open(tmp_path / "onetool.yaml") as app:
-        item = spec("shop.item", seen=seen, input_schema=properties, handler=lambda **args: {**args, "colour": "red"})
+        item = spec(
+            "shop.item", observed=seen, input_schema=properties, handler=lambda **args: {**args, "colour": "red"}
+        )
         app.catalog.registry.register(item)
         assert app.run_sync(CODE).data == 1 + 3 + 0 + 2
         assert app.run_sync("n = 'x'\nshop.item(id=n)").error.reason == "check"

@@ -1,4 +1,4 @@
-"""Finds keys of a config that have no effect; `onetool check` prints them."""
+"""Finds keys of a config that have no effect, or can have none; `onetool check` prints them."""
 
 import os
 import time
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from onetool.app.telemetry import missing_package
 from onetool.config.load import roots_within
 from onetool.core.errors import Mistake
 from onetool.core.principal import AllowList, is_pattern
@@ -32,6 +33,8 @@ def lint_config(
     """`waiting` are packs of servers, whose tools may not be known yet; `tokens`: where tokens are stored."""
     linter = _Linter(config, registry, waiting)
     found = [*linter.secrets(), *linter.settings(), *linter.folders(), *linter.names(), *linter.hosts()]
+    if (missing := missing_package(config)) is not None:
+        found.append(missing)
     if config.http.tokens or may_store_tokens(config):
         found += linter.tokens(tokens())
     return found

@@ -228,7 +228,7 @@ def tool_info(
     return {
         **spec.summary(),
         "outputSchema": spec.output_schema,
-        **({"inferredOutput": spec.seen.schema()} if spec.seen else {}),
+        **({"inferredOutput": spec.observed.schema()} if spec.observed else {}),
         "signature": tool_signature(snapshot, spec.name),
         **({"effect": spec.effect} if spec.effect else {}),
         "source": spec.source,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.core.errors import ConfigError
-from onetool.core.inferred_schema import SeenValues
+from onetool.core.inferred_schema import ObservedValues
 from onetool.core.state_folders import STATE_FILE
 from onetool.core.type_names import is_vague
 from onetool.database import DatabaseError
@@ -48,12 +48,17 @@ class LearnedShapes:
         `definition` returns further text that the shape depends on.
         """
         schema = spec.output_schema
-        if spec.seen is None and spec.pack != OWN_PACK and not spec.hidden and (not schema or is_vague(schema, schema)):
-            msgspec.structs.force_setattr(spec, "seen", LearnedValues(self, spec, definition))
+        if (
+            spec.observed is None
+            and spec.pack != OWN_PACK
+            and not spec.hidden
+            and (not schema or is_vague(schema, schema))
+        ):
+            msgspec.structs.force_setattr(spec, "observed", LearnedValues(self, spec, definition))
 
     def observe(self, event: "CallEvent") -> None:
         """Learn from a successful call."""
-        values = None if event.spec is None else event.spec.seen
+        values = None if event.spec is None else event.spec.observed
         if event.value is None or not isinstance(values, LearnedValues):
             return
         if not values.results:
@@ -105,7 +110,7 @@ class LearnedShapes:
         return known[0], None if known[0] == version else known[1].get(name)
 
 
-class LearnedValues(SeenValues):
+class LearnedValues(ObservedValues):
     """The observed values of one tool, here and in other processes."""
 
     def __init__(self, shapes: LearnedShapes, spec: "ToolSpec", definition: Callable[[], bytes] | None) -> None:

@@ -6,23 +6,40 @@ from typing import TYPE_CHECKING
 from onetool.core.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:
-    from onetool.app.app import App
+    from onetool.config import Config
+    from onetool.services.event_queue import Recorder
 
+PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 INSTALL = 'pip install "onetool-layer[otel]"'
 
 
-def start_telemetry(app: "App", replica: str | None = None) -> Callable[[], None] | None:
+def start_telemetry(config: "Config", recorder: "Recorder", replica: str | None = None) -> Callable[[], None] | None:
     """Start the export if the config has `otel`, and return a function that ends it.
 
     Servers call this once; what a reload changes about `otel` counts after a restart. Raises ConfigError if the SDK is
     not installed.
     """
-    if (settings := app.config.otel) is None:
+    if (otel := config.otel) is None:
         return None
-    try:
-        from onetool.services.otel import start_export
-    except ImportError as error:
-        message = f"otel needs a package that is not installed: {error.name}"
-        file = str(app.config.path) if app.config.path else None
-        raise ConfigError([Mistake(message=message, file=file, key="otel", hint=INSTALL)]) from None
-    return start_export(settings, app.runtime.recorder, replica)
+    if (missing := missing_package(config)) is not None:
+        raise ConfigError([missing])
+    from onetool.services.otel import OtelExporter, start_export
+
+    return start_export(OtelExporter(otel.endpoint, otel.headers, otel.service, replica), recorder)
+
+
+def missing_package(config: "Config") -> Mistake | None:
+    """Return a mistake if the config has `otel` and a package that it needs is not installed. Nothing is imported."""
+    if config.otel is None:
+        return None
+    from importlib.util import find_spec
+
+    for name in PACKAGES:
+        try:
+            found = find_spec(name)
+        except ModuleNotFoundError:  # a package above it
+            found = None
+        if found is None:
+            message = f"otel needs a package that is not installed: {name}"
+            return Mistake(message=message, file=str(config.path) if config.path else None, key="otel", hint=INSTALL)
+    return None

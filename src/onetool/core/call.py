@@ -42,7 +42,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     source: str = "python"
     timeout: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds, if the caller wants another deadline
     version: ToolVersion | msgspec.UnsetType = msgspec.UNSET  # of a bundle's tool: `App.call` finds its name
-    through: str | msgspec.UnsetType = msgspec.UNSET  # the tool that code named this one to: `ot.call`
+    called_via: str | msgspec.UnsetType = msgspec.UNSET  # the tool that code named this one to: `ot.call`
 
 
 def is_seconds(value: Any) -> bool:

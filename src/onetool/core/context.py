@@ -19,7 +19,7 @@ from onetool.core.principal import LOCAL, Principal
 from onetool.core.redaction import MASK, mask_arguments, mask_credentials, mask_values, secret_values
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
-from onetool.core.trace import RequestTrace, current_trace
+from onetool.core.trace import RequestTrace, Span, current_trace
 
 Progress = Callable[[float, float | None, str | None], None]
 """Told how far a call has come: done, of how many (if known), and what it is doing."""
@@ -111,13 +111,12 @@ def note_call(key: str, value: Any) -> None:
         context.notes[key] = value
 
 
-def trace_headers() -> list[tuple[str, str]]:
-    """Return the W3C trace context for a request of the running call to another system; none without otel."""
-    if (trace := current_trace.get()) is None or not trace.is_exported:
-        return []
+def begin_span(name: str) -> Span | None:
+    """Begin the span of a request that the running call sends to another system; None where no spans are exported."""
+    if (trace := current_trace.get()) is None or trace.record_span is None:
+        return None
     context = current_call.get()
-    state = [("tracestate", trace.state)] if trace.state else []
-    return [("traceparent", trace.traceparent("" if context is None else context.span)), *state]
+    return Span(name, trace, trace.record_span, trace.span_id if context is None else context.span)
 
 
 def paused_for_caller() -> AbstractContextManager[None]:
@@ -173,7 +172,7 @@ class CallEvent(msgspec.Struct, frozen=True):
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
         name = call.name if spec is not None else mask_credentials(call.name)
-        learns = error is None and spec is not None and spec.seen is not None and not spec.seen.is_full
+        learns = error is None and spec is not None and spec.observed is not None and not spec.observed.is_full
         rest = (client, run, principal, address, value if learns else None, trace, span, parent)
         return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest)
 

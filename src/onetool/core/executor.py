@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
-from os import urandom
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -63,7 +62,7 @@ from onetool.core.schema import MAX_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
-from onetool.core.trace import current_trace
+from onetool.core.trace import current_trace, new_span_id
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
@@ -216,7 +215,7 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=retries,
-            span="" if current_trace.get() is None else urandom(8).hex(),
+            span="" if current_trace.get() is None else new_span_id(),
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:
@@ -360,9 +359,9 @@ class Executor:
                 parent=outer.span if outer is not None else "" if trace is None else trace.span_id,
             )
             events = [event]
-            if call.through is not UNSET:  # it is counted, too; the run has made one call
+            if call.called_via is not UNSET:  # it is counted, too; the run has made one call
                 nothing: dict[str, Any] = {"spec": None, "args": b"{}", "bytes_in": 0, "bytes_out": 0, "value": None}
-                events.append(replace(event, tool=call.through, run=None, is_wrapper=True, **nothing))
+                events.append(replace(event, tool=call.called_via, run=None, is_wrapper=True, **nothing))
             for record, one in product(self._recorders, events):
                 try:
                     record(one)

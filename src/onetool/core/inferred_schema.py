@@ -169,7 +169,7 @@ class _StoredShape(msgspec.Struct, frozen=True):
     shape: ValueShape
 
 
-class SeenValues:
+class ObservedValues:
     """What was learnt of one tool's values. Any thread may tell it of a result."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from onetool.core.redaction import secret_names
 from onetool.core.text import did_you_mean
 
 if TYPE_CHECKING:
-    from onetool.core.inferred_schema import SeenValues
+    from onetool.core.inferred_schema import ObservedValues
     from onetool.core.schema import CompiledSchema
 
 Handler = Callable[..., Any]
@@ -83,7 +83,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
     lenient: bool = False  # somebody else's server checks its arguments: it may take more than its schema says
     strict: bool = True  # whether code that contradicts its schema is refused before it runs
     documented_schema: Callable[[], Mapping[str, Any] | None] | None = None  # by its docstring or source
-    seen: "SeenValues | None" = None  # what its values looked like, where it does not say: for help, never for checks
+    observed: "ObservedValues | None" = None  # its values so far, where it declares no type: for help, never for checks
 
     def __post_init__(self) -> None:
         # A frozen struct with a dict inside is not frozen; this one is, all the way down.

@@ -5,10 +5,15 @@ ignored, and made here. `own_id` is always made here: two requests never share i
 """
 
 import re
+from collections.abc import Callable
 from contextvars import ContextVar
 from os import urandom
+from time import perf_counter, time
+from typing import Self
 
 import msgspec
+
+from onetool.core.principal import owner
 
 MAX_STATE = 512  # bytes of a `tracestate`, as W3C recommends
 
@@ -27,7 +32,7 @@ class RequestTrace(msgspec.Struct, frozen=True):
     parent_id: str = ""  # the client's span
     flags: str = "00"  # 01: the client records this trace
     state: str = ""  # `tracestate`, which other systems read
-    is_exported: bool = False  # whether its spans are sent to a collector, and the trace goes on in other systems
+    record_span: "RecordSpan | None" = None  # where spans are sent to a collector: the trace goes on in other systems
 
     def traceparent(self, span_id: str = "") -> str:
         """Return the header for a request that this one, or one of its spans, makes."""
@@ -47,7 +52,7 @@ def begin_trace(
     request_id: bytes | None = None,
     traceparent: bytes | None = None,
     tracestate: bytes | None = None,
-    is_exported: bool = False,
+    record_span: "RecordSpan | None" = None,
 ) -> RequestTrace:
     """Return the ids of a new request. The first parameters are headers of the client."""
     made = urandom(36).hex()
@@ -55,9 +60,9 @@ def begin_trace(
     chosen = own_id if request_id is None or not _REQUEST_ID.fullmatch(request_id) else request_id.decode()
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent.strip())
     if found is None or (found[1] == b"00" and found[5]):  # version 00 has four parts
-        flags = "01" if is_exported else "00"
+        flags = "00" if record_span is None else "01"
         ids = (chosen, own_id, trace_id, span_id)
-        return RequestTrace(*ids, flags=flags, is_exported=is_exported)
+        return RequestTrace(*ids, flags=flags, record_span=record_span)
     return RequestTrace(
         request_id=chosen,
         own_id=own_id,
@@ -66,10 +71,50 @@ def begin_trace(
         parent_id=found[3].decode(),
         flags=f"{int(found[4], 16) & 1:02x}",
         state=tracestate.decode() if tracestate is not None and _STATE.fullmatch(tracestate) else "",
-        is_exported=is_exported,
+        record_span=record_span,
     )
 
 
 def request_id() -> str | None:
     """Return the id of the current request, for an error response; None outside of one."""
     return None if (trace := current_trace.get()) is None else trace.request_id
+
+
+def new_span_id() -> str:
+    return urandom(8).hex()
+
+
+class Span:
+    """A part of a call or run whose time is spent elsewhere: a request to another system, or code in the sandbox.
+
+    It begins when it is made, and is recorded at the end of its `with` block. Attributes are names, sizes and outcomes:
+    never arguments or values.
+    """
+
+    def __init__(
+        self, name: str, trace: RequestTrace, record: "RecordSpan", parent: str, id: str = "", is_client: bool = True
+    ) -> None:
+        self.name, self.trace, self.parent, self.is_client = name, trace, parent, is_client
+        self.span = id or new_span_id()
+        self.attributes: dict[str, str | int] = {}
+        self.owner = owner()
+        self.seconds = self.ended_at = 0.0
+        self._record = record
+        self._began = perf_counter()
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the W3C trace context for the request that this span is."""
+        state = [("tracestate", self.trace.state)] if self.trace.state else []
+        return [("traceparent", self.trace.traceparent(self.span)), *state]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.attributes.setdefault("error.type", kind.__name__)
+        self.seconds, self.ended_at = perf_counter() - self._began, time()
+        self._record(self)
+
+
+RecordSpan = Callable[[Span], None]

@@ -192,7 +192,7 @@ def return_schema(spec: ToolSpec) -> Mapping[str, Any] | None:
     described = None if spec.documented_schema is None else spec.documented_schema()
     if described and not is_vague(described, described):
         return described
-    seen = None if spec.seen is None else spec.seen.schema()
+    seen = None if spec.observed is None else spec.observed.schema()
     return seen if seen and (not first or not is_vague(seen, seen)) else first or described
 
 
@@ -229,9 +229,9 @@ def returned_type(spec: ToolSpec) -> str | None:
 
 def inferred_type(spec: ToolSpec) -> str | None:
     """Return the type of its values so far, marked: `{id: str, title?: str} (inferred from 12 results)`."""
-    schema = None if spec.seen is None else spec.seen.schema()
-    if spec.seen is None or schema is None:
+    schema = None if spec.observed is None else spec.observed.schema()
+    if spec.observed is None or schema is None:
         return None
-    count = spec.seen.results
+    count = spec.observed.results
     what = type_with_fields(schema, schema) or type_name(schema)
     return f"{what} (inferred from {count} result{'' if count == 1 else 's'})"

@@ -8,6 +8,7 @@ import random
 import time
 from asyncio import sleep, to_thread
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from onetool.core.context import note_call, trace_headers
+from onetool.core.context import begin_span, note_call
 from onetool.core.errors import ToolFailure
 from onetool.http.auth import Authenticator, Destination, Signer, authenticator_for
 from onetool.http.client import HttpContext
@@ -46,6 +47,7 @@ from onetool.http.upstream import shown_response
 from onetool.http.url import parse_url
 
 if TYPE_CHECKING:
+    from onetool.core.trace import Span
     from onetool.http.definition import Auth
     from onetool.http.url import HttpRequest, Url
 
@@ -131,7 +133,9 @@ class ToolRequest:
             began = monotonic()
             answer = await self._send(outgoing, signer, context, seconds)
             took = monotonic() - began
-            note_call(UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), "size": len(answer.body)})
+            note_call(
+                UPSTREAM, {"status": answer.status, "duration_ms": round(took * 1000, 1), "size": len(answer.body)}
+            )
             if context.on_response is not None:
                 view = partial(shown_response, outgoing, answer, took, context.redact, self._name)
                 context.on_response(await to_thread(view))
@@ -156,7 +160,8 @@ class ToolRequest:
             try:
                 if signer is not None:
                     await signer.prepare(left)
-                outcome = await self._try(request, signer, context, min(self._try_seconds, until - monotonic()))
+                left = min(self._try_seconds, until - monotonic())
+                outcome = await self._try(request, signer, context, left, number - 1)
                 if outcome.status < 400:
                     return outcome
                 if outcome.status == 401 and signer is not None and signer.on_unauthorized():
@@ -175,21 +180,31 @@ class ToolRequest:
         return outcome
 
     async def _try(
-        self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float
+        self, request: "HttpRequest", signer: Signer | None, context: HttpContext, seconds: float, resent: int
     ) -> HttpResponse:
-        """Try once, with all hops. Once away from the origin that the tool names, nothing is signed any more."""
+        """Try once, with all hops, each of which is a span of its own.
+
+        Once away from the origin that the tool names, nothing is signed any more.
+        """
         until = monotonic() + seconds
         hops = 0
         while True:
             signed = request if signer is None else signer.sign(request)
-            if not hops and (traced := trace_headers()):
-                signed = signed._replace(headers=[*signed.headers, *traced])
+            if (span := begin_span(signed.method)) is not None:
+                self._describe(span, signed, resent + hops)
+                if not hops:
+                    signed = signed._replace(headers=[*signed.headers, *span.headers()])
             self._check_size(signed)
             left = until - monotonic()
             try:
-                answer = await context.client.send(
-                    signed, context.hosts, timeout=left, max_bytes=self._max_bytes, stream=self._streams
-                )
+                with span or nullcontext():
+                    answer = await context.client.send(
+                        signed, context.hosts, timeout=left, max_bytes=self._max_bytes, stream=self._streams
+                    )
+                    if span is not None:
+                        span.attributes["http.response.status_code"] = answer.status
+                        if answer.status >= 400:
+                            span.attributes["error.type"] = str(answer.status)
             except UnmetNeedError as unmet:
                 if not hops:
                     raise
@@ -211,6 +226,14 @@ class ToolRequest:
                     raise RequestRefusedError(f"{request.url.authority} redirects to a host with a secret in its name")
                 signer = None
             request = there
+
+    def _describe(self, span: "Span", request: "HttpRequest", resent: int) -> None:
+        span.attributes["http.request.method"] = request.method
+        if resent:
+            span.attributes["http.request.resend_count"] = resent
+        # Another host is a value: arguments name it, or a redirect does.
+        if (fixed := self.fixed_url) is not None and fixed.origin == request.url.origin:
+            span.attributes |= {"server.address": fixed.host, "server.port": fixed.port}
 
     def _check_size(self, request: "HttpRequest") -> None:
         headers = sum(len(name) + len(text) for name, text in request.headers)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from onetool.core.errors import ToolFailure
 from onetool.core.principal import current_address, current_principal
 from onetool.core.running import within_deadline
 from onetool.core.threads import Threads
-from onetool.core.trace import current_trace
+from onetool.core.trace import Span, current_trace, new_span_id
 from onetool.sandbox import CodeError, CodeSyntaxError, WorkerError
 from onetool.sandbox.pool import WorkerSession
 from onetool.script.check import CodeFinding, called_tools, check, findings_text
@@ -205,7 +205,7 @@ class Pipeline:
         slot: RunSlot | None = None,
     ) -> RunResult:
         """Drive the code in a thread, until it ends, or its time does."""
-        settings, self._span = self._settings, context.span
+        settings, span = self._settings, self._begin_span(context)
         is_session = self._known is not None
         worker_loop = WorkerLoop(
             self._tools,
@@ -217,7 +217,7 @@ class Pipeline:
             slot=slot,
         )
         printed = PrintedOutput(settings.limits, live, worker_loop)
-        driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context))
+        driven = settings.threads.drive(_feed(sessions, worker_loop, prepared, printed, context, span))
         work = asyncio.ensure_future(driven) if is_session else None
         if work is not None:
             work.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs it
@@ -250,6 +250,16 @@ class Pipeline:
         failure = self._failure(worker_loop.stopped_by or error, worker_loop)
         error.__traceback__ = None  # it and this frame would hold each other, and with them all that the code made
         return self._result(printed, error=failure)
+
+    def _begin_span(self, context: CallContext) -> Span | None:
+        """Begin the span of the sandbox, which calls of the code belong to; None where no spans are exported."""
+        if (trace := current_trace.get()) is None or trace.record_span is None:
+            return None
+        if self.run is not None:
+            self._span = parent = new_span_id()
+        else:  # no event is made of it: it is a part of the tool's call
+            parent = trace.span_id if (outer := current_call.get()) is None else outer.span
+        return Span("sandbox", trace, trace.record_span, parent, context.span, is_client=False)
 
     def event(self, run: str, door: str, error: ToolError | None) -> RunEvent:
         """Return the event for recorders, when the run has ended."""
@@ -353,11 +363,16 @@ class _Refused(Exception):  # noqa: N818 - carries an error, is never seen outsi
 
 
 async def _feed(
-    sessions: OpenSession, worker_loop: WorkerLoop, prepared: PreparedCode, printed: PrintedOutput, context: CallContext
+    sessions: OpenSession,
+    worker_loop: WorkerLoop,
+    prepared: PreparedCode,
+    printed: PrintedOutput,
+    context: CallContext,
+    span: Span | None,
 ) -> Any:
     """Open a session and run the code in it."""
     current_call.set(context)
-    with sessions(prepared) as session:
+    with span or nullcontext(), sessions(prepared) as session:
         try:
             return await worker_loop.run(session, prepared, printed)
         except BaseException as error:

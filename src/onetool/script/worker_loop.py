@@ -305,12 +305,12 @@ class WorkerLoop:
         return self._answer(call, result)
 
     async def _called(self, call: ToolCall, catalogue: Snapshot, gate: Gate | None = None) -> ToolResult:
-        if call.through is UNSET:
+        if call.called_via is UNSET:
             return await self._call_tool(call, tools=catalogue, gate=gate)
         from onetool.sdk import LogSpan  # hardly a run needs it
 
         result = None
-        with suppress(ToolFailure), LogSpan(call.through, tool=call.name):
+        with suppress(ToolFailure), LogSpan(call.called_via, tool=call.name):
             result = await self._call_tool(call, tools=catalogue, gate=gate)
             if result.error is not None:  # the span has failed, too
                 raise ToolFailure(result.error.message)
@@ -342,19 +342,19 @@ class WorkerLoop:
         return arguments_by_name(spec, given, named)
 
     def _tool_call(self, spec: ToolSpec, args: dict[str, Any], number: int) -> ToolCall:
-        name, through = spec.name, UNSET
+        name, called_via = spec.name, UNSET
         if spec is CALL:  # how code says a name that it can't say: the call is that of the tool which it names
             name, inner = args.pop("name", None), args.pop("args", None) or {}
             if not isinstance(name, str) or not isinstance(inner, dict):
                 raise TypeError('ot.call takes the name of a tool and its arguments: ot.call("pack.tool", {"key": 1})')
             args = {**inner, **args}
             meant = None if name in self._tools.names.catalogue else self._tools.names.tool(name)
-            name, through = name if meant is None else meant.name, CALL.name
-        return self._new_call(number, name, args, through)
+            name, called_via = name if meant is None else meant.name, CALL.name
+        return self._new_call(number, name, args, called_via)
 
-    def _new_call(self, number: int, name: str, args: dict[str, Any], through: str | UnsetType = UNSET) -> ToolCall:
+    def _new_call(self, number: int, name: str, args: dict[str, Any], called_via: str | UnsetType = UNSET) -> ToolCall:
         context = self._context.call
-        return ToolCall(f"{context.id}/{number}", name, args, context.source, through=through)
+        return ToolCall(f"{context.id}/{number}", name, args, context.source, called_via=called_via)
 
     def _all_pages(self, args: dict[str, Any]) -> tuple[str, Paginator]:
         """Return the tool that `ot.all` was given, which comes as its name, and what follows its pages."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from threading import Event, Lock, RLock, Thread, current_thread, get_ident
 from typing import Any, Generic, TypeVar
 
+from onetool.core.trace import RecordSpan
 from onetool.database import DatabaseError
 
 log = logging.getLogger("onetool")
@@ -176,7 +177,7 @@ class Recorder(EventQueue[tuple[Callable[..., Any], tuple[Any, ...]]]):
         super().__init__("onetool-events", _call_all, self._write)
         self.writers: list[Callable[[bool], float | None]] = []
         self.observers: list[Callable[[Any], None]] = []
-        self.exports_traces = False  # whether one of them sends spans to a collector
+        self.record_span: RecordSpan | None = None  # set where spans are sent to a collector
 
     def observe(self, event: Any) -> None:
         """Show a call, run or request that has ended to all observers. Called in the thread of the queue."""

@@ -2,14 +2,14 @@
 
 Spans are made of the events of the recorder when calls, runs and requests have ended, so that nothing is added to the
 path of a call. They follow the semantic conventions of OpenTelemetry for HTTP, GenAI and MCP, and hold names, durations
-and outcomes: no arguments, values, messages or callers. As these conventions want it, a call of a tool of an MCP server
-is one span with the attributes of both.
+and outcomes: no arguments, values, messages or callers. Requests to MCP servers and of HTTP tools, and code in the
+sandbox, are spans of their own within those of calls and runs.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry import trace as api
 from opentelemetry.context import Context
@@ -18,14 +18,15 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from onetool._version import __version__
 from onetool.core.context import CallEvent, RequestEvent, RunEvent
+from onetool.core.trace import Span
 from onetool.services.event_queue import Recorder
 from onetool.services.metrics import BUCKETS, METHODS, OTHER, ToolLabels, outcome_of
 
@@ -40,22 +41,9 @@ MCP_METHODS = frozenset(
         *("resources/subscribe", "resources/unsubscribe"),
     )
 )
-PROXY = "proxy:"  # before the name of an MCP server, in the source of a tool
+MAX_TEXT = 256  # characters of a name or an attribute
 
 Attributes = dict[str, str | int]
-
-
-class OtelSettings(Protocol):
-    """The config's section `otel`."""
-
-    @property
-    def endpoint(self) -> str: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def service(self) -> str: ...
 
 
 class _GivenIds(IdGenerator):
@@ -75,12 +63,18 @@ class _GivenIds(IdGenerator):
 class OtelExporter:
     """Makes spans and measurements of events. One thread at a time may call `observe`."""
 
-    def __init__(self, settings: OtelSettings, replica: str | None = None) -> None:
+    def __init__(self, endpoint: str, headers: Mapping[str, str], service: str, replica: str | None = None) -> None:
         more = {} if replica is None else {"service.instance.id": replica}
-        resource = Resource.create({"service.name": settings.service, "service.version": __version__, **more})
-        where, headers = settings.endpoint.rstrip("/"), {name: str(value) for name, value in settings.headers.items()}
+        resource = Resource.create({"service.name": service, "service.version": __version__, **more})
+        where, headers = endpoint.rstrip("/"), {name: str(value) for name, value in headers.items()}
         self._ids, self._tools = _GivenIds(), ToolLabels()
-        self._traces = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids)
+        self._traces = TracerProvider(
+            ParentBased(ALWAYS_ON),  # nothing is sent of a trace that its client does not record
+            resource,
+            shutdown_on_exit=False,
+            id_generator=self._ids,
+            span_limits=SpanLimits(max_attribute_length=MAX_TEXT),
+        )
         spans = OTLPSpanExporter(f"{where}/v1/traces", headers=headers, timeout=TIMEOUT_S)
         self._traces.add_span_processor(BatchSpanProcessor(spans))
         measured = OTLPMetricExporter(f"{where}/v1/metrics", headers=headers, timeout=TIMEOUT_S)
@@ -105,6 +99,9 @@ class OtelExporter:
             self._span("execute_tool run", event, SpanKind.INTERNAL, attributes, event.duration_ms / 1000)
         elif isinstance(event, RequestEvent):
             self._observe_request(event)
+        elif isinstance(event, Span):
+            kind = SpanKind.CLIENT if event.is_client else SpanKind.INTERNAL
+            self._span(event.name, event, kind, event.attributes, event.seconds)
 
     def _observe_call(self, event: CallEvent) -> None:
         name, outcome = event.tool if event.spec is not None else OTHER, _outcome(event)
@@ -116,11 +113,7 @@ class OtelExporter:
             "onetool.source": event.source.partition(":")[0],
             **outcome,
         }
-        kind = SpanKind.INTERNAL
-        if event.spec is not None and event.spec.source.startswith(PROXY):
-            kind = SpanKind.CLIENT
-            attributes |= {"mcp.method.name": "tools/call", "onetool.server": event.spec.source.removeprefix(PROXY)}
-        self._span(f"execute_tool {name}", event, kind, attributes, event.duration_ms / 1000)
+        self._span(f"execute_tool {name}", event, SpanKind.INTERNAL, attributes, event.duration_ms / 1000)
 
     def _observe_request(self, event: RequestEvent) -> None:
         method = event.method if event.method in METHODS else "_OTHER"
@@ -141,7 +134,7 @@ class OtelExporter:
     def _span(
         self,
         name: str,
-        event: CallEvent | RunEvent | RequestEvent,
+        event: CallEvent | RunEvent | RequestEvent | Span,
         kind: SpanKind,
         attributes: Attributes,
         seconds: float,
@@ -156,7 +149,9 @@ class OtelExporter:
                 flags = api.TraceFlags(int(trace.flags, 16))
                 found = api.SpanContext(int(trace.trace_id, 16), int(parent, 16), is_request, flags)
                 context = api.set_span_in_context(api.NonRecordingSpan(found), context)
-        span = self._tracer.start_span(name, context, kind, attributes, start_time=end - int(seconds * NANO))
+        attributes = {key: _sendable(value) if isinstance(value, str) else value for key, value in attributes.items()}
+        start = end - int(seconds * NANO)
+        span = self._tracer.start_span(_sendable(name)[:MAX_TEXT], context, kind, attributes, start_time=start)
         if "error.type" in attributes:
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
@@ -169,17 +164,22 @@ class OtelExporter:
             self._meters.shutdown(TIMEOUT_S * 1000)
 
 
+def _sendable(text: str) -> str:
+    """Replace half of a surrogate pair, which servers can put into names: it would cost all spans of a batch."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _outcome(event: CallEvent | RunEvent) -> Attributes:
     return {} if event.error is None else {"error.type": outcome_of(event.error)}
 
 
-def start_export(settings: OtelSettings, recorder: Recorder, replica: str | None = None) -> Callable[[], None]:
+def start_export(exporter: OtelExporter, recorder: Recorder) -> Callable[[], None]:
     """Send spans and metrics of the recorder's events from now on. Return a function that ends it."""
-    exporter = OtelExporter(settings, replica)
     recorder.observers.append(exporter.observe)
-    recorder.exports_traces = True
+    recorder.record_span = lambda span: recorder.put((recorder.observe, (span,)), span.owner)
 
     def end() -> None:
+        recorder.record_span = None
         recorder.flush()
         recorder.observers.remove(exporter.observe)
         exporter.close()

@@ -1,9 +1,10 @@
-"""`onetool servers enable` and `disable`: one word in the config, and nothing else."""
+"""`onetool servers enable`, `disable` and `rename`: one word in the config, and nothing else."""
 
 import json
 
 import pytest
 from helpers import cli, trusted
+from sources.mcp_servers.harness import block_of
 
 BLOCKS = {
     "block": "servers:\n  clock: # mine\n    command: clock\n    args: [a]  # b\n  other: {command: x}\nmenu: run\n",
@@ -42,3 +43,39 @@ def test_switched_off_and_on_again(tmp_path, layout):
 def test_one_that_is_not_there(tmp_path):
     done = cli("servers", "disable", "clokc", cwd=tmp_path)
     assert (done.returncode, "There is no server clokc" in done.stderr) == (1, True)
+
+
+def test_renamed_with_what_was_approved(tmp_path):
+    """A rename approves nothing: a pinned server whose tools have changed stays refused under its new name."""
+    (tmp_path / "words").write_text("Gives one.")
+    block = json.dumps(block_of("described", str(tmp_path / "words"), pin=True))
+    file = tmp_path / "onetool.yaml"
+    file.write_text(f"servers:\n  pinned: {block} # mine\n  other: {{url: 'http://127.0.0.1:9/x', enabled: false}}\n")
+    env = {"ONETOOL_CONFIG": str(file), "ONETOOL_HOME": str(tmp_path / "home")}
+
+    def servers(*args):
+        return cli("servers", *args, cwd=tmp_path, env=env)
+
+    (before,) = [one for one in json.loads(servers("list").stdout) if one["name"] == "pinned"]
+    assert (before["state"], before["refused"]) == ("connected", False)
+    done = servers("rename", "pinned", "fixed")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Renamed pinned to fixed in ")
+    assert f"A running server that uses {file} starts it after a reload" in done.stderr
+    assert "  fixed: {" in file.read_text()
+    assert "# mine" in file.read_text()
+    (tmp_path / "words").write_text("Does what an enemy wants.")
+    found = {one["name"]: one for one in json.loads(servers("list").stdout)}
+    assert found.keys() == {"fixed", "other"}
+    assert found["fixed"]["refused"] is True
+    text = file.read_text()
+    for old, new, told in (
+        ("fixed", "other", "already exists"),
+        ("fixed", "a\u202eb", "Invalid name"),
+        ("fixd", "x", "There is no server fixd"),
+    ):
+        done = servers("rename", old, new)
+        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+        assert "\u202e" not in done.stderr
+    assert servers("rename", "fixed", "fixed").returncode == 0
+    assert file.read_text() == text

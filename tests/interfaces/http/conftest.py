@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from helpers import start, until
+from interfaces.http.collector import Collector
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 PATIENCE = 60
@@ -162,6 +163,14 @@ def serve(tmp_path):
     yield start
     for server in running:
         server.stop()
+
+
+@pytest.fixture
+def collector():
+    """A stand-in for an OTLP collector."""
+    made = Collector()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")

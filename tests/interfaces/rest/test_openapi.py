@@ -181,7 +181,7 @@ def test_every_component_has_the_properties_of_what_is_encoded(document):
     types = [*NAMED, *(shape for shape in shapes if not isinstance(shape, str))]
     _, encoded = msgspec.json.schema_components(types, ref_template="{name}")
     added = {"BundleContent": KEPT - {"bundleID"}, "Tool": SHOWN}
-    dropped = {"Bundle": {"schemaVersion"}, "ToolCall": {"timeout", "version", "through"}}
+    dropped = {"Bundle": {"schemaVersion"}, "ToolCall": {"timeout", "version", "called_via"}}
     for struct, schema in encoded.items():
         name = PUBLIC_NAMES.get(struct, struct)
         alternatives = schemas[name].get("oneOf") or [schemas[name]]

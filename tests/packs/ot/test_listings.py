@@ -7,7 +7,7 @@ from bench.tokens import seven_packs
 from helpers import BUILT_IN_PACKS, calls
 
 from onetool import App, ToolCall, ToolSpec
-from onetool.core.inferred_schema import SeenValues
+from onetool.core.inferred_schema import ObservedValues
 from onetool.core.registry import Snapshot
 from onetool.core.signature import as_identifier
 from onetool.packs.ot.listings import SHORT, Listing
@@ -135,12 +135,12 @@ def test_a_value_without_words_is_told_by_its_fields():
 
 
 def test_what_was_inferred_of_a_value_is_told_as_inferred():
-    learnt, nothing, declared = SeenValues(), SeenValues(), SeenValues()
+    learnt, nothing, declared = ObservedValues(), ObservedValues(), ObservedValues()
     schema = {"type": "object", "properties": {"iso": {"type": "string"}}}
     ask, catalogue = listing(
-        spec("a.learnt", seen=learnt),
-        spec("a.nothing", seen=nothing),
-        spec("a.declared", seen=declared, output_schema=schema),
+        spec("a.learnt", observed=learnt),
+        spec("a.nothing", observed=nothing),
+        spec("a.declared", observed=declared, output_schema=schema),
     )
     for seen in (learnt, declared):
         seen.note({"id": "7", "title": "x", "by": {"login": "ann"}})
@@ -161,9 +161,9 @@ def test_what_was_inferred_of_a_value_is_told_as_inferred():
     [("x", "str"), ([1, 2.5], "list[float]"), ({"ann@example.com": 1}, "dict[str, int]"), ([], "list"), ({}, "dict")],
 )
 def test_what_has_no_fields_is_told_by_its_type(value, told):
-    seen = SeenValues()
+    seen = ObservedValues()
     seen.note(value)
-    ask, catalogue = listing(spec("a.b", seen=seen))
+    ask, catalogue = listing(spec("a.b", observed=seen))
     assert ask.tools(catalogue, info="full")[0]["returns"] == f"{told} (inferred from 1 result)"
 
 

@@ -22,6 +22,7 @@ import msgspec
 
 from onetool.config.client_files import EditError, put_file
 from onetool.config.convert import plain
+from onetool.config.edit import rename_server
 from onetool.config.file_checks import is_inside
 from onetool.config.find import FOLDER, NAME, NOWHERE, find, own_folder, place_of, trust_store
 from onetool.config.include import SECRETS_IN_CONFIG, check_kept, read_files
@@ -40,6 +41,7 @@ from onetool.core.signature import as_identifier
 from onetool.core.state_folders import IGNORE, IGNORED
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
+from onetool.sources.mcp_servers.servers import Servers
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 OWN_PACK = "ot"
@@ -51,6 +53,10 @@ Change = Callable[[str], str]
 
 class ConfigUnchangedError(OneToolError):
     """The config can't be changed, and is as it was."""
+
+
+class ServerExistsError(ConfigUnchangedError):
+    """Another server has the name."""
 
 
 class ConfigTarget:
@@ -125,6 +131,19 @@ class ConfigTarget:
             raise ConfigUnchangedError(f"can't write {self.file}: {error.strerror}; nothing was changed.") from None
         except (EditError, ValueError) as why:
             raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
+
+    def rename(self, servers: Servers, name: str, new: str) -> None:
+        """Rename a server. What was approved and its login stay; tools are called by the new name after a reload.
+
+        Raises SkipServer for a name that no server can have, ConfigUnchangedError, and DatabaseError.
+        """
+        check_name(new)
+        self.block(name)
+        if new in self.servers:
+            raise ServerExistsError(f"A server named {new[:100]!r} already exists. Choose another name.")
+        servers.copy_state(name, new)
+        self.write(partial(rename_server, name=name, new=new))
+        servers.logout(name)
 
     def check(self, change: Change, secrets: Mapping[str, str]) -> None:
         """Raise ConfigUnchangedError if `write` would. Writes nothing."""

@@ -287,7 +287,7 @@ def mcp(
 
     async def run() -> None:
         with ExitStack() as at_end:
-            if (end_telemetry := start_telemetry(app)) is not None:
+            if (end_telemetry := start_telemetry(app.config, app.runtime.recorder)) is not None:
                 at_end.callback(end_telemetry)
             at_end.callback(Watchdog().close)
             service = Service(app, menu, allowed)

@@ -152,8 +152,8 @@ class HttpApp:
             return
         began = perf_counter()
         head = scope[HEAD] = read_head(scope["headers"])
-        is_exported = self._recorder is not None and self._recorder.exports_traces
-        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), is_exported)
+        record_span = None if self._recorder is None else self._recorder.record_span
+        trace = begin_trace(head.get(REQUEST_ID), head.get(b"traceparent"), head.get(b"tracestate"), record_span)
         current_trace.set(trace)
         log_fields = scope["log"] = {"request_id": trace.request_id, "trace_id": trace.trace_id}
         if trace.own_id != trace.request_id:  # the client has chosen it

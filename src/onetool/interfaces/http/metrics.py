@@ -59,7 +59,7 @@ class MetricsApp:
             others = [one for one in self._cluster.members.alive() if one.id != self._cluster.id]
             answers = await asyncio.gather(*(self._ask(self._cluster, one) for one in others))
             processes |= {one.id: found for one, found in zip(others, answers, strict=True) if found}
-        await respond(send, 200, exposition(processes), CONTENT_TYPE)
+        await respond(send, 200, await asyncio.to_thread(exposition, processes), CONTENT_TYPE)
 
     async def _check_caller(self, scope: Scope) -> None:
         """Raise HttpError (401, 403) unless it is an admin, or has `metrics.token`, and not a tool of ours."""

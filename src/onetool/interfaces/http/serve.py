@@ -408,7 +408,7 @@ def serve_app(
         at_end.callback(Watchdog().close)
 
     with ExitStack() as at_end:
-        if (end_telemetry := start_telemetry(app, replica)) is not None:
+        if (end_telemetry := start_telemetry(app.config, app.runtime.recorder, replica)) is not None:
             at_end.callback(end_telemetry)
         further: dict[str, Any] = {}
         if shared is not None:

@@ -24,7 +24,7 @@ from onetool.core.mcp_protocol import (
     is_id,
     notification,
 )
-from onetool.core.trace import RequestTrace, begin_trace, current_trace
+from onetool.core.trace import RecordSpan, RequestTrace, begin_trace, current_trace
 from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
@@ -106,7 +106,7 @@ class Conversation:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - messages are answered in a task
         if current_trace.get() is None:  # over stdio; the trace of HTTP is in its headers
-            current_trace.set(_trace_of(params.get("_meta"), self._service.app.runtime.recorder.exports_traces))
+            current_trace.set(_trace_of(params.get("_meta"), self._service.app.runtime.recorder.record_span))
         try:
             request = McpRequest(
                 id=id,
@@ -224,8 +224,8 @@ def _closed_error() -> JsonRpcError:
     return JsonRpcError(INTERNAL_ERROR, "it has closed its end")
 
 
-def _trace_of(meta: Any, is_exported: bool) -> RequestTrace:
+def _trace_of(meta: Any, record_span: RecordSpan | None) -> RequestTrace:
     """Return the ids of a request without headers. `_meta` may have a trace context, as MCP says."""
     found = [meta.get(name) if isinstance(meta, dict) else None for name in ("traceparent", "tracestate")]
     parent, state = (one.encode("utf-8", "replace") if isinstance(one, str) else None for one in found)
-    return begin_trace(None, parent, state, is_exported)
+    return begin_trace(None, parent, state, record_span)

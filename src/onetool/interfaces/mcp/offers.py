@@ -119,8 +119,8 @@ def _own_resource(service: "Service", request: McpRequest, uri: str) -> dict[str
         if spec is None:
             raise _not_found(request, uri)
         data = {"signature": signature(spec), **spec.summary(), "outputSchema": spec.output_schema}
-        if spec.seen is not None:
-            data["inferredOutput"] = spec.seen.schema()
+        if spec.observed is not None:
+            data["inferredOutput"] = spec.observed.schema()
         return {"mimeType": "application/json", "text": as_json(data)}
     if uri.startswith(RESULTS):
         try:

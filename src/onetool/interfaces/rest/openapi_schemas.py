@@ -181,7 +181,7 @@ _IMPL_NAMES = {kind: impl.__name__ for kind, (_, impl) in IMPLS.items()}
 
 
 def _refined(named: dict[str, Schema]) -> dict[str, Schema]:
-    for own in ("timeout", "version", "through"):  # which calls of a model don't have
+    for own in ("timeout", "version", "called_via"):  # which calls of a model don't have
         del named["ToolCall"]["properties"][own]
     for name in _ALWAYS_COMPLETE:
         _complete(named[name])

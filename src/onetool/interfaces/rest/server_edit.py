@@ -353,29 +353,25 @@ async def rename_server(request: RestRequest) -> RestResponse:
 
 
 def _rename(context: RestContext, name: str, new: str) -> RestResponse:
-    from onetool.config.edit import rename_server
-    from onetool.config.server_import import check_name
+    from onetool.config.server_import import ConfigUnchangedError, ServerExistsError
     from onetool.config.server_import.translate import SkipServer
 
     servers, _ = found_server(context, name)
-    try:
-        check_name(new)
-    except SkipServer as why:
-        raise InvalidError(f"/name: {why}", "/name") from None
     if new == name:
         return server_response(context, name)
     target = config_target(context.app)
-    _block(target, name)
-    if new in target.servers:
-        raise RestError(409, "exists", f"A server named {new[:100]!r} already exists. Choose another name.")
     try:
-        servers.copy_state(name, new)
+        target.rename(servers, name, new)
+    except SkipServer as why:
+        raise InvalidError(f"/name: {why}", "/name") from None
+    except ServerExistsError as error:
+        raise RestError(409, "exists", str(error)) from None
+    except (ConfigUnchangedError, ConfigError) as error:
+        raise unchanged_error(error) from None
     except DatabaseError as error:
         raise RestError(503, "unavailable", f"The approvals and login of {name} can't be copied: {error}.") from None
-    write_config(target, partial(rename_server, name=name, new=new))
     log.info("Renamed over REST: the server %s to %s", name, new)
     load_config(context.app, target)
-    servers.logout(name)
     return server_response(context, new)
 
 

@@ -5,8 +5,9 @@ One tool that MCP does not allow must not cost all the others: lists are read pa
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeGuard, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 from mcp import MCPError
@@ -39,7 +40,11 @@ from onetool.sources.mcp_servers.upstream_calls import (
     watching_auth,
 )
 
+T = TypeVar("T")
+
 MAX_MESSAGE = 600
+MAX_TARGET = 200  # characters of a name in a span
+JSON_RPC_CODES = range(-32768, -31999)
 # Words of a refusal that is about who we are.
 _OF_LOGINS = re.compile(r"log.?in|sign.?in|auth|token|credential|api.?key", re.IGNORECASE)
 # Servers use this code for all sorts of things; with these words it is the SDK's own.
@@ -215,6 +220,17 @@ class _Tolerant:
 # The connection
 
 
+def _place_of(settings: ServerSettings) -> dict[str, str | int]:
+    """Return where a server is, for a span: no more than host and port, and these only if no secret is in them."""
+    if settings.url is None:
+        return {"network.transport": "pipe"}
+    url = urlsplit(settings.target)
+    if not url.hostname or "$" in url.netloc:  # a secret, as it is written
+        return {"network.transport": "tcp"}
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return {"network.transport": "tcp", "server.address": url.hostname, "server.port": port}
+
+
 CHANGED = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 LAST_WORDS = 0.5  # seconds: the end of a process comes a moment after the end of what it says
 
@@ -257,17 +273,17 @@ class UpstreamConnection:
         return len(await tools_of(self.client, self._log.note))
 
     async def call(self, tool: str, args: Mapping[str, Any], call: UpstreamCall) -> CallToolResult:
-        current_upstream_call.set(call)
-
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if call.progress is not None:  # nothing is told then, but a type checker can't know
                 call.progress(progress, total, message)
 
+        async def send(meta: Any) -> CallToolResult:
+            follow = call.progress and on_progress
+            return await self.client.call_tool(tool, dict(args), progress_callback=follow, meta=meta)
+
         with watching_auth() as login:
             try:
-                follow = call.progress and on_progress
-                meta: Any = call.trace or None  # the trace goes on there: `traceparent`, `tracestate`
-                return await self.client.call_tool(tool, dict(args), progress_callback=follow, meta=meta)
+                return await self._send(call, "tools/call", send, tool)
             except Exception:
                 if login.error is not None:
                     raise ToolFailure(str(login.error), reason="denied") from None
@@ -275,13 +291,38 @@ class UpstreamConnection:
 
     async def prompt(self, name: str, args: Mapping[str, str], call: UpstreamCall) -> list[Any]:
         """Return the messages of a prompt as plain data."""
-        current_upstream_call.set(call)
-        return [as_data(message) for message in (await self.client.get_prompt(name, dict(args))).messages]
+        found = await self._send(
+            call, "prompts/get", lambda meta: self.client.get_prompt(name, dict(args), meta=meta), name
+        )
+        return [as_data(message) for message in found.messages]
 
     async def resource(self, uri: str, call: UpstreamCall) -> dict[str, Any]:
         """Read a resource: {"contents": […]}, its parts as plain data."""
+        found = await self._send(call, "resources/read", lambda meta: self.client.read_resource(uri, meta=meta))
+        return {"contents": [as_data(part) for part in found.contents]}
+
+    async def _send(self, call: UpstreamCall, method: str, send: Callable[[Any], Awaitable[T]], target: str = "") -> T:
+        """Send a request for the caller. Where spans are exported, `send` gets a trace context for `_meta`."""
         current_upstream_call.set(call)
-        return {"contents": [as_data(part) for part in (await self.client.read_resource(uri)).contents]}
+        target = cut(target, MAX_TARGET)
+        if (span := call.begin_span(f"{method} {target}".rstrip())) is None:
+            return await send(None)
+        span.attributes |= {"mcp.method.name": method, "mcp.protocol.version": self.client.protocol_version}
+        span.attributes |= {"onetool.server": self._log.name, **_place_of(self._settings)}
+        if method == "tools/call":
+            span.attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": target}
+        elif target:
+            span.attributes["gen_ai.prompt.name"] = target
+        with span:
+            try:
+                result = await send(dict(span.headers()))
+            except MCPError as error:
+                # Servers choose codes; those of JSON-RPC itself are few.
+                span.attributes["error.type"] = str(error.code) if error.code in JSON_RPC_CODES else "MCPError"
+                raise
+            if isinstance(result, CallToolResult) and result.is_error:
+                span.attributes["error.type"] = "tool_error"
+            return result
 
     async def on_notification(self, message: Any) -> None:
         if isinstance(message, CHANGED):

@@ -33,7 +33,7 @@ class ServerLog:
     """`note` adds our own lines, `write_stderr` those of the server. Thread-safe."""
 
     def __init__(self, name: str, file: Path, redact: Redact) -> None:
-        self._name = name
+        self.name = name
         self._file = file
         self._redact = redact
         self._lock = Lock()
@@ -43,7 +43,7 @@ class ServerLog:
         self.words: deque[str] = deque(maxlen=IN_MEMORY)  # of the server, since it was last started
 
     def note(self, text: str) -> None:
-        log.info("%s: %s", self._name, text := self._clean(text))
+        log.info("%s: %s", self.name, text := self._clean(text))
         self._append([f"-- {text}"])
 
     def write_stderr(self, data: bytes) -> None:

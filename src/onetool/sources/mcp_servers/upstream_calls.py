@@ -14,8 +14,9 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from onetool.core.call import Caller, current_caller
-from onetool.core.context import Progress, current_call, trace_headers
+from onetool.core.context import Progress, begin_span, current_call
 from onetool.core.errors import ToolFailure
+from onetool.core.trace import Span
 from onetool.http.errors import AuthError as AuthError
 
 
@@ -65,7 +66,6 @@ class UpstreamCall:
         self.caller: Caller | None = current_caller.get()
         self.peer: object = getattr(self.caller, "peer", self.caller)  # where it calls from, where that is known
         self.progress = progress or (None if call is None else call.progress)
-        self.trace = dict(trace_headers())
         self.is_retry = False
         self.failure = TransportFailure()
         self._questions = 0  # that wait for an answer
@@ -101,6 +101,10 @@ class UpstreamCall:
             self._questions -= 1
             if self._questions == 0 and self._limit is not None:  # else the call has ended meanwhile
                 self._limit.reschedule(here.time() + self._left)
+
+    def begin_span(self, name: str) -> Span | None:
+        """Begin the span of a request of the caller; None where no spans are exported."""
+        return self._context.copy().run(begin_span, name)
 
     def run_in_context(self, notify: Callable[..., None], *what: Any) -> None:
         """Run `notify` in the caller's context."""

@@ -101,7 +101,7 @@ class Catalog {
       this.#count(ended);
       onCall(ended);
     };
-    const end = listen({ changed: soon, call, live: (isLive) => (this.isLive = isLive) });
+    const end = listen({ changed: soon, back: () => void session.lookAgain(), call, live: (isLive) => (this.isLive = isLive) });
     return () => {
       clearTimeout(timer);
       end();

@@ -9,6 +9,8 @@ import { send } from "./client";
 
 export interface Listener {
   changed: () => void;
+  /** The connection stands again: perhaps the server was started anew. */
+  back: () => void;
   call: (call: Record<string, unknown>) => void;
   /** Whether the connection stands. */
   live: (isLive: boolean) => void;
@@ -34,7 +36,10 @@ async function follow(listener: Listener, signal: AbortSignal): Promise<void> {
           wait = FIRST_WAIT_MS;
           if (name === "hello") {
             listener.live(true);
-            if (instance !== null) listener.changed(); // what happened meanwhile nobody has told us
+            if (instance !== null) {
+              listener.back();
+              listener.changed(); // what happened meanwhile nobody has told us
+            }
             instance = data.instance;
           } else if (name === "changed") listener.changed();
           else if (name === "call") listener.call(data);

@@ -37,14 +37,14 @@ class Session {
       this.needed = true; // the token may be newer than the page
       if (this.state !== "in") return;
       this.#leave();
-      void this.#lookAgain();
+      void this.lookAgain();
     });
     whenSessionChanged((has) => {
       if (has && this.state === "in") this.#leave(); // perhaps it is somebody else now
       if (has) void this.start();
       else if (this.needed && this.state === "in") this.#leave();
     });
-    whenRefused(() => void this.#look().catch(() => {})); // a reload may have brought another role
+    whenRefused(() => void this.lookAgain()); // a reload may have brought another role
   }
 
   /** Have something forgotten when somebody signs out, or their session has ended: that they did not wish. */
@@ -74,9 +74,11 @@ class Session {
     return true;
   }
 
-  /** On this machine one may be let in without a session, too. */
-  async #lookAgain(): Promise<void> {
-    if (await this.#look().catch(() => false)) this.state = "in";
+  /** Ask again who one is. On this machine one may be let in without a session, too; a server that is away says nothing. */
+  async lookAgain(): Promise<void> {
+    const isIn = await this.#look().catch(() => null);
+    if (isIn) this.state = "in";
+    else if (isIn === false && this.state === "in") this.#leave();
   }
 
   /** Sign in with a token. Raises what the server says against it. */
@@ -105,7 +107,7 @@ class Session {
     });
     setSession(null);
     this.#leave(true);
-    await this.#lookAgain();
+    await this.lookAgain();
   }
 
   /** What was read for one person is not shown to the next. */

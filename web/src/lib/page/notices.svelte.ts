@@ -27,7 +27,13 @@ class Notices {
 
   /** `gone` is called when it goes and nobody has undone it. Returns its id. */
   done(text: string, undo?: Notice["undo"], gone?: Notice["gone"]): number {
+    this.succeeded();
     return this.#add({ id: this.#next++, text, kind: "done", undo, gone });
+  }
+
+  /** An action has succeeded: what went wrong before it is no news any more. */
+  succeeded(): void {
+    this.list = this.list.filter((one) => one.kind !== "error");
   }
 
   undo(notice: Notice): void {
@@ -70,7 +76,7 @@ class Notices {
     for (const one of this.list.slice(0, 1 - MOST)) this.close(one.id);
     this.list = [...this.list, notice];
     this.announce(notice.text);
-    // An error stays until it is closed: it may have to be read twice.
+    // An error stays until it is closed, or the next action succeeds: it may have to be read twice.
     if (notice.kind === "done") this.leave(notice);
     return notice.id;
   }

@@ -1,6 +1,6 @@
 """`onetool servers`: shows, tests and logs in to the configured MCP servers.
 
-edit   import, add, remove, enable and disable: servers in the config file (`onetool.config.server_import`)
+edit   import, add, rename, remove, enable and disable: servers in the config file (`onetool.config.server_import`)
 """
 
 from time import monotonic
@@ -20,6 +20,7 @@ from onetool.interfaces.cli.servers.edit import (
     enable,
     import_servers,
     remove,
+    rename,
     unknown_server,
 )
 
@@ -40,7 +41,7 @@ def servers() -> None:
     """Manage MCP servers whose tools you use."""
 
 
-for command in (import_servers, add, remove, enable, disable):
+for command in (import_servers, add, rename, remove, enable, disable):
     servers.add_command(command)
 
 

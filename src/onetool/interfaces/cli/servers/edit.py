@@ -1,4 +1,4 @@
-"""`onetool servers import`, `add` and `remove`: change the servers in the config file; no server is started.
+"""`onetool servers import`, `add`, `rename` and `remove`: change the servers in the config file; no server is started.
 
 No message contains a value that may be a secret, except with --project: what came with a project is shown whole.
 """
@@ -20,7 +20,7 @@ from onetool.config.find import place_of, user_home
 from onetool.config.reach_servers import server_line
 from onetool.core.errors import OneToolError
 from onetool.core.text import or_rather, shown_line, visible
-from onetool.interfaces.cli.options import config_option, data_options
+from onetool.interfaces.cli.options import config_option, data_options, open_app
 from onetool.interfaces.cli.output import (
     confirm,
     counted,
@@ -182,6 +182,34 @@ def remove(ctx: click.Context, name: str) -> None:
         raise click.ClickException(f"{name} is defined in the included file {elsewhere}. Remove it there.")
     target.write(partial(drop_server, name=name))
     click.echo(f"Removed {name} from {shown_path(target.file)}.")
+
+
+@click.command()
+@click.argument("name", metavar="OLD", shell_complete=complete_server)
+@click.argument("new", metavar="NEW")
+@config_option
+@click.pass_context
+def rename(ctx: click.Context, name: str, new: str) -> None:
+    """Rename a server in the config. What was approved and its login stay.
+
+    Its tools are called by the new name, unless its block has a `prefix`.
+    """
+    from onetool.config.server_import import ConfigTarget
+    from onetool.config.server_import.translate import SkipServer
+
+    target = ConfigTarget(ctx.find_root().obj)
+    servers = open_app(ctx, imports=False).servers
+    if name not in target.servers or servers is None:
+        raise unknown_server(name, target.servers)
+    if new == name:
+        echo(printable(f"{name} has this name already."))
+        return
+    try:
+        target.rename(servers, name, new)
+    except SkipServer as why:
+        raise click.ClickException(printable(f"Invalid name {new!r}: {why}.")) from None
+    echo(printable(f"Renamed {name} to {new} in {shown_path(target.file)}."))
+    tell_running_servers(target.file, is_code=target.config.servers[name].command is not None)
 
 
 @click.command()

@@ -1,0 +1,1 @@
+export{s as default}from"./welcome-BQ-P_gCX.js";

@@ -1,0 +1,1 @@
+export{r as default}from"./welcome-BQ-P_gCX.js";

@@ -1,0 +1,1 @@
+export{t as default}from"./form-Dyqh-9_x.js";

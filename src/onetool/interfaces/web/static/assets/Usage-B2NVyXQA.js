@@ -1,0 +1,1 @@
+export{I as default}from"./form-Dyqh-9_x.js";
