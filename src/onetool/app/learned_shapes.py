@@ -181,8 +181,9 @@ class LearnedValues(SeenValues):
         own = callers.pop(owner, None)
         if not callers:
             return None if own is None else own.schema()
-        mine = () if own is None else (own.shape,)
-        shape = shared_shape([*mine, *(seen.shape for seen in callers.values())], *mine)
+        mine = None if own is None else own.shape
+        shapes = [*([] if mine is None else [mine]), *(seen.shape for seen in callers.values())]
+        shape = shared_shape(shapes, mine)
         return freeze(schema_of(shape)) or None
 
 
