@@ -1677,6 +1677,11 @@ export interface components {
             /** @description Why it can't be called though it is enabled. */
             readonly disabledReason?: string;
             /**
+             * @description Whether it changes something, and whether a repeat is safe; absent where nobody has said.
+             * @enum {unknown}
+             */
+            readonly effect?: "reads" | "changes" | "changes, repeatable" | "repeatable";
+            /**
              * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
              * @enum {unknown}
              */
@@ -3222,6 +3227,8 @@ export interface components {
             /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
             /** @description Known to the store: ignored when it is sent. */
+            readonly effect?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
@@ -3316,6 +3323,8 @@ export interface components {
             readonly digest?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
+            readonly effect?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
             /** @description Known to the store: ignored when it is sent. */
@@ -3412,6 +3421,8 @@ export interface components {
             /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
             /** @description Known to the store: ignored when it is sent. */
+            readonly effect?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly id?: unknown;
@@ -3506,6 +3517,8 @@ export interface components {
             readonly digest?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly disabledReason?: unknown;
+            /** @description Known to the store: ignored when it is sent. */
+            readonly effect?: unknown;
             /** @description Known to the store: ignored when it is sent. */
             readonly health?: unknown;
             /** @description Known to the store: ignored when it is sent. */
@@ -3604,6 +3617,11 @@ export interface components {
             readonly callCount?: number;
             /** @description Why it can't be called though it is enabled. */
             readonly disabledReason?: string;
+            /**
+             * @description Whether it changes something, and whether a repeat is safe; absent where nobody has said.
+             * @enum {unknown}
+             */
+            readonly effect?: "reads" | "changes" | "changes, repeatable" | "repeatable";
             /**
              * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
              * @enum {unknown}
@@ -4571,7 +4589,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin" | "takesOver")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "effect" | "health" | "inherited" | "lastCalledAt" | "name" | "origin" | "takesOver")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
@@ -4710,7 +4728,7 @@ export interface operations {
                  *       "slug"
                  *     ]
                  */
-                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "health" | "inherited" | "lastCalledAt" | "name" | "origin" | "takesOver")[];
+                fields?: ("type" | "displayName" | "description" | "tags" | "isEnabled" | "parallel" | "argSchema" | "outputSchema" | "httpImpl" | "pythonImpl" | "goImpl" | "scriptImpl" | "limits" | "preProcessors" | "examples" | "id" | "bundleID" | "slug" | "version" | "isBuiltIn" | "createdAt" | "modifiedAt" | "schemaVersion" | "source" | "bundleSlug" | "callCount" | "disabledReason" | "effect" | "health" | "inherited" | "lastCalledAt" | "name" | "origin" | "takesOver")[];
             };
             header?: {
                 /** @description Only if it has another ETag; `*`: only if it doesn't exist yet. */
