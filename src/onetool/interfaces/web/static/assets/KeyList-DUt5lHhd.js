@@ -1,1 +1,0 @@
-export{s as default}from"./welcome-CVg8y25D.js";

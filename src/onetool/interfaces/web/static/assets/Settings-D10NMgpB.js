@@ -1,1 +1,0 @@
-export{r as default}from"./welcome-CVg8y25D.js";

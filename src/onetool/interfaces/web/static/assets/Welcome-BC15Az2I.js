@@ -1,1 +1,0 @@
-export{t as default}from"./welcome-CVg8y25D.js";
