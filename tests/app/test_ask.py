@@ -392,6 +392,19 @@ def test_without_tools_nothing_can_run(harness):
     assert harness.ask().tool_results[0].result.data == 0
 
 
+def test_a_model_that_wrote_failing_code_reads_what_was_done(harness):
+    code = "print('so far')\nnotes.add(text='a')\nnotes.login(user='x', password='open sesame')\nnotes.count(1)"
+    failing = "notes.add(text='a')\nnotes.count()\nfs.read_file(path='nowhere')"
+    harness.model.will(*(Says("", calls=[Wants("run", {"code": text})]) for text in (code, failing)), DONE)
+    answer = harness.ask(approve="always", menu="run")
+    refused, failed = (one.result for one in answer.tool_results)
+    assert "made" not in refused.meta
+    assert failed.meta["made"]["done"] == "notes.add ×1, notes.count ×1"
+    given = [line.strip() for line in harness.model.seen[-1].messages[-1]["content"].splitlines()]
+    done = given.index("done: notes.add ×1, notes.count ×1")
+    assert given[done + 1].startswith("failed: fs.read_file(path='nowhere'): ")
+
+
 def test_a_large_result_goes_in_as_preview_and_handle(harness):
     harness.model.will(wants("notes.long"), DONE)
     answer = harness.ask()

@@ -49,6 +49,9 @@ def test_a_tool_shows_what_it_is_and_how_it_does(person, served):
     person.open("#/tools").see("meteo.forecast")
     person.click("meteo.forecast", role="link")
     person.until("document.querySelector('article h1')?.textContent === 'meteo.forecast'")
+    person.until(
+        "document.querySelector('article .facts [title=\"A call changes nothing.\"]')?.textContent === 'Reads'"
+    )
     person.click("About", role="tab")
     person.see("where", "meteo.forecast(", "celsius", "/v1/${city}")
     person.click("Usage", role="tab")

@@ -2,6 +2,9 @@
 
 The recorder's thread looks at the values, off the path of the calls. Names and types of fields are stored, a document
 for each pack, and all processes share them. An entry counts as long as the tool's definition and source are the same.
+
+Keys of one caller's results may be its data, so others don't see them: a caller sees the names that its own results
+have, and those that results of two callers have.
 """
 
 import os
@@ -13,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onetool.core.errors import ConfigError
-from onetool.core.inferred_schema import ObservedValues
+from onetool.core.inferred_schema import ObservedValues, schema_of, shared_shape
+from onetool.core.json_data import freeze
+from onetool.core.principal import lasting_owner
 from onetool.core.state_folders import STATE_FILE
 from onetool.core.type_names import is_vague
 from onetool.database import DatabaseError
@@ -28,6 +33,7 @@ OWN_PACK = "ot"  # its `call` returns what any other tool does
 LOCK_S = 5.0  # for another process that writes the same pack
 RETRY_S = 5.0
 MAX_TOOLS = 2_000  # of one pack that are remembered
+MAX_CALLERS = 5  # of one tool whose results are looked at
 
 Entries = dict[str, dict[str, Any]]
 """The learned shapes of a pack, by the names of its tools."""
@@ -63,8 +69,10 @@ class LearnedShapes:
             return
         if not values.results:
             values.read()
+        if (seen := values.of_caller(event.principal.lasting_owner)) is None:
+            return
         with suppress(RuntimeError):  # a pack may change its value meanwhile
-            if values.note(event.value) or values.is_full:  # else there is nothing to tell others
+            if seen.note(event.value) or seen.is_full:  # else there is nothing to tell others
                 self._changed[values.name] = values
 
     def write(self, is_last: bool = False) -> float | None:
@@ -85,10 +93,8 @@ class LearnedShapes:
         with self._documents().locked(pack, LOCK_S) as held:
             entries = _entries(held.load().body)
             for values in changed:
-                known = entries.pop(values.name, {})  # it goes to the end: the oldest are forgotten first
-                if known.get("digest") == values.digest:
-                    values.add(known)
-                entries[values.name] = {**values.dump(), "digest": values.digest}
+                values.add(entries.pop(values.name, None))  # it goes to the end: the oldest are forgotten first
+                entries[values.name] = values.dump()
             entries = dict([*entries.items()][-MAX_TOOLS:])
             self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
 
@@ -111,12 +117,13 @@ class LearnedShapes:
 
 
 class LearnedValues(ObservedValues):
-    """The observed values of one tool, here and in other processes."""
+    """The observed values of one tool, here and in other processes, by the owners of the calls."""
 
     def __init__(self, shapes: LearnedShapes, spec: "ToolSpec", definition: Callable[[], bytes] | None) -> None:
         super().__init__()
         self.name, self.pack = spec.name, spec.pack
         self._shapes = shapes
+        self._callers: dict[str, ObservedValues] = {}
         self._version: Version = None
         self._parts = (
             spec.description,
@@ -140,16 +147,49 @@ class LearnedValues(ObservedValues):
         text = msgspec.json.encode(parts, order="deterministic", enc_hook=repr)
         return sha256(b"\0".join((text, source, more))).hexdigest()[:32]
 
+    @property
+    def results(self) -> int:
+        return sum(seen.results for seen in [*self._callers.values()])
+
+    def of_caller(self, owner: str) -> ObservedValues | None:
+        """Return what was learned from the results of a caller; None for one caller too many."""
+        if len(self._callers) < MAX_CALLERS:
+            return self._callers.setdefault(owner, ObservedValues())
+        return self._callers.get(owner)
+
+    def learns_from(self, owner: str) -> bool:
+        seen = self._callers.get(owner)
+        return len(self._callers) < MAX_CALLERS if seen is None else not seen.is_full
+
     def read(self) -> None:
         """Learn what other processes have stored."""
         self._version, known = self._shapes.entry(self.pack, self.name, self._version)
-        if known is not None and known.get("digest") == self.digest:
-            self.add(known)
+        self.add(known)
+
+    def add(self, data: "dict[str, Any] | None") -> None:
+        """Learn what was dumped of the same tool. Anything else is ignored."""
+        if data is None or data.get("digest") != self.digest or not isinstance(callers := data.get("callers"), dict):
+            return
+        for owner, known in callers.items():
+            if (seen := self.of_caller(owner)) is not None:
+                seen.add(known)
+
+    def dump(self) -> dict[str, Any]:
+        return {"digest": self.digest, "callers": {owner: seen.dump() for owner, seen in [*self._callers.items()]}}
 
     def schema(self) -> Any:
-        if not self.is_full:
+        """Return what the current caller may see."""
+        owner = lasting_owner()
+        if self.learns_from(owner):
             self.read()
-        return super().schema()
+        callers = dict(self._callers)
+        own = callers.pop(owner, None)
+        if not callers:
+            return None if own is None else own.schema()
+        mine = None if own is None else own.shape
+        shapes = [*([] if mine is None else [mine]), *(seen.shape for seen in callers.values())]
+        shape = shared_shape(shapes, mine)
+        return freeze(schema_of(shape)) or None
 
 
 def has_state(config: "Config") -> bool:

@@ -172,7 +172,8 @@ class CallEvent(msgspec.Struct, frozen=True):
         bytes_out = size_of(value if error is None else error)
         # Clients may have sent a credential in place of a name.
         name = call.name if spec is not None else mask_credentials(call.name)
-        learns = error is None and spec is not None and spec.observed is not None and not spec.observed.is_full
+        observed = None if error is not None or spec is None else spec.observed
+        learns = observed is not None and observed.learns_from(principal.lasting_owner)
         rest = (client, run, principal, address, value if learns else None, trace, span, parent)
         return cls(call.id, name, call.source, spec, args, bytes_in, bytes_out, duration_ms, error, *rest)
 

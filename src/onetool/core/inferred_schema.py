@@ -6,7 +6,7 @@ the type of the values is kept. The items of an array may lack some fields. All 
 how far a value is read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial, reduce
 from itertools import chain, islice
 from threading import Lock
@@ -151,6 +151,34 @@ def is_within_bounds(shape: ValueShape, levels: int = MAX_DEPTH) -> bool:
     return not inside or (levels > 0 and all(is_within_bounds(one, levels - 1) for one in inside))
 
 
+def shared_shape(shapes: Sequence[ValueShape], own: ValueShape | None = None, is_item: bool = False) -> ValueShape:
+    """Return the smallest shape that covers all of these, with the field names that `own` or two of them have.
+
+    An object of which no name is left is a map.
+    """
+    whole = reduce(partial(join_shapes, is_item=is_item), shapes, NOTHING)
+    items = others = None
+    if whole.items is not None:
+        items = shared_shape(_present(one.items for one in shapes), own and own.items, is_item=True)
+    fields: dict[str, ValueShape] = {}
+    for name in whole.fields:
+        found, mine = _present(one.fields.get(name) for one in shapes), own and own.fields.get(name)
+        if mine is not None or len(found) > 1:
+            fields[name] = shared_shape(found, mine, is_item)
+    if whole.others is not None or (whole.fields and not fields):
+        others = shared_shape([_values(one) for one in shapes], own and _values(own), is_item=True)
+    return ValueShape(whole.kinds, items, fields, whole.required & fields.keys(), others)
+
+
+def _values(shape: ValueShape) -> ValueShape:
+    """Return the shape of the values of all objects."""
+    return join_items((*_present((shape.others,)), *shape.fields.values()))
+
+
+def _present(shapes: Iterable[ValueShape | None]) -> list[ValueShape]:
+    return [one for one in shapes if one is not None]
+
+
 # Learning from values; the result is shown as inferred, and never enforced
 
 MAX_RESULTS = 20  # that are looked at
@@ -173,21 +201,34 @@ class ObservedValues:
     """What was learnt of one tool's values. Any thread may tell it of a result."""
 
     def __init__(self) -> None:
-        self.results = 0  # that were looked at
+        self._results = 0
         self._known, self._levels = NOTHING, MAX_DEPTH
         self._schema: Mapping[str, Any] | None = None
         self._lock = Lock()
 
     @property
+    def results(self) -> int:
+        """The number of results that were looked at."""
+        return self._results
+
+    @property
+    def shape(self) -> ValueShape:
+        return self._known
+
+    @property
     def is_full(self) -> bool:
         return self.results >= MAX_RESULTS
+
+    def learns_from(self, owner: str) -> bool:
+        """Return whether a further result is looked at, if it is that of this owner."""
+        return not self.is_full
 
     def note(self, value: Any) -> bool:
         """Learn from one of the first results. Return whether the schema has changed."""
         with self._lock:
             if self.is_full:
                 return False
-            self.results += 1
+            self._results += 1
             joined = join_shapes(self._known, shape_of(value, self._levels))
             return joined != self._known and self._learn(joined)
 
@@ -219,7 +260,7 @@ class ObservedValues:
             return
         if is_within_bounds(kept.shape, kept.levels):
             with self._lock:
-                self.results = max(self.results, kept.results)
+                self._results = max(self._results, kept.results)
                 self._levels = min(self._levels, kept.levels)
                 self._learn(join_shapes(self._known, kept.shape))
 

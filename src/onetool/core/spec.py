@@ -146,11 +146,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
     @property
     def effect(self) -> str:
-        """`reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
-        if self.read_only or self.pure:
-            return "reads"
-        marks = ["changes"] if self.read_only is False else []
-        return ", ".join([*marks, "repeatable"] if self.idempotent else marks)
+        return effect_of(True if self.pure else self.read_only, self.idempotent)
 
     @property
     def pack(self) -> str:
@@ -160,6 +156,14 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, w
 
     def summary(self) -> dict[str, Any]:
         return {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
+
+
+def effect_of(read_only: bool | None, idempotent: bool) -> str:
+    """Return `reads`, `changes`, or nothing where it isn't known; and `repeatable` where a change can be repeated."""
+    if read_only:
+        return "reads"
+    marks = ["changes"] if read_only is False else []
+    return ", ".join([*marks, "repeatable"] if idempotent else marks)
 
 
 def _compiled(schema: Mapping[str, Any], *, closed: bool, lenient: bool = False) -> "CompiledSchema":

@@ -226,7 +226,7 @@ class _Check:
         for node in sorted(self._scan.calls, key=lambda call: (call.lineno, call.col_offset)):
             match node.func:
                 case ast.Name(id=name):
-                    yield from self._function(node, name)
+                    yield from self._function(node, name, id(node) in self._certain)
                 case ast.Attribute(value=ast.Name(id=word), attr=attr):
                     yield from self._method(node, word, attr)
                 case _:
@@ -291,15 +291,15 @@ class _Check:
             return False
         return self._scan.imported.get(word, word) == word
 
-    def _function(self, node: ast.Call, name: str) -> Iterator[CodeFinding]:
+    def _function(self, node: ast.Call, name: str, is_certain: bool) -> Iterator[CodeFinding]:
         spec = self._aliases.get(name) or (self._names.functions.get(name) if self._is_ours(name) else None)
         if spec is not None:
             yield from self._call(node, spec)
-        elif self._is_nothing(name) and id(node) in self._certain:
+        elif self._is_nothing(name) and is_certain:
             functions = [word for word, spec in self._names.functions.items() if may_be_named(spec, self._allowed)]
             near = self._near(name, (*functions, *BUILTINS))
             yield CodeFinding(node.lineno, f"{name} is not defined{near}", node=node.func)
-        elif id(node) in self._certain and self._is_ours(name) and (pack := self._names.pack(name)) is not None:
+        elif is_certain and self._is_ours(name) and (pack := self._names.pack(name)) is not None:
             yield CodeFinding(node.lineno, f"{name} is a pack{self._tools_in(pack)}", node=node.func)
 
     def _is_nothing(self, name: str) -> bool:
@@ -346,24 +346,24 @@ class _Check:
 
     def _all(self, node: ast.Call) -> Iterator[CodeFinding]:
         """Check `ot.all(pack.tool, …)` like the call `pack.tool(…)`."""
-        match node.args:
-            case [ast.Attribute(value=ast.Name()) | ast.Name() as tool]:
-                pass
-            case [ast.Constant(value=str(name))]:
-                tool = ast.parse(name, mode="eval").body if self._names.tool(name) else None
-            case _:
-                return
         keywords = [one for one in node.keywords if one.arg not in ("limit", "key")]
-        if tool is None or any(one.arg == "args" for one in keywords):
-            return
-        call = ast.copy_location(ast.Call(func=tool, args=[], keywords=keywords), node)
-        match tool:
-            case ast.Name(id=name) if self._given_tool(tool) is not None:
-                yield from self._function(call, name)
-            case ast.Attribute(value=ast.Name(id=word), attr=attr):
-                yield from self._method(call, word, attr)
-            case _:  # a parameter, or a variable that may be anything
-                return
+        has_args = any(one.arg == "args" for one in keywords)
+        match node.args:
+            case [ast.Constant(value=str(name))]:
+                if (spec := self._named_tool(name)) is None:
+                    yield self._no_tool(node, name)
+                elif not has_args:
+                    call = ast.copy_location(ast.Call(func=node.func, args=[], keywords=keywords), node)
+                    yield from self._checked(call, spec, LiteralArguments.of(call, spec))
+            case [ast.Attribute(value=ast.Name()) | ast.Name() as tool] if not has_args:
+                call = ast.copy_location(ast.Call(func=tool, args=[], keywords=keywords), node)
+                match tool:
+                    case ast.Name(id=name):  # perhaps a parameter, or a variable that may be anything
+                        yield from self._function(call, name, id(node) in self._certain)
+                    case ast.Attribute(value=ast.Name(id=word), attr=attr):
+                        yield from self._method(call, word, attr)
+            case _:
+                pass
 
     def _given_tool(self, node: ast.expr) -> ToolSpec | None:
         """Return the tool that a value is, as far as can be told."""
@@ -373,9 +373,17 @@ class _Check:
             case ast.Attribute(value=ast.Name(id=word), attr=attr) if self._is_ours(word):
                 return self._names.tool(f"{word}.{attr}")
             case ast.Constant(value=str(name)):
-                return self._names.catalogue.get(name) or self._names.tool(name)
+                return self._named_tool(name)
             case _:
                 return None
+
+    def _named_tool(self, name: str) -> ToolSpec | None:
+        return self._names.catalogue.get(name) or self._names.tool(name)
+
+    def _no_tool(self, node: ast.Call, name: str) -> CodeFinding:
+        every = self._names.catalogue.names()
+        known = every if self._allowed is None else [one for one in every if one in self._allowed]
+        return CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}", node=node)
 
     def _call_by_name(self, node: ast.Call) -> Iterator[CodeFinding]:
         """Check `ot.call("name", {…})` like a call of the tool that it names."""
@@ -386,11 +394,9 @@ class _Check:
                 given = literal_value(written)
             case _:
                 return
-        spec = self._names.catalogue.get(name) or self._names.tool(name)
+        spec = self._named_tool(name)
         if spec is None:
-            every = self._names.catalogue.names()
-            known = every if self._allowed is None else [one for one in every if one in self._allowed]
-            yield CodeFinding(node.lineno, f"there is no tool {name!r}{self._near(name, known)}", node=node)
+            yield self._no_tool(node, name)
         elif given is not UNKNOWN:
             yield from self._checked(node, spec, LiteralArguments(given, frozenset(given)))
 

@@ -379,8 +379,9 @@ def stored_reply(text: str, stored: StoredResult, value: Any, read_on: ReadOn, p
     call = read_on(stored.handle, whole_lines + 1)
     facts = {"handle": stored.handle, "size": stored.size, "lines": stored.lines}
     preview = f"{shape}{beginning}"
+    load = f'\nCompute with all of it in code: ot.load("{stored.handle}")' if read_on is in_code else ""
     return RunReply(
-        text=f"The result is large and was stored. {render(facts)}\nIt begins:\n{preview}\nRead on with: {call}",
+        text=f"The result is large and was stored. {render(facts)}\nIt begins:\n{preview}\nRead on with: {call}{load}",
         structured={**facts, "next": call},
         preview=preview,
         stored=stored,

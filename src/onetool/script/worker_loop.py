@@ -23,7 +23,7 @@ from onetool.core.paginator import Paginator, PagingError
 from onetool.core.registry import Snapshot
 from onetool.core.signature import arguments_by_name, takes_others
 from onetool.core.spec import ToolSpec
-from onetool.core.text import MAX_NAME, MAX_UNKNOWN
+from onetool.core.text import MAX_NAME, MAX_UNKNOWN, or_rather
 from onetool.sandbox import (
     CodeError,
     CodeSyntaxError,
@@ -361,6 +361,10 @@ class WorkerLoop:
         given, inner, limit, key = (args.pop(name, None) for name in ("tool", "args", "limit", "key"))
         names = self._tools.names
         spec = (names.tool(given) or names.catalogue.get(given)) if isinstance(given, str) else None
+        if spec is None and isinstance(given, str):
+            every, allowed = names.catalogue.names(), self._context.allowed
+            near = or_rather(given, every if allowed is None else [one for one in every if one in allowed])
+            raise TypeError(f"ot.all: there is no tool {cut(repr(given), MAX_NAME)}{near}")
         if spec is None or spec in LANGUAGE or not isinstance(inner or {}, dict):
             shown = cut(repr(given), MAX_NAME)
             raise TypeError(f"ot.all takes a tool and its arguments, ot.all(pack.tool, key=value), and not {shown}")

@@ -4,15 +4,31 @@ import json
 import os
 import pty
 import select
+import signal
+import subprocess
 import time
 
 import pytest
-from helpers import cli, start, trusted
+from helpers import cli, start, trusted, until
 
 PACK = '''
 def price(name: str, count: int = 1) -> dict:
     """A price."""
     return {"name": name, "cost": 4 * count}
+
+def buy(name: str, password: str = "") -> str:
+    """Buy something."""
+    if name == "nothing":
+        raise ValueError("nothing can't be bought")
+    return name
+
+async def wait() -> None:
+    """Wait."""
+    from asyncio import Event
+    from pathlib import Path
+
+    Path("began").touch()
+    await Event().wait()
 '''
 
 
@@ -75,6 +91,32 @@ def test_code_from_a_file(folder):
     assert cli("run", "-f", "code.py", "1", cwd=folder).returncode == 2
     (folder / "code.py").write_bytes(b"\xff\xfe1")
     assert "is not UTF-8 (byte 0)" in cli("run", "-f", "code.py", cwd=folder).stderr
+
+
+FAILING = "for word in ('tea', 'milk', 'nothing'):\n    shop.buy(name=word, password='open sesame')"
+LISTS = ["done: shop.buy ×2", "failed: shop.buy(name='nothing', password='***'): ValueError: nothing can't be bought"]
+
+
+def test_an_error_says_what_was_done_and_what_failed(folder):
+    done = cli("run", FAILING, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [line.strip() for line in done.stderr.splitlines()][-2:] == LISTS
+    whole = json.loads(cli("run", "--envelope", FAILING, cwd=folder).stdout)
+    assert [f"{word}: {told}" for word, told in whole["meta"]["made"].items()] == LISTS
+    text, _ = terminal(["run", "-i"], folder, ["shop.buy('tea'); shop.buy('nothing')\n", "\x04"])
+    assert "done: shop.buy ×1" in text
+
+
+def test_a_run_that_is_interrupted_or_late_says_what_is_not_known(folder):
+    code = "shop.buy(name='tea')\nshop.wait()"
+    running = start("run", code, cwd=folder, stderr=subprocess.PIPE, text=True)
+    until((folder / "began").exists)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=30)
+    assert "was cancelled; done: shop.buy ×1; not known: shop.wait ×1" in told
+    (folder / ".onetool" / "onetool.yaml").write_text("run: {timeout_s: 3}")
+    late = cli("run", code, cwd=trusted(folder))
+    assert [line.strip() for line in late.stderr.splitlines()][-2:] == ["done: shop.buy ×1", "not known: shop.wait()"]
 
 
 def test_prints_go_to_standard_error_and_nothing_is_nothing(folder):

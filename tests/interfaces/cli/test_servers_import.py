@@ -378,6 +378,36 @@ def test_a_name_that_means_something_else_already_is_not_taken(project, monkeypa
     assert "${GH_GITHUB_TOKEN}" in (project / ".onetool" / "onetool.yaml").read_text()
 
 
+def test_secrets_beside_a_variable_are_moved_and_filled_in_as_they_were(project, monkeypatch):
+    monkeypatch.setenv("X", "example.com")
+    block = {
+        "command": "x",
+        "args": [f"--db=postgres://u:{PASSWORD}@${{X}}/db", f"--api-key={PASSWORD}-${{X}}", "--host=${X}:80", "a ${X}"],
+        "env": {
+            "DB": f"postgres://u:{PASSWORD}@${{X}}/db",
+            "API_KEY": f"{PASSWORD}-${{X}}",
+            "PLACE": f"{TOKEN} ${{X}}",
+            "JSON": json.dumps({"Authorization": f"Bearer {PASSWORD} ${{X}}"}),
+            "AUTHORIZATION": "Bearer ${X}",
+            "HOST": "https://${X}/path",
+        },
+    }
+    found, plan = taken(project, block)
+    assert not any(secret in json.dumps(found) for secret in (TOKEN, PASSWORD))
+    for key in ("AUTHORIZATION", "HOST"):
+        assert found["env"][key] == block["env"][key]
+    assert found["args"][2:] == block["args"][2:]
+    known = {**{name: str(value) for name, value in plan.secrets.items()}, "X": "${X}"}
+
+    def filled(text):
+        return re.sub(r"\$\{(\w+)\}", lambda one: known[one[1]], text)
+
+    assert {name: filled(value) for name, value in found["env"].items()} == block["env"]
+    assert [*map(filled, found["args"])] == block["args"]
+    header, plan = taken(project, {"url": "https://h/mcp", "headers": {"Authorization": f"Bearer {TOKEN} ${{X}}"}})
+    assert re.fullmatch(r"Bearer \$\{\w+\} \$\{X\}", header["headers"]["Authorization"])
+
+
 def test_the_same_secret_is_kept_once(project):
     cli("auth", "set", "GITHUB_TOKEN", cwd=project, stdin=TOKEN)
     put(project / ".onetool" / "onetool.yaml", "")

@@ -26,6 +26,7 @@ OTHERS = ("bob", "ann", "own")  # another token, a JWT, and http.token
 ADAS_NAME = {"name": {"action": "accept", "content": {"name": "Ada"}}}
 LONG = "'word ' * 2000"
 UNKNOWN = "0" * 32
+ANSWERS = "def keyed(keys: list[str]) -> list:\n    'Answer with these keys.'\n    return [dict.fromkeys(keys, 1)]\n"
 EXPIRED = "requestState has expired: send the request again without it"
 
 
@@ -56,7 +57,13 @@ def server(issuer, model, tmp_path_factory):
         },
     }
     ask = {"provider": "openai", "base_url": model.urls["openai"], "model": "stand-in"}
-    own = {"packs": ["packs"], "results": {"inline_bytes": 2000}, "menu": "direct", "secrets": {"OPENAI_API_KEY": "sk"}}
+    (folder / "answers.py").write_text(ANSWERS)
+    own = {
+        "packs": ["packs", "answers.py"],
+        "results": {"inline_bytes": 2000},
+        "menu": "direct",
+        "secrets": {"OPENAI_API_KEY": "sk"},
+    }
     config = {**own, "ask": ask, "http": http}
     (folder / "onetool.yaml").write_text(json.dumps(config))
     running = Server(folder, config=folder / "onetool.yaml")
@@ -133,6 +140,30 @@ def test_results_as_resources(peer, result, era):
         theirs = peer(who, era).error("resources/read", {"uri": uri})
         nobodys = peer(who, era).error("resources/read", {"uri": f"ot://results/{UNKNOWN}"})
         assert json.dumps(theirs).replace(result, UNKNOWN) == json.dumps(nobodys)
+
+
+# Names that were learned from results
+
+
+def test_names_in_results(rest):
+    """A name that results of two tokens have is the tool's; that of one may be data, such as the name of a customer."""
+
+    def told(who):
+        ways = (
+            rest(who, "POST", "/run", {"code": "[ot.help('answers'), ot.help('answers.keyed'), ot.tools('answers')]"}),
+            rest(who, "GET", "/run/names"),
+        )
+        return "".join(one.body.decode() for one in ways)
+
+    def call(who, *keys):
+        assert rest(who, "POST", "/call/answers.keyed", {"keys": keys}).status == 200
+
+    call("ada", "both", "only_of_ada")
+    until(lambda: "only_of_ada" in told("ada"))
+    assert all("only_of_ada" not in told(who) for who in OTHERS)
+    call("bob", "both", "only_of_bob")
+    until(lambda: "both" in told("ann"))
+    assert all("only_of" not in told(who) for who in ("ann", "own"))
 
 
 # Tasks, questions, and sessions of MCP

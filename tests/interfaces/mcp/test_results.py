@@ -107,7 +107,7 @@ def linked(result):
 
 def how_to_read_on(words, pattern):
     """What the words say after that, in parts."""
-    return re.search(f"\nRead on with: {pattern}$", words).groups()
+    return re.search(f"\nRead on with: {pattern}(?:\nCompute with all of it in code: .*)?$", words).groups()
 
 
 def test_a_large_result_is_stored_and_its_link_can_be_read(peer):

@@ -2,6 +2,7 @@
 
 import re
 
+import httpx
 import pytest
 import warm
 from helpers import until
@@ -222,3 +223,28 @@ def test_code_that_takes_long_becomes_a_task(stdio_peer, tmp_path):
     task = {"taskId": begun["taskId"]}
     done = until(lambda: (told := peer.result("tasks/get", task))["status"] == "completed" and told)
     assert done["result"]["content"] == [{"type": "text", "text": "it came"}]
+
+
+def test_code_that_was_cancelled_says_what_was_done(serve, tmp_path):
+    """A task says so in its status; a request gets no answer, so that the log and the audit log alone say it."""
+    config, path = tmp_path / "onetool.yaml", str(tmp_path / "it")
+    (tmp_path / "packs").symlink_to(CONFIG.parent / "packs")
+    config.write_text("run: {timeout_s: 60}\npacks: [packs]\nhttp: {token: a-token-of-an-admin}\n")
+    server = serve(config=config, **{warm.CONSTANTS: '{"onetool.interfaces.mcp.menus.RUN_TASK_AFTER": 0.1}'})
+    peer = HttpPeer(server, "new", token="a-token-of-an-admin", capabilities=KNOWS)
+    call = {"name": "run", "arguments": {"code": f"tools.echo(message='a')\nworking.hang(path={path!r})"}}
+    task = {"taskId": peer.result("tools/call", call)["taskId"]}
+    until((tmp_path / "it.began").exists)
+    assert "statusMessage" not in get(peer, task)
+    peer.result("tasks/cancel", task)
+    told = settled(peer, task, "cancelled")["statusMessage"]
+    assert told.startswith(f"done: tools.echo ×1; not known: working.hang(path={path!r:.39}")
+    (tmp_path / "it.began").unlink()
+    pending = peer.begin("tools/call", call, capabilities={})
+    until((tmp_path / "it.began").exists)
+    peer.cancel(pending)
+    made = "done: tools.echo ×1; not known: working.hang ×1"  # without values
+    until(lambda: server.log().count(f"was cancelled; {made}") == 2)
+    headers = {"Authorization": "Bearer a-token-of-an-admin"}
+    found = httpx.get(f"http://127.0.0.1:{server.port}/audit?tool=run", headers=headers).json()
+    assert [(line["reason"], line["made"]) for line in found["records"]] == [("cancelled", made)] * 2

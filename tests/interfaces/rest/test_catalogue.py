@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from time import time
 
 import pytest
 from helpers import cli, until
@@ -11,7 +12,7 @@ from interfaces.rest.served import Api, problem, sign_in_as_admin
 from sources.mcp_servers.harness import block_of
 
 from onetool.sources.bundles.derived import slug_of
-from onetool.sources.bundles.names import check_id, check_slug
+from onetool.sources.bundles.names import check_id, check_slug, new_id
 
 PACK = '''
 def add_two(a: int, b: int = 1) -> int:
@@ -128,6 +129,24 @@ def test_what_is_listed_is_as_described(api):
     for path, name in (("/tools/bundles", "BundlePage"), ("/tools/tools", "ToolPage")):
         schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
         jsonschema_rs.Draft202012Validator(schema, offline=True).validate(api.get(path).json())
+
+
+def test_a_row_says_whether_a_tool_reads_or_changes_something(api):
+    id = new_id(time())
+    bundle = f"/tools/bundles/{id}"
+    assert api.ask("PUT", bundle, {"slug": "marks"}).is_success
+    for method in ("GET", "POST", "DELETE"):
+        impl = {"request": {"method": method, "urlTemplate": "https://example.com/"}, "response": {}}
+        tool = {"type": "http", "argSchema": {"type": "object"}, "httpImpl": impl}
+        assert api.ask("PUT", f"{bundle}/tools/{method.lower()}/version/1", tool).is_success
+    listed = {one["name"]: one for one in api.get("/tools/tools").json()["tools"]}
+    names = ("time.now", "ot.reload", "my_sums.add_two", "marks.get", "marks.post", "marks.delete")
+    marks = [listed[name].get("effect") for name in names]
+    assert marks == ["reads", "changes", None, "reads", None, "changes, repeatable"]
+    path = f"{bundle}/tools/delete/version/1"
+    one = api.get(path).json()
+    assert one["effect"] == "changes, repeatable"
+    assert api.ask("PUT", path, one).is_success  # what was got can be put
 
 
 def test_they_are_searched_and_got(api):

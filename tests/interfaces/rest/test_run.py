@@ -105,6 +105,31 @@ def test_it_gives_the_value_the_prints_and_the_calls(real):
     assert call["at"].endswith("Z")
 
 
+def test_an_error_says_what_was_done_what_failed_and_what_is_not_known(home):
+    """In one body and as a stream, after an exception and after a timeout."""
+    config = home / "impatient.yaml"
+    config.write_text(json.dumps({"packs": ["slow.py"], "run": {"timeout_s": 4}}))
+    failing = "for n in range(3):\n    slow.login(password=f'sesame-{n}')\nslow.wait(seconds=0, mark='/no/such/folder')"
+    endless = f"slow.login(password='sesame')\nslow.wait_for(mark={str(home / 'never')!r})"
+    api = Api(real=home, args=["--config", str(config)])
+    try:
+        for code, told in (
+            (
+                failing,
+                ["done: slow.login ×3", "failed: slow.wait(seconds=0, mark='/no/such/folder'): FileNotFoundError"],
+            ),
+            (endless, ["done: slow.login ×1", f"not known: slow.wait_for(mark={str(home / 'never')!r:.39}"]),
+        ):
+            whole, (kind, event) = run(api, code)["error"], stream(api, code)[-1]
+            assert kind == "error"
+            for error in (whole, event):
+                lists = error["hints"][-2:]
+                assert [line[: len(begin)] for line, begin in zip(lists, told, strict=True)] == told
+                assert "sesame" not in str(error)
+    finally:
+        assert api.stop() == 0
+
+
 def test_an_error_says_where_in_the_text_that_was_sent(real):
     found = run(real, "```python\nx = 1\nif x:\n    1 / 0\n```\n")
     assert found["ok"] is False

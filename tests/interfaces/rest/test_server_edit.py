@@ -53,6 +53,23 @@ def servers_of(api):
 # Other clients
 
 
+@pytest.mark.parametrize(
+    "servers",
+    [
+        {"a\ud800": {"command": "x"}},
+        {"a": {"command": "x\ud800", "args": ["\udfff"], "env": {"A\ud800": "\ud800"}}},
+        {"a": {"url": "http://127.0.0.1:9/\ud800", "headers": {"X": "\ud800"}}},
+        {"a": {"command": "x", "\ud800": "\ud800"}},
+        {"a": {"command": "x", "env": {"API_KEY": "secret-\ud800-secret"}}},
+        {"a": {"url": "http://127.0.0.1:9/", "headers": {"Authorization": "Bearer \ud800-0123456789"}}},
+    ],
+)
+def test_half_a_surrogate_pair_in_a_clients_file_hides_no_other_client(api, tmp_path, servers):
+    put(tmp_path / ".cursor" / "mcp.json", servers)
+    put(tmp_path / ".claude.json", {"good": {"command": "x"}})
+    assert ("claude-code", "good") in found(api)
+
+
 def test_servers_of_other_clients_are_found_shown_and_imported(api, tmp_path):
     script = block_of("described", tmp_path / "words")
     (tmp_path / "words").write_text("Gives one.")

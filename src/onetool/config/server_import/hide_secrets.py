@@ -91,6 +91,9 @@ _KNOWN_BY_THEIR_LOOKS = re.compile(
 _WITH_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/\s:@]*:)([^/\s@]+)(?=@)", re.IGNORECASE)
 _LONG_WORD = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_-]{24,}\Z")
 _SCHEME = re.compile(r"([A-Za-z][\w-]*[ ]+)(\S.*)\Z", re.DOTALL)
+_USUAL_SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey)[ ]+", re.IGNORECASE)
+_REFERENCE = re.compile(r"(\$\{[^{}]*\})")
+_WORD = re.compile(r"[^\s,;=]+")
 _FLAG = re.compile(r"--?([A-Za-z][\w-]*)=(.+)\Z", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.+)\Z", re.DOTALL)
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
@@ -201,11 +204,14 @@ class _Hider:
 
     def _auth(self, auth: Any) -> Any:
         if isinstance(auth, str):
-            return auth if auth == "oauth" or "${" in auth else self._named("token", auth)
+            return auth if auth == "oauth" else self._credential("token", auth)
         return {
-            name: self._named(name, value) if name in ("token", "client_secret") and "${" not in value else value
+            name: self._credential(name, value) if name in ("token", "client_secret") else value
             for name, value in auth.items()
         }
+
+    def _credential(self, name: str, value: str) -> str:
+        return self._beside(name, value) if "${" in value else self._named(name, value)
 
     def _args(self, args: list[str]) -> list[str]:
         hidden: list[str] = []
@@ -222,11 +228,10 @@ class _Hider:
         found = _FLAG.match(arg) or _ASSIGNED.match(arg) or _HEADER.match(arg)
         name, start = (found[1], found.start(2)) if found else (flag, 0)
         if not _VALUE.match(arg[start:]):  # perhaps code
-            return arg[:start] + self._in_json(name, arg[start:])
+            return arg[:start] + self._in_json(name, arg[start:], may_be_code=True)
         if found := _FLAG.match(arg):
-            if with_password := _WITH_PASSWORD.match(found[2]):
-                hidden = self._named("password", with_password[2])
-                return arg[: found.start(2)] + with_password[1] + hidden + found[2][with_password.end() :]
+            if _WITH_PASSWORD.match(found[2]):
+                return arg[: found.start(2)] + self._without_password(found[2])
             if is_secret(found[1], found[2]):
                 return arg[: found.start(2)] + self._named(found[1], found[2])
             return arg[: found.start(2)] + self._in_json(found[1], found[2])
@@ -234,19 +239,47 @@ class _Hider:
             return arg[: found.start(2)] + self._variable(found[1], found[2])
         if (found := _HEADER.match(arg)) and not found[2].startswith("//"):
             return arg[: found.start(2)] + self._header(found[1], found[2])
-        if found := _WITH_PASSWORD.match(arg):
-            return found[1] + self._named("password", found[2]) + arg[found.end() :]
+        if _WITH_PASSWORD.match(arg):
+            return self._without_password(arg)
         if is_secret("", arg):
             return self._named("token", arg)
         return self._in_json(flag, arg)
 
-    def _in_json(self, name: str, value: str) -> str:
+    def _without_password(self, url: str) -> str:
+        found = _WITH_PASSWORD.match(url)
+        if found is None or "${" in found[2]:
+            return url
+        return found[1] + self._named("password", found[2]) + url[found.end() :]
+
+    def _beside(self, name: str, value: str) -> str:
+        """Return a value with placeholders for the secrets that stand beside a `${…}` in it."""
+        if "${" not in value:
+            return value
+        if _WITH_PASSWORD.match(value):
+            return self._without_password(value)
+        sounds_secret, label = _sounds_secret(name) or name in self.keep, name
+        if not name or name.lower() in ("authorization", "proxy-authorization"):
+            label = "token"
+
+        def hidden(found: re.Match[str]) -> str:
+            word = found[0]
+            is_long = sum(map(str.isalnum, word)) > 2 and word.lower() not in _NO_SECRET
+            return (
+                self._named(label, word) if _KNOWN_BY_THEIR_LOOKS.match(word) or (sounds_secret and is_long) else word
+            )
+
+        scheme = found[0] if (found := _USUAL_SCHEME.match(value)) else ""
+        parts = _REFERENCE.split(value[len(scheme) :])
+        parts[::2] = [_WORD.sub(hidden, part) for part in parts[::2]]
+        return scheme + "".join(parts)
+
+    def _in_json(self, name: str, value: str, *, may_be_code: bool = False) -> str:
         """Return the value, without the secrets in it if it is JSON: `{"Authorization": "Bearer …"}`.
 
         Strings stay as they are escaped, so that the filled value is the same text again.
         """
         if not isinstance(data_in(value), dict | list):
-            return value
+            return value if may_be_code else self._beside(name, value)
         key = name
 
         def hidden(found: re.Match[str]) -> str:
@@ -260,8 +293,7 @@ class _Hider:
 
     def _url(self, url: str) -> str:
         """Secrets in the query, in the path, or before the host."""
-        if (found := _WITH_PASSWORD.match(url)) and "${" not in found[2]:
-            url = found[1] + self._named("password", found[2]) + url[found.end() :]
+        url = self._without_password(url)
         start, mark, query = url.partition("?")
         scheme, slashes, rest = start.partition("://")
         host, *path = rest.split("/")
@@ -269,7 +301,9 @@ class _Hider:
         pairs: list[str] = []
         for pair in query.split("&"):
             name, equals, value = pair.partition("=")
-            pairs.append(name + equals + (self._named(name, value) if is_secret(name, value) else value))
+            pairs.append(
+                name + equals + (self._named(name, value) if is_secret(name, value) else self._beside(name, value))
+            )
         return scheme + slashes + "/".join([host, *path]) + mark + "&".join(pairs)
 
     def _named(self, name: str, value: str) -> str:

@@ -279,7 +279,7 @@ async def list_models(request: RestRequest) -> RestResponse:
     """
     app = request.context.app
     await app.look_again()
-    return RestResponse(200, encode(await app.ask_models.overview(request.context.allowed)))
+    return request.context.response(await app.ask_models.overview(request.context.allowed))
 
 
 @RestRoute("GET", f"{ASK_PATH}/models/{{provider}}", "Questions", gives=KnownProvider, errors=(404,))
@@ -292,8 +292,7 @@ async def list_provider_models(request: RestRequest) -> RestResponse:
     if provider not in PROVIDERS:
         raise RestError(404, "not_found", f"There is no provider {provider[:100]!r}; there are {', '.join(PROVIDERS)}.")
     await app.look_again()
-    found = msgspec.to_builtins(await app.ask_models.listed(provider))
-    return RestResponse(200, encode(request.context.clean(found, None)))
+    return request.context.response(await app.ask_models.listed(provider))
 
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 200}

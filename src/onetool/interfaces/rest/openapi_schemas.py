@@ -169,6 +169,10 @@ _SHOWN: dict[str, Schema] = {
         "reached; `changed`: the tools of its server have changed and wait for approval.",
     },
     "signature": {"type": "string", "description": "Only of a single tool: how code calls it."},
+    "effect": {
+        "enum": ["reads", "changes", "changes, repeatable", "repeatable"],
+        "description": "Whether it changes something, and whether a repeat is safe; absent where nobody has said.",
+    },
     "inherited": {"type": "object", "properties": _INHERITED, "description": "What it has from its function."},
     "takesOver": {
         "type": "string",

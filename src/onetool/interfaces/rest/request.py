@@ -213,7 +213,7 @@ class RestContext:
         self._under_way: Counter[tuple[str, str]] = Counter()
         self.pre_processor_turns = PreProcessorTurns()
         # What code of callers with this list of tools can say, and what that is made of.
-        self.names: dict[tuple[str, ...] | None, tuple[tuple[object, object], bytes]] = {}
+        self.names: dict[tuple[tuple[str, ...] | None, str], tuple[tuple[object, object], bytes]] = {}
         self.names_lock = Lock()
         self.removals = Removals()
 

@@ -152,14 +152,17 @@ async def list_names(request: RestRequest) -> RestResponse:
 
 def _names_of(context: RestContext) -> bytes:
     """Return all names, cached per catalogue, config and allow-list: thousands of tools take seconds."""
-    app, tools = context.app, context.principal.tools
+    app, whose = (
+        context.app,
+        (context.principal.tools, context.principal.lasting_owner),
+    )  # each sees other return shapes
     made_of = (app.catalog.registry.snapshot(), app.config)
     with context.names_lock:
-        known = context.names.get(tools)
+        known = context.names.get(whose)
         if known is None or known[0][0] is not made_of[0] or known[0][1] is not made_of[1]:
             if len(context.names) >= MAX_NAMES:
                 context.names.clear()
-            known = context.names[tools] = (made_of, encode(app.code_names(context.allowed)))
+            known = context.names[whose] = (made_of, encode(app.code_names(context.allowed)))
         return known[1]
 
 

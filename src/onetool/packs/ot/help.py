@@ -141,11 +141,12 @@ Examples:
 
 Tips:
 - A large result comes back as a handle: ot.result(handle="…", offset=101), or search="regex" for the lines that matter.
+- Code computes with it again, without printing it: rows = ot.load("…").
 - Do the whole job in one run: loop, filter, and return only what you need.
 - Something is missing? ot.health() and ot.servers() tell how things are, ot.stats() what was called.
 - ot.reload() reads the config again."""
 
-IN_CODE = ("$", "in one run")  # what lines say that are about code
+IN_CODE = ("$", "in one run", "Code computes")  # what lines say that are about code
 
 
 def overview(tools: set[str], runs: bool) -> str:

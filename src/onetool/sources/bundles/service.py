@@ -462,7 +462,9 @@ class BundleService:
         rows: list[Shown] = []
         for tool, why, facts in zip(tools, reasons, every, strict=True):
             count, last = usage.get(tool.id, never)
-            rows.append({**self._shown(tool, why), "callCount": count, "lastCalledAt": last, **facts})
+            effect = self._factory.effect(tool)
+            row = {**self._shown(tool, why), "callCount": count, "lastCalledAt": last, **facts}
+            rows.append({**row, "effect": effect} if effect else row)
         return rows
 
     def _shown(self, tool: Tool, why_disabled: str | None) -> Shown:

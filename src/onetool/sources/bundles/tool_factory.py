@@ -4,7 +4,7 @@ What costs time (templates, selectors, schemas) is made at the first call; when 
 to see that it can be.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -14,7 +14,7 @@ from onetool.core.context import current_call
 from onetool.core.errors import BadArguments, ToolFailure
 from onetool.core.principal import current_principal
 from onetool.core.signature import call_text
-from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec
+from onetool.core.spec import NO_PARAMETERS, Handler, ToolSpec, effect_of
 from onetool.core.text import did_you_mean
 from onetool.http.definition import HttpImpl, Request, ToolLimits, is_idempotent, total_seconds
 from onetool.sources.bundles.errors import ForbiddenError, InvalidError
@@ -224,6 +224,16 @@ class ToolFactory:
         why = self._runtime.why_not_called(http_of(tool), tool.arg_schema) if tool.type == "http" else None
         return [] if why is None else [why]
 
+    def effect(self, tool: Tool) -> str:
+        """Return the mark of a tool: `reads`, `changes` …"""
+        if tool.type == "http":
+            try:
+                return effect_of(**_http_marks([step.request for step in http_of(tool).steps]))
+            except ValueError:  # a file that somebody has edited
+                return ""
+        function = None if tool.type == SCRIPT else self._runtime.function(function_of(tool))
+        return "" if function is None else function.effect
+
     def preview(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a call would do: `requests`, `code` or `call`. ToolFailure where an argument does not fit."""
         if tool.type == SCRIPT:
@@ -247,8 +257,7 @@ class ToolFactory:
             "handler": self._limited(_HttpHandler(tool, impl, self._runtime, on_response), tool, True),
             "timeout": total_seconds(impl, limits),
             "retries": 0,  # it repeats its requests itself, those that may be repeated
-            "idempotent": all(map(is_idempotent, requests)),
-            "read_only": _reads([request.method for request in requests]),
+            **_http_marks(requests),
         }
 
     def _with_retries(self, tool: Tool) -> HttpImpl:
@@ -336,9 +345,11 @@ class ToolFactory:
             raise InvalidError(f"/scriptImpl/code: {wrong}", "/scriptImpl/code")
 
 
-def _reads(methods: Collection[str]) -> bool | None:
-    """Return whether requests of these methods change nothing; None if that isn't known."""
-    return True if SAFE.issuperset(methods) else None if CHANGING.isdisjoint(methods) else False
+def _http_marks(requests: Sequence[Request]) -> dict[str, Any]:
+    """Return whether requests may be repeated, and whether they change nothing; None if that isn't known."""
+    methods = {request.method for request in requests}
+    read_only = True if SAFE.issuperset(methods) else None if CHANGING.isdisjoint(methods) else False
+    return {"idempotent": all(map(is_idempotent, requests)), "read_only": read_only}
 
 
 def _place(tool: Tool) -> str:

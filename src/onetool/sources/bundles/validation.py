@@ -98,7 +98,7 @@ KEPT = frozenset(
 SHOWN = frozenset(
     (
         *("disabledReason", "callCount", "lastCalledAt", "warnings", "name", "bundleSlug", "origin", "health"),
-        *("signature", "inherited", "takesOver"),
+        *("signature", "effect", "inherited", "takesOver"),
     )
 )
 _NOT_OF_A_TOOL = KEPT | SHOWN

@@ -54,6 +54,11 @@ def test_which_providers_can_be_asked(tmp_path):
         assert all(path.endswith("/models") for path in asked), asked  # nobody was asked a question
 
 
+def test_secrets_are_masked(tmp_path):
+    with Harness(tmp_path, ask={"model": f"my-{KEY}"}) as harness:
+        assert models(harness)["model"] == "my-***"
+
+
 def test_what_is_missing_is_named(tmp_path):
     with Harness(
         tmp_path, ask={"provider": "anthropic", "base_url": None, "model": None}, secrets={"OTHER": "x" * 20}

@@ -18,7 +18,7 @@ import { withInherited, type Tool } from "./tool";
 /** What the filter and the rows need, nothing more. */
 const ROW = [
   "id", "bundleID", "bundleSlug", "slug", "version", "name", "displayName", "description", "tags", "type", "origin",
-  "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt", "inherited",
+  "health", "isEnabled", "isBuiltIn", "callCount", "lastCalledAt", "inherited", "effect",
 ] as const satisfies readonly (keyof Tool)[];
 const FIELDS = ROW.join(",");
 

@@ -21,7 +21,7 @@ export interface Problem {
 /** What the API makes up itself, and PUT does not look at. */
 const NOT_CONTENT = new Set([
   "id", "bundleID", "bundleSlug", "slug", "version", "name", "origin", "source", "health", "isBuiltIn", "createdAt", "modifiedAt",
-  "schemaVersion", "callCount", "lastCalledAt", "disabledReason", "signature", "inherited", "warnings", "digest", "softDeletedAt",
+  "schemaVersion", "callCount", "lastCalledAt", "disabledReason", "signature", "effect", "inherited", "warnings", "digest", "softDeletedAt",
 ]);
 
 /** The part of a tool or bundle that one can change. */

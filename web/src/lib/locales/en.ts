@@ -61,6 +61,12 @@ export const en = {
   "source.config": "Config",
   "source.pack": "Pack",
   "source.server": "MCP server",
+  "effect.reads": "Reads",
+  "effect.reads.title": "A call changes nothing.",
+  "effect.changes": "Changes",
+  "effect.changes.title": "A call changes something.",
+  "effect.repeatable": "Repeatable",
+  "effect.repeatable.title": "A call can be repeated: a second one changes nothing more.",
 
   "health.changed": "Waits for approval",
   "health.down": "Not connected",

@@ -63,6 +63,12 @@ export const zhCN: Messages = {
   "source.config": "配置",
   "source.pack": "Python 包",
   "source.server": "MCP 服务器",
+  "effect.reads": "只读",
+  "effect.reads.title": "调用不会更改任何内容。",
+  "effect.changes": "会更改",
+  "effect.changes.title": "调用会更改内容。",
+  "effect.repeatable": "可重复",
+  "effect.repeatable.title": "可以重复调用：再次调用不会产生更多更改。",
 
   "health.changed": "等待批准",
   "health.down": "未连接",

@@ -1,0 +1,1 @@
+export{s as default}from"./welcome-0LEPRKx0.js";

@@ -1,0 +1,1 @@
+export{n as default}from"./make-DaKbwr_q.js";

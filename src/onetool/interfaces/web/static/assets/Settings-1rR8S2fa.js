@@ -1,0 +1,1 @@
+export{r as default}from"./welcome-0LEPRKx0.js";

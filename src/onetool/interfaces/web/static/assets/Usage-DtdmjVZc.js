@@ -1,0 +1,1 @@
+export{I as default}from"./form-CViJzdJE.js";

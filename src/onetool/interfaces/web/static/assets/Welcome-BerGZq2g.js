@@ -1,0 +1,1 @@
+export{t as default}from"./welcome-0LEPRKx0.js";
