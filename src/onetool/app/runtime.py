@@ -204,6 +204,7 @@ class Runtime:
         return UsageStats(
             self.state,
             config.stats.retention_days,
+            max_rows=config.stats.max_rows,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,
             recorder=self.recorder,

@@ -217,6 +217,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
     elif needs_credential(app.config.http, app.runtime.tokens.store):
         header = bearer_header()
     return ServerFacts(
+        listens=address.listens,
         own_url=address.url,
         url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
