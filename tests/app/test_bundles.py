@@ -333,6 +333,8 @@ def test_calls_are_counted_whoever_makes_them(app):
     until(lambda: app.bundles.get_tool(id, "say", "1")[0]["callCount"] == 4)
     call(app, "time.now")
     until(lambda: app.bundles.get_tool(built_in_id("time"), "now", "1")[0]["callCount"] == 1)
+    app.bundles.delete_tool(id, "say", "1")
+    assert len(app.bundles.store.counter.all()) == 1  # what was deleted has no usage
 
 
 def test_a_broken_file_is_told_and_the_others_are_served(app, tmp_path):

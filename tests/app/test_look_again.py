@@ -159,3 +159,11 @@ def test_nothing_is_sent_twice_when_a_redirect_leads_to_a_host_that_is_missing(p
     error = one.call().error
     assert [need.host for need in error.needs] == ["other.example.com"]
     assert len(api.seen) == 1
+
+
+def test_a_full_disk_is_among_the_findings(place, monkeypatch):
+    app = place().app
+    assert "disk" not in {one.key for one in app.findings()}
+    monkeypatch.setattr("onetool.app.findings.MIN_FREE_MB", 10**12)
+    (told,) = [one for one in app.findings() if one.key == "disk"]
+    assert (str(app.config.home) in told.message, told.severity) == (True, "error")

@@ -91,7 +91,7 @@ def test_what_strangers_write_fills_no_log(shared, two, caplog, monkeypatch):
     monkeypatch.setattr(members, "MAX_LOGGED", 3)
     one, _ = two
     for number in range(5):
-        insert = f"INSERT INTO replicas VALUES (%s, %s, '9', 0, {shared.clock}, false, '')"
+        insert = f"INSERT INTO replicas VALUES (%s, %s, '9', 0, {shared.clock}, false, '', '')"
         shared.write(lambda work, number=number, sql=insert: work.execute(sql, (f"{number}\n\x1b" * 99, "x\ny" * 99)))
     one._beat()
     lines = [record.getMessage() for record in caplog.records]

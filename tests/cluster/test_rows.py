@@ -227,7 +227,7 @@ def test_a_beat_writes_the_address_anew(shared, monkeypatch):
 
 def add_row(shared, id, address, since="0", later=0.0):
     """A row that a holder of the key has written."""
-    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, %s, false, %s)"
+    sql = f"INSERT INTO replicas VALUES (%s, %s, '9', {since}, %s, false, %s, '')"
 
     def job(work):
         seen_at = work.execute(f"SELECT {shared.clock}")[0][0] + later

@@ -116,7 +116,9 @@ def test_dollars_that_are_none() -> None:
     assert fill(args={"n": 5}, method="POST", body=body).body == b'{"a":"${x}","b":"$5","c":"$ $5 $x {x}","d":"$${x}"}'
 
 
-@pytest.mark.parametrize("text", ["${", "${a", "${}", "${a b}", "${x:-y}", "${a${b}}", "a${\n}", '${a"}'])
+@pytest.mark.parametrize(
+    "text", ["${", "${a", "${}", "${a b}", "${x:-y}", "${file:/etc/passwd}", "${a${b}}", "a${\n}", '${a"}']
+)
 def test_placeholders_that_are_none(text: str) -> None:
     assert wrong(f"https://a.example/?q={text}", "a b") == "/request/urlTemplate"
     assert wrong(headers={"X/Y": "v"}) == "/request/headers/X~1Y"

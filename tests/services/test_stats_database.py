@@ -31,6 +31,7 @@ class Unsure:
     def __init__(self, database, is_written):
         self._database, self._is_written, self.times = database, is_written, 2
         self.clock, self.dialect, self.now = database.clock, database.dialect, database.now
+        self.read = database.read
 
     def write(self, job, max_wait):
         if self.times:
@@ -39,6 +40,21 @@ class Unsure:
                 self._database.write(job)
             raise ChangeUnknownError
         return self._database.write(job)
+
+
+def test_the_oldest_rows_beyond_a_number_are_removed(database):
+    clock = [time.time() - 1000]
+    stats = UsageStats(database, max_rows=3, now=lambda: clock[0])
+    for number in range(5):
+        clock[0] += 10
+        call(stats, f"a.t{number}")
+        stats.record_menu("c", "mcp", 4000, 400)
+    clock[0] += 3600  # the next look for what is too old
+    stats.record_gap("c", 1.0)
+    stats.flush()
+    assert asked(database, COUNTED) == [(3,)]
+    assert asked(database, "SELECT count(*) FROM {menus}") == [(3,)]
+    assert asked(database, "SELECT min(tool) FROM {calls}") == [("a.t2",)]
 
 
 def test_the_figures_are_those_of_all_replicas(database, database_url):

@@ -76,6 +76,41 @@ def test_prompts_that_are_named_elsewhere_are_shown_by_where_they_are(project, t
     assert not project.is_used()
 
 
+# Secrets in files
+
+
+@pytest.mark.parametrize("where", ["config", "secrets"])
+def test_the_files_of_secrets_are_shown_and_pinned(where, project, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"value-of-{name}")
+
+    def write(path, name="KEY"):
+        text = f"${{file:{path}}}"
+        project.secrets(**({name: text} if where == "secrets" else {}))
+        return project.write(settings={"brave": {"key": text if where == "config" else "${KEY}"}})
+
+    write(tmp_path / "one").secrets(KEY="mine-alone") if where == "secrets" else project.write()
+    project.trust()
+    write(tmp_path / "one")
+    assert not project.is_used()
+    shown = CliRunner().invoke(cli, ["trust", "--yes"]).output
+    assert f"secret in {tmp_path / 'one'} for {'the secret KEY' if where == 'secrets' else 'settings'}" in shown
+    with App.open() as app:
+        assert app.config.settings["brave"] == {"key": "value-of-one"}
+        assert app.config.secrets.redact("value-of-one") == "***"
+    write(tmp_path / "two")
+    assert not project.is_used()
+
+
+def test_a_link_of_the_project_to_a_secret_is_refused(project, tmp_path):
+    (tmp_path / "mine").write_text("my-own-key")
+    (project.folder / "link").symlink_to(tmp_path / "mine")
+    project.write(settings={"brave": {"key": f"${{file:{project.folder / 'link'}}}"}})
+    trusted(project.folder)
+    with pytest.raises(ConfigError, match="the secret lies elsewhere"):
+        App.open()
+
+
 # What a person writes
 
 

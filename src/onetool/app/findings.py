@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from onetool.sources.bundles.model import Bundle, Tool
     from onetool.sources.mcp_servers.servers import ServerStatus
 
+MIN_FREE_MB = 64  # of a disk that state is written to
+
 
 def findings(
     catalog: "ToolCatalog",
@@ -59,6 +61,7 @@ def findings(
         ("database", of_database),
         ("cluster", () if config.cluster is None else config.cluster.unset()),
         ("not_loaded", (replace(one, message=f"Not loaded: {one.message}") for one in pending)),
+        ("full_disk", _full_disks(runtime)),
         ("lost", _lost(runtime)),
         ("no_token", _closed(runtime)),
         ("", (one for status in statuses for one in _server_mistakes(status))),
@@ -81,6 +84,21 @@ def _untrusted(catalog: "ToolCatalog") -> list[Mistake]:
     if found.mistake is not None:
         return [replace(found.mistake, severity="warning")]
     return [Mistake(message=str(found), file=str(found.config or found.folder), key="trust", severity="warning")]
+
+
+def _full_disks(runtime: "Runtime") -> Iterator[Mistake]:
+    """Yield the folders that we write to whose disk is full, or nearly."""
+    config, seen = runtime.config, set[int]()
+    for folder in (config.home, config.home / "bundles", *(topic.file.parent for topic in config.topics)):
+        with suppress(OSError, AttributeError):  # it is not there yet; Windows has no statvfs
+            disk, device = os.statvfs(folder), os.stat(folder).st_dev
+            free = disk.f_bavail * disk.f_frsize
+            if device not in seen and free < MIN_FREE_MB * 1024**2:
+                seen.add(device)
+                message = (
+                    f"The disk of {folder} is full: {free / 1024**2:.0f} MB are free, and {MIN_FREE_MB} are needed"
+                )
+                yield Mistake(message=message, key="disk", hint="remove files, or set ONETOOL_HOME to another disk")
 
 
 def _lost(runtime: "Runtime") -> Iterator[Mistake]:

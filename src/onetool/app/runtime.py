@@ -205,6 +205,7 @@ class Runtime:
         return UsageStats(
             self.state,
             config.stats.retention_days,
+            max_rows=config.stats.max_rows,
             inline_bytes=config.results.inline_bytes,
             redact=config.secrets.redact_data,
             recorder=self.recorder,
@@ -347,7 +348,7 @@ class Runtime:
         if mixed:
             folders = [folder for folder in folders if (folder / ".gitignore").exists()]  # which says that it is ours
         ours = [home / name for name in STATE_FILES]
-        files = (self.config.path, *self.config.include, secrets, *ours)
+        files = (self.config.path, *self.config.include, secrets, *self.config.secrets.files, *ours)
         return [*(file for file in files if file), *folders]
 
     @property

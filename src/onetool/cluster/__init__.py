@@ -8,6 +8,7 @@ mcp_rows          sessions and tasks of MCP clients, as rows that every replica 
 shared_sessions   sessions that several replicas serve; shared_requests: requests about what is alive in another one
 shared_tasks      tasks that outlive the process that ran them
 shared_servers    stdio servers that run in one process; shared_calls: how others call them
+drift             which replica has other packs, settings or tools
 report            what commands say of replicas
 
 No interface is imported here: `interfaces/http/serve.py` passes on what is needed. A process that is not one of
@@ -75,6 +76,7 @@ class Replica(msgspec.Struct, frozen=True):
     is_draining: bool
     is_known: bool = True
     seen_at: float = 0.0  # its last heartbeat, by the database's clock
+    catalogue: str = ""  # digests of its packs, settings and tools: see `drift`
 
 
 def derived_key(key: bytes, use: str) -> bytes:

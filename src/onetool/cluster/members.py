@@ -47,7 +47,7 @@ MAX_LOGGED = 100  # replicas with problems: anybody who writes the database can 
 CLOSE_S = 2.0
 
 _ADDRESS = re.compile(r"(?:(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
-_COLUMNS, _ORDER = "id, address, version, since, is_draining, seen_at, signature", "ORDER BY since, id"
+_COLUMNS, _ORDER = "id, address, version, since, is_draining, seen_at, signature, catalogue", "ORDER BY since, id"
 
 
 class Members:
@@ -58,6 +58,7 @@ class Members:
         self._database = settings.database
         self._address = settings.address
         self._keys = [derived_key(key, ROWS) for key in settings.keys]
+        self.catalogue = ""  # digests of what all replicas should have in common, signed
         self._is_draining = False
         self._alive: dict[str, Replica] = {}
         self._strangers: dict[str, Replica] = {}
@@ -190,12 +191,13 @@ class Members:
         now = float(work.execute(f"SELECT {clock}")[0][0])
         signature = row_signature(self._keys[0], self.id, self._address, __version__, self._is_draining, now)
         work.execute(
-            "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s) "
+            "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature, catalogue) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
             "ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, "
             "since = CASE WHEN replicas.since <= excluded.since THEN replicas.since ELSE excluded.since END, "
-            "seen_at = excluded.seen_at, is_draining = excluded.is_draining, signature = excluded.signature",
-            (self.id, self._address, __version__, now, now, self._is_draining, signature),
+            "seen_at = excluded.seen_at, is_draining = excluded.is_draining, signature = excluded.signature, "
+            "catalogue = excluded.catalogue",
+            (self.id, self._address, __version__, now, now, self._is_draining, signature, self.catalogue),
         )
         forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
         work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
@@ -232,9 +234,13 @@ def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any
 
 def _replica(row: tuple[Any, ...], keys: Sequence[bytes]) -> Replica | None:
     """Return the replica of a row; None if the row is invalid."""
-    id, address, version, since, is_draining, seen_at, signature = row
+    id, address, version, since, is_draining, seen_at, signature, catalogue = row
     try:
-        found = Replica(str(id), str(address), str(version), float(since), bool(is_draining), seen_at=float(seen_at))
+        found = Replica(
+            *(str(id), str(address), str(version), float(since), bool(is_draining)),
+            seen_at=float(seen_at),
+            catalogue=str(catalogue),
+        )
     except (TypeError, ValueError):
         return None
     if not math.isfinite(found.since):

@@ -8,6 +8,7 @@ import msgspec
 from onetool.app.database import open_database
 from onetool.app.database_state import config_mistake, explain
 from onetool.cluster import OWN_ADDRESS, SAME_KEY, other_key, same_addresses
+from onetool.cluster.drift import SAME_FILES, drifts
 from onetool.cluster.leases import SERVERS, block_digest, is_shared, lease_name, parts_of_lease
 from onetool.cluster.members import read_members
 from onetool.config import Config
@@ -21,7 +22,8 @@ MAX_MISTAKES = 20  # of one kind: anybody who writes the database can add rows
 
 class ReplicaRow(msgspec.Struct, frozen=True):
     """A replica with a heartbeat. `has_other_key`: its row is not signed with our `cluster.key`. `same_address` is the
-    id of another replica with this address.
+    id of another replica with this address; `differs_in` says how its packs, settings and tools differ from those of
+    the oldest replica.
     """
 
     id: str
@@ -31,17 +33,20 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     is_draining: bool
     has_other_key: bool = False
     same_address: str | None = None
+    differs_in: str | None = None
 
 
 def alive_replicas(database: Database, config: Config) -> tuple[ReplicaRow, ...]:
     """Return the replicas that serve now. Raises DatabaseError."""
     keys = () if config.cluster is None or not config.cluster.has_key else config.cluster.keys
     found = read_members(database, *keys)
+    differs = {one.id: text for one, text in drifts(found, keys[0])} if keys else {}
     same = {newer.id: older.id for older, newer in same_addresses(found)}
     return tuple(
         ReplicaRow(
             *(one.id, one.address, one.version, utc_text(one.since), one.is_draining, not one.is_known),
             same_address=same.get(one.id),
+            differs_in=differs.get(one.id),
         )
         for one in found
     )
@@ -92,6 +97,9 @@ def _mistakes(
         which = "; ".join(f"{one.id} at {one.address} has {one.version}" for one in replicas[:MAX_MISTAKES])
         message = f"the replicas have different versions of OneTool ({', '.join(versions)}): {which}"
         yield config_mistake(config, message, "finish the update: all replicas should have one", "warning", "cluster")
+    for one in [one for one in replicas if one.differs_in][:MAX_MISTAKES]:
+        message = f"replica {one.id} at {one.address} differs from {one.differs_in}"
+        yield config_mistake(config, message, SAME_FILES, "warning", "cluster")
     for lease, one in leases:
         name, digest = parts_of_lease(lease)
         settings = config.servers.get(name)

@@ -107,6 +107,8 @@ def _accepted(number: int) -> str:
 
 def _hint(key: str, text: UnsetSecret) -> str:
     """Return how to set it, with an example that works with what stands around the variable."""
+    if text.name.startswith("file:"):
+        return "mount it on this machine: all replicas have the same key, and each an address of its own"
     if key != "address":
         return f"set it to the key that all replicas have: {text.name}=… onetool …, or: onetool auth set {text.name}"
     before, _, after = text.partition(f"${{{text.name}}}")

@@ -22,7 +22,8 @@ from ruamel.yaml.tokens import CommentToken
 
 from onetool.config.convert import plain
 from onetool.config.node import Findings
-from onetool.config.yaml_nodes import PLACEHOLDER, VARIABLE, ConfigFileError, node_of, plain_value, yaml_1_1_advice
+from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
+from onetool.config.yaml_nodes import ANY_PLACEHOLDER, ConfigFileError, node_of, plain_value, yaml_1_1_advice
 
 SERVERS, HOSTS = "servers", "allowedHosts"
 MAX_WIDTH = 100  # a longer list gets a line for each item
@@ -43,7 +44,13 @@ _NOTE = re.compile(r"\s*(#.*|---\s*|\.\.\.\s*)?", re.DOTALL)  # a line without d
 
 
 def put_servers(text: str, servers: Mapping[str, Any]) -> str:
-    """Return the text with these servers: new ones after the others, known ones in the place of the old."""
+    """Return the text with these servers: new ones after the others, known ones in the place of the old.
+
+    Blocks may come from others, so none may have a file of this machine read.
+    """
+    for name, block in servers.items():
+        if names_secret_file(block):
+            raise ConfigFileError(f"Server {name}: {FILE_REFUSED}")
     known = servers.keys() & _data_of(text)[SERVERS].keys()
     for name in known:
         text = _edited(text, {(SERVERS, name): servers[name]})
@@ -253,13 +260,13 @@ def _dumped(data: CommentedMap) -> list[str]:
     indent = next((one.lc.col for one in blocks if one.fa.flow_style() is False and one.lc.col), 2)
     stream = io.StringIO()
     _yaml(indent).dump(data, stream)
-    text = re.sub("\ue000(" + VARIABLE + ")\ue001", r"${\1}", stream.getvalue()).replace("\ue002", "\\")
+    text = re.sub("\ue000([^\ue000\ue001]+)\ue001", r"${\1}", stream.getvalue()).replace("\ue002", "\\")
     return [*io.StringIO(text)]
 
 
 def _covered(text: str) -> str:
     """Replace what our reader repairs: `${NAME}` in braces, and halves of a character."""
-    return re.sub(r"\\(u[dD][89a-fA-F])", "\ue002\\1", PLACEHOLDER.sub("\ue000\\1\ue001", text))
+    return re.sub(r"\\(u[dD][89a-fA-F])", "\ue002\\1", ANY_PLACEHOLDER.sub("\ue000\\1\ue001", text))
 
 
 def _drop_comment_lines(node: Any) -> None:

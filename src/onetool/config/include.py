@@ -1,14 +1,16 @@
 """A config file and those that it includes -> one root node, with its secrets filled in.
 
 What two files both set is refused, not overridden. The key `secrets` says where secrets come from, and `${NAME}` in
-other values is replaced by one: in one pass, so that a secret which itself contains `${…}` stays as it is. No error
-message repeats a value.
+other values is replaced by one: in one pass, so that a secret which itself contains `${…}` stays as it is.
+`${file:/run/secrets/key}` is what that file holds. No error message repeats a value.
 """
 
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
+from stat import S_ISREG
 from typing import Any, get_origin
 
 import msgspec
@@ -19,10 +21,18 @@ from onetool.config.convert import BAD, convert, fields_of, report_mismatch, unk
 from onetool.config.file_checks import SECRETS_FILE
 from onetool.config.model import Keys
 from onetool.config.node import BROKEN, Findings, Node
-from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
+from onetool.config.yaml_nodes import (
+    ANY_PLACEHOLDER,
+    FILE,
+    FILE_PLACEHOLDER,
+    PLACEHOLDER,
+    ConfigFileError,
+    read_yaml,
+)
 from onetool.core.errors import Mistake
+from onetool.core.file_facts import is_writable_by_others
 from onetool.core.text import did_you_mean
-from onetool.services.secrets import Fits, Secret, SecretHostError, Secrets, too_open
+from onetool.services.secrets import MAX_LENGTH, Fits, Secret, SecretHostError, Secrets, too_open
 
 MAX_DEPTH = 10
 ALSO = {"mcpServers": "servers"}  # the word of other clients: what is pasted from them works as it is
@@ -228,15 +238,25 @@ class _Filler:
         return fits
 
     def _text(self, node: Node, text: str, fits: Fits | None) -> Node:
-        names = list(dict.fromkeys(PLACEHOLDER.findall(text)))
-        for other in _OTHER.findall(PLACEHOLDER.sub("", text)):
+        names = list(dict.fromkeys(ANY_PLACEHOLDER.findall(text)))
+        for other in _OTHER.findall(ANY_PLACEHOLDER.sub("", text)):
             self.findings.warn(node, f"{other} stays as it is", "only ${NAME} is replaced, by the secret of that name")
         if not names:
             return node
         if self.secrets is None:
             return replace(node, value=BROKEN)
         values: dict[str, str | None] = {}
+        tell = self.findings.warn if self.spares else self.findings.error
         for name in names:
+            if name.startswith(FILE):
+                try:
+                    values[name] = read_secret_file(name.removeprefix(FILE), self.secrets)
+                except SecretFileError as error:
+                    if self.is_late:
+                        return replace(node, value=UnsetSecret(text, name, node.mistake(str(error))), written=text)
+                    tell(node, str(error), error.hint)
+                    values[name] = None
+                continue
             try:
                 elsewhere = name in self.kept_here and self.secrets.where(name) not in ("file", "config")
                 values[name] = None if elsewhere else self.secrets.get(name, fits)
@@ -247,10 +267,10 @@ class _Filler:
                     self._missing(node, name, self.secrets)
             except SecretHostError as bound:
                 values[name] = None
-                (self.findings.warn if self.spares else self.findings.error)(node, str(bound), bound.hints[0])
+                tell(node, str(bound), bound.hints[0])
         if None in values.values():
             return node if self.spares else replace(node, value=BROKEN)
-        filled = PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
+        filled = ANY_PLACEHOLDER.sub(lambda match: values[match[1]] or "", text)
         return replace(node, value=Secret(filled, shown=text), written=text)
 
     def _missing(self, node: Node, name: str, secrets: Secrets) -> None:
@@ -294,8 +314,43 @@ class HostBoundSecret(msgspec.Struct, frozen=True, kw_only=True):
                 yield "hosts", str(error).removeprefix("allowedHosts: "), None
 
 
-Values = tuple[dict[str, str], dict[str, tuple[str, ...]]]
-"""The values by name, and the hosts of those that have some."""
+class SecretFileError(ValueError):
+    """A file that a config names as a secret can't be used."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def read_secret_file(path: str, secrets: Secrets) -> str:
+    """Return what the file of a placeholder holds, without line ends after it. Raises SecretFileError.
+
+    Links are followed: Kubernetes mounts secrets as links. Others may read the file, since Docker mounts it so, but not
+    write it. `secrets` gets to know the file and masks the value.
+    """
+    if not os.path.isabs(path):
+        raise SecretFileError(f"{path} is not an absolute path", "write ${file:/run/secrets/NAME}")
+    secrets.files.append(Path(path))
+    try:
+        status = os.stat(path)
+        if not S_ISREG(status.st_mode):
+            raise SecretFileError(f"{path} is not a regular file", "name a file that holds the secret and nothing else")
+        if is_writable_by_others(status):
+            message = f"{path} is writable by other users, so it is not used"
+            raise SecretFileError(message, f"run: chmod go-w {quote(path)}")
+        with open(path, "rb") as file:
+            data = file.read(MAX_LENGTH + 1)
+        value = data.decode().rstrip("\r\n")
+    except OSError as error:
+        hint = "check that the secret is mounted, and that this user may read it: ls -lL"
+        raise SecretFileError(f"can't read the secret {path}: {error.strerror or error}", hint) from None
+    except UnicodeDecodeError:
+        raise SecretFileError(f"{path} is not UTF-8 text", "write the secret into it as text") from None
+    if not value or len(data) > MAX_LENGTH:
+        what = "empty" if not value else f"larger than {MAX_LENGTH // 1024} KiB"
+        raise SecretFileError(f"{path} is {what}", "name a file that holds the secret and nothing else")
+    secrets.mask_always(value)
+    return value
 
 
 def read_secrets(
@@ -312,8 +367,7 @@ def read_secrets(
         return _from_file(file, Node(value=None, file=str(file), line=1), env, findings)
     if isinstance(node.value, dict):
         findings.warn(node, "secrets stand in the config itself", "better keep them in a file: secrets: secrets.yaml")
-        values = _secret_values(node, findings)
-        return None if values is None else Secrets(values[0], env=env, hosts=values[1])
+        return _secrets_in(node, findings, env)
     # The file's own name can only come from the environment.
     named = resolve(Node(value={"secrets": node}, file=node.file, line=1), Secrets(env=env), findings).value["secrets"]
     path = convert(named, Path | dict[str, str], findings)
@@ -334,13 +388,11 @@ def _from_file(path: Path, entry: Node, env: Mapping[str, str], findings: Findin
     except ConfigFileError as refused:
         findings.add([mistake_of(refused, path, entry)])
         return None
-    if root.value is None:
-        return Secrets(env=env, file=path)
-    values = _secret_values(root, findings)
-    return None if values is None else Secrets(values[0], env=env, file=path, hosts=values[1])
+    return Secrets(env=env, file=path) if root.value is None else _secrets_in(root, findings, env, path)
 
 
-def _secret_values(node: Node, findings: Findings) -> Values | None:
+def _secrets_in(node: Node, findings: Findings, env: Mapping[str, str], file: Path | None = None) -> Secrets | None:
+    """Return the secrets of a mapping. A value that is `${file:…}` and nothing else is what that file holds."""
     findings.add(node.mistakes)
     if not isinstance(node.value, dict):
         if node.value is not BROKEN:
@@ -348,16 +400,23 @@ def _secret_values(node: Node, findings: Findings) -> Values | None:
         return None
     values: dict[str, str] = {}
     hosts: dict[str, tuple[str, ...]] = {}
+    secrets = Secrets(env=env, file=file)
     for name, entry in node.value.items():
         findings.add(entry.mistakes)
         found = convert(entry, HostBoundSecret, findings) if isinstance(entry.value, dict) else entry.value
         if isinstance(found, HostBoundSecret):
-            values[name], hosts[name] = str(found.value), found.hosts
-        elif isinstance(found, str):
-            values[name] = found
+            found, hosts[name] = str(found.value), found.hosts
+        if isinstance(found, str):
+            try:
+                from_file = FILE_PLACEHOLDER.fullmatch(found)
+                values[name] = read_secret_file(from_file[1], secrets) if from_file else found
+            except SecretFileError as error:
+                findings.error(entry, str(error), error.hint)
         elif entry.value is not BROKEN and not isinstance(entry.value, dict):
             findings.error(entry, "a secret must be a text", "quote it")
-    return (values, hosts) if len(values) == len(node.value) else None
+    if len(values) != len(node.value):
+        return None
+    return Secrets(values, env=env, file=file, hosts=hosts, files=secrets.files)
 
 
 def is_in_config(config: Path | None, secret: str) -> bool:

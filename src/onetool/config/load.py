@@ -56,6 +56,8 @@ def load_config(at: Found | Path | None, *, env: Mapping[str, str] = os.environ)
     values = read_fields(resolve(root, secrets, findings, _kept_here(found, root)), Keys, findings)
     values["servers"] = _placed(values.get("servers"), root.value.get("servers"), path, found.trusted)
     _refuse_prompts_elsewhere(root, values.get("prompts"), found, findings)
+    if secrets is not None:
+        _refuse_links(secrets.files, found, findings)
     values["prompts"], texts = read_prompts(values.get("prompts"), path.parent, findings)
     if findings.errors or secrets is None:
         raise ConfigError(in_order(findings.errors))
@@ -178,6 +180,8 @@ def _secrets(
     )
     if secrets is not None:
         secrets.only = names
+        if _refuse_links(secrets.files, found, findings):
+            return None
     return secrets
 
 
@@ -189,6 +193,17 @@ def _refuse_prompts_elsewhere(root: Node, named: Any, found: Found, findings: Fi
         node = root.value.get("prompts") or Node(value=None, file=str(found.folder / NAME), line=1)
         message = f"{file} is a link, or lies behind one, and the file lies elsewhere"
         findings.error(node, message, "keep it in the project, or name it by its own path")
+
+
+def _refuse_links(files: list[Path], found: Found, findings: Findings) -> list[Path]:
+    """Report and return links to secrets that a project could change after `onetool trust` has shown their path."""
+    project, node = found.folder.parent, Node(value=None, file=str(found.folder / NAME), line=1)
+    inside = [file for file in files if os.path.normpath(file).startswith(f"{project}{os.sep}")]
+    links = [file for file in inside if found.whose == "project" and not is_inside(file, project)]
+    for file in links:
+        message = f"{file} is a link, or lies behind one, and the secret lies elsewhere"
+        findings.error(node, message, "name the file by its own path")
+    return links
 
 
 def _placed(servers: Any, written: Node | None, config: Path, trusted: Trusted | None) -> Any:
@@ -261,7 +276,7 @@ def setting_files(config: Config, *, finds: bool) -> list[Path]:
     """Return the files of the settings: config, prompts and secrets. `finds`: also where a config would appear."""
     beside = _config_folder(config)
     place = beside / NAME if config.path is None and finds else config.path
-    named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file)
+    named = (place, config.prompts or beside / PROMPTS_FILE, config.secrets.file, *config.secrets.files)
     return list(dict.fromkeys(file for file in named if file))
 
 

@@ -335,6 +335,7 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True):
 class StatsConfig(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     retention_days: Count = 90
+    max_rows: Count = 5_000_000  # of each kind, such as calls; what is older than these is removed
 
 
 class AskConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from onetool.config.reach_servers import (
     text_of,
     texts_in,
 )
-from onetool.config.yaml_nodes import PLACEHOLDER, ConfigFileError, read_yaml
+from onetool.config.yaml_nodes import FILE_PLACEHOLDER, PLACEHOLDER, ConfigFileError, read_yaml
 from onetool.core.errors import ConfigError
 from onetool.core.file_facts import MAX_DIGEST_BYTES, digest_of, stamp_of
 from onetool.core.redaction import mask_credentials, sounds_secret
@@ -180,7 +180,12 @@ def reach_of(folder: Path, config: Path | None) -> Reach:
     return Reach(
         runs={**_servers(data, "command"), **packs.lines},
         dials={**_servers(data, "url"), **_hosts(data), **_addresses(data), **_audit(data), **_settings(data)},
-        reads={**_outside({**named, "include": included, "packs": paths}, project), **_roots(data), **_topics(root)},
+        reads={
+            **_outside({**named, "include": included, "packs": paths}, project),
+            **_roots(data),
+            **_topics(root),
+            **_secret_files(data, data["secrets"] if secrets is None else _read_values(secrets)),
+        },
         secrets={**_names(data), **_values(data, secrets)},
         packs={str(file): digest_of(file) for file in packs.files},
         places=tuple(map(str, paths)),
@@ -333,14 +338,23 @@ def _outside(named: dict[str, list[Path]], project: Path) -> dict[str, str]:
 
 def _names(data: dict[str, Any]) -> dict[str, str]:
     """Each name of a secret, with the place where it goes."""
-    found: dict[str, str] = {}
+    return {f"{name} for {place}": "" for place, text in _filled(data) for name in PLACEHOLDER.findall(text)}
+
+
+def _secret_files(data: dict[str, Any], own: dict[str, Any]) -> dict[str, str]:
+    """Return a line for each file that holds a secret, and where it goes. `own` are the project's secrets."""
+    texts = [one for one in _filled(data) if one[0] != "secrets"]
+    texts += ((f"the secret {name}", text) for name, value in own.items() for text in texts_in(value))
+    return {f"secret in {path} for {place}": "" for place, text in texts for path in FILE_PLACEHOLDER.findall(text)}
+
+
+def _filled(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield every text in which placeholders are filled in, each with its place."""
     for key, value in data.items():
         if key not in LITERAL_KEYS:
             parts = value.items() if key == "servers" and isinstance(value, dict) else [("", value)]
             for part, content in parts:
-                place = f"{key}.{part}" if part else key
-                found |= {f"{name} for {place}": "" for text in texts_in(content) for name in PLACEHOLDER.findall(text)}
-    return found
+                yield from ((f"{key}.{part}" if part else key, text) for text in texts_in(content))
 
 
 def _values(data: dict[str, Any], file: Path | None) -> dict[str, str]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from onetool.config.node import Node
-from onetool.config.yaml_nodes import PLACEHOLDER
+from onetool.config.yaml_nodes import FILE_PLACEHOLDER, PLACEHOLDER
 from onetool.sources.mcp_servers.program import ServerProgram, canonical_path, has_module, python_module
 
 ADDRESS = "://"
 UNPINNED_KEYS = {"timeout", "connect_timeout", "enabled", "disabled", "tools", "prefix", "replicate", "type"}
 SHOWN_KEYS = {"command", "args", "cwd", "url", "env", "headers"}  # in the line, or one by one
+FILE_REFUSED = "${file:…} is only for what you write into the config or the secrets file by hand"
 WARN = "! "  # begins a detail that decides which code runs
 LOADS_CODE = re.compile(r"PATH|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS", re.IGNORECASE)
 
@@ -136,6 +137,11 @@ def texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from texts_in(item)
+
+
+def names_secret_file(value: Any) -> bool:
+    """Return whether a text in this data is replaced by what a file holds, once it stands in a config."""
+    return any(FILE_PLACEHOLDER.search(text) for text in texts_in(value))
 
 
 def listed(value: Any) -> list[Any]:

@@ -25,7 +25,7 @@ tools:
 #secrets: secrets.yaml
 # In ~/.onetool alone: strict lets `onetool trust` pin the code of packs, too.
 #trust: strict
-#stats: {enabled: true, retention_days: 90}  # counts of calls, kept on this machine
+#stats: {enabled: true, retention_days: 90, max_rows: 5000000}  # counts of calls, kept on this machine
 
 # Short names for tools, and templates of code ($research topic=tea).
 #aliases: {now: time.now}

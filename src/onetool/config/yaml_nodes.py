@@ -78,9 +78,14 @@ def _bytes_of(path: Path) -> bytes:
 
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 
+FILE = "file:"  # begins a placeholder for what a file holds: ${file:/run/secrets/key}
+_NAMED = VARIABLE + "|" + FILE + r"[^{}\n]{1,1000}"
+
 PLACEHOLDER = re.compile(r"\$\{(" + VARIABLE + r")\}")
+FILE_PLACEHOLDER = re.compile(r"\$\{" + FILE + r"([^{}\n]{1,1000})\}")
+ANY_PLACEHOLDER = re.compile(r"\$\{(" + _NAMED + r")\}")
 _BEFORE = re.compile(r"""(?:[\[{,]|[:?][ \t]|["']:|^)[ \t]*""")  # what can stand before an unquoted text
-_AFTER = re.compile(r"(?:\$\{" + VARIABLE + r"\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
+_AFTER = re.compile(r"(?:\$\{(?:" + _NAMED + r")\}|:(?=[^\s,\[\]{}])|(?<!\s)#|[^\s:#,\[\]{}]|[ \t]+(?=[^\s#,\[\]{}]))*")
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -95,7 +100,7 @@ def repaired(text: str, index: int) -> str | None:
 
 
 def _with_quotes(text: str, dollar: int) -> str | None:
-    if dollar < 0 or not PLACEHOLDER.match(text, dollar):
+    if dollar < 0 or not ANY_PLACEHOLDER.match(text, dollar):
         return None
     line = text.rfind("\n", 0, dollar) + 1
     start = line + max(before.end() for before in _BEFORE.finditer(text[line:dollar]))

@@ -16,7 +16,7 @@ Params = Sequence[Any]
 Forget = Callable[[], None]
 BUSY_S = 10.0  # to wait for other processes that write
 CALL_WAIT_S = 1.0  # the same where a call waits for it, or where the next attempt comes soon
-NEWEST = 12  # the number of the last migration
+NEWEST = 13  # the number of the last migration
 
 
 class Transaction(Protocol):

@@ -30,7 +30,10 @@ def put_secret(
     """Add a secret, or replace it; with `hosts`, as one for these only.
 
     With `new_only` nothing is replaced: SecretExistsError if the file has the name, whoever has put it there.
+    A value that would be read as the name of another file is refused: it may come from a request.
     """
+    if value.startswith("${file:"):
+        raise ValueError("A value that begins with ${file: can only be written into the file by hand")
     entry = {"value": value, "hosts": list(hosts)} if hosts else value
     line = f"{name}: {json.dumps(entry)}\n"  # what is JSON is YAML
     with _locked(file):

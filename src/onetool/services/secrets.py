@@ -162,9 +162,11 @@ class Secrets:
         env: Mapping[str, str] | None = None,
         file: Path | None = None,
         hosts: Mapping[str, tuple[str, ...]] | None = None,
+        files: Iterable[Path] = (),
     ) -> None:
-        """`hosts` are of those values that are only for requests to them."""
+        """`hosts` are of those values that are only for requests to them; `files` hold values of their own."""
         self.file = file  # where the values came from, for whoever adds one
+        self.files = list(files)
         self._values = dict(values or {})
         self._hosts = dict(hosts or {})
         self._env = {} if env is None else env

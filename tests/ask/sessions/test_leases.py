@@ -280,3 +280,21 @@ def test_a_write_that_the_database_refuses_is_told_and_nothing_else_is_lost(brok
     )
     broken.error = None
     assert [one.text for one in sessions.read("x").messages] == ["before", "re before"]
+
+
+@on_both
+def test_sessions_that_killed_turns_left_empty_are_removed(sessions, harness):
+    for id, age in (("old", 7200), ("new", 0)):
+        harness.write(
+            "INSERT INTO ask_sessions (owner, id, modified, size, lines, first, ended, titled, questions) "
+            f"VALUES ('', '{id}', {harness.database.clock} - {age}, 0, 0, '', '', '', 0)"
+        )
+
+    async def turn():
+        async with sessions.turn("x") as session:
+            session.append(User(text="a"))
+            await session.settle()
+
+    asyncio.run(turn())
+    rows = harness.database.read(lambda work: work.execute("SELECT id FROM ask_sessions ORDER BY id"))
+    assert rows == [("new",), ("x",)]

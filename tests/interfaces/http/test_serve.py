@@ -222,7 +222,9 @@ def test_the_config_can_ask_for_the_same_and_is_refused_by_name(tmp_path):
 
 def test_with_a_token_it_listens_everywhere(serve):
     server = serve("--host", "0.0.0.0", config=WITH_TOKEN, env={"ONETOOL_TOKEN": TOKEN})
-    assert server.host == "127.0.0.1"  # an address that can be used, and not 0.0.0.0
+    expected = f"OneTool listens on http://0.0.0.0:{server.port} (all addresses of this machine) with "
+    assert server.greeting.startswith(expected)
+    assert f"onetool http://127.0.0.1:{server.port}/mcp" in server.greeting  # an address that can be used
     bearer = [("Authorization", f"Bearer {TOKEN}")]
     for host, status in (
         (f"127.0.0.1:{server.port}", 200),

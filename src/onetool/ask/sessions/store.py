@@ -46,6 +46,7 @@ from onetool.database import Database, DatabaseError, Transaction
 
 T = TypeVar("T")
 
+EMPTY_S = 3600.0  # after which a session without messages is removed
 PAUSE_S = 0.1  # between two looks at a session that another turn has
 NEW_SESSION_HINT = "begin another with --new-session"
 GENERATED_HINT = "names of this form are generated, so this one is probably mistyped"
@@ -227,6 +228,9 @@ class SessionStore:
             f"VALUES (%s, %s, {clock}, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         )
         work.execute(insert, (*key, 0, 0, b"", b"", b"", 0))
+        if work.row_count == 1:  # a new one; sessions without messages were left by turns that were killed
+            empty = f"DELETE FROM ask_sessions WHERE size = 0 AND NOT {self._is_leased} AND modified < {clock} - %s"  # noqa: S608
+            work.execute(empty, (EMPTY_S,))
         take = (
             f"UPDATE ask_sessions SET holder = %s, until = {clock} + %s "  # noqa: S608 - ours
             f"WHERE {WHERE} AND (holder = %s OR NOT {self._is_leased}) RETURNING {SUMMARY}"

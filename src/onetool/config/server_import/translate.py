@@ -14,6 +14,7 @@ import msgspec
 from onetool.config.client_files import JsoncError, read_json
 from onetool.config.convert import plain
 from onetool.config.node import Findings
+from onetool.config.reach_servers import FILE_REFUSED, names_secret_file
 from onetool.config.server_import.hide_secrets import Variables
 from onetool.config.yaml_nodes import ConfigFileError, node_of
 from onetool.core.json_data import unique
@@ -208,6 +209,8 @@ def translated(
     """Return the block for our config, and notes on what was dropped. `old_url`: `url` means the transport SSE here."""
     if not isinstance(raw, Mapping):
         raise SkipServer("it is not a mapping")
+    if names_secret_file(raw):
+        raise SkipServer(FILE_REFUSED)
     found, notes = _renamed(raw)
     _split_command(found)
     block: dict[str, Any] = _transport(raw, found, old_url)

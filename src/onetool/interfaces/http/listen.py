@@ -43,6 +43,12 @@ class BoundAddress(NamedTuple):
     sockets: tuple[socket.socket, ...] = ()
 
     @property
+    def listens(self) -> str:
+        """The address that is served, in words."""
+        all_of_them = " (all addresses of this machine)" if self.host in WILDCARDS else ""
+        return f"http://{authority(self.host, self.port)}{all_of_them}"
+
+    @property
     def url(self) -> str:
         """An address that works on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
@@ -187,7 +193,8 @@ TOKENS = "http.token in its config, or one that `onetool tokens add` makes"
 class ServerFacts(NamedTuple):
     """What the welcome texts say of a server."""
 
-    own_url: str  # where it listens
+    listens: str  # where it listens, in words
+    own_url: str  # where this machine reaches it
     url: str  # where clients reach it
     tools: str  # how many, in words
     config: str  # the file in force, in words
@@ -251,7 +258,7 @@ def greeting(facts: ServerFacts) -> str:
     local = [f"http.local: programs on this machine need no token, and have the role {facts.local}."]
     owner = ["  onetool page prints a link that opens it as its owner, with the role admin."] if facts.has_links else []
     lines = [
-        f"OneTool listens on {facts.own_url} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
+        f"OneTool listens on {facts.listens} with {facts.tools}, by {facts.config}. Ctrl-C stops it.",
         *reached,
         *(local if facts.local else []),
         "",

@@ -217,6 +217,7 @@ def server_facts(app: "App", address: BoundAddress, allowed: Collection[str] | N
     elif needs_credential(app.config.http, app.runtime.tokens.store):
         header = bearer_header()
     return ServerFacts(
+        listens=address.listens,
         own_url=address.url,
         url=client_url(app, address),
         tools=f"{tools:,} tool{'' if tools == 1 else 's'}",
@@ -460,10 +461,13 @@ def _cluster(app: "App", settings: "ClusterSettings | None") -> "tuple[Cluster, 
         key, *accepted = config.keys
         settings = ClusterSettings(config.address, key, database, accepted=tuple(accepted), finish_s=config.finish_s)
     from onetool.cluster.cluster import Cluster
+    from onetool.cluster.drift import Drift
     from onetool.cluster.shared_requests import SharedRequests
     from onetool.cluster.shared_servers import SharedServers
 
     cluster = Cluster(settings)
+    if not settings.is_one_machine:
+        Drift(cluster, app)
     is_own = app.config.database is None  # of the workers of this machine, and of nobody else
     app.share_rates(lambda: len(cluster.members.alive()), settings.database if is_own else None)
     SharedServers(cluster, app)

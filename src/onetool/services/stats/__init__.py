@@ -60,6 +60,7 @@ class UsageStats:
         inline_bytes: int = 16_384,
         redact: Callable[[Any], Any] = lambda rows: rows,
         recorder: Recorder | None = None,
+        max_rows: int = 5_000_000,
     ) -> None:
         """`inline_bytes` are sent of a value at the most: what is larger goes behind a handle. A reader waits for
         the events of the `recorder`.
@@ -69,6 +70,7 @@ class UsageStats:
         self._now = now or database.now
         self._has_warned = False
         self._writer = Writer(self._store, retention_days * 86_400, self._now, redact)
+        self._store.max_rows = max_rows
         self._recorder = recorder
         if recorder is not None:
             recorder.writers.append(self._writer.write)

@@ -94,6 +94,7 @@ class StatsStore:
         self._dialect = database.dialect["name"]
         self._id = uuid4().hex  # of this writer
         self._reading = BoundedSemaphore(MAX_READS)
+        self.max_rows = 0  # of each kind; 0: any number
 
     def write(self, number: int, rows: Batch, max_wait: float, sweep_before: float | None) -> None:
         """Write all rows or none, and forget those of before then. Raises DatabaseError.
@@ -134,8 +135,10 @@ class StatsStore:
 
     def _forget(self, before: float, max_wait: float) -> None:
         """Forget what is too old, a part at a time: other stores write to the same file. Runs go first, because the
-        calls of a run stay as long as the run.
+        calls of a run stay as long as the run. If there are more than `max_rows` of a kind, what is older than those
+        is forgotten of all kinds: so all figures begin at one time.
         """
+        before = max([before, *map(self._oldest_kept, COLUMNS)]) if self.max_rows else before
         for table in (RUNS, MENUS, GAPS, REPLIES, CALLS):
             start = 0.0
             while start < before:
@@ -143,6 +146,17 @@ class StatsStore:
                 start = self._database.write(job, max_wait=max_wait)
         sql = f"DELETE FROM stats_writers WHERE at < {self._database.clock} - %s"  # noqa: S608 - our own words
         self._database.write(lambda work: work.execute(sql, (WRITER_SECONDS,)), max_wait=max_wait)
+
+    def _oldest_kept(self, table: str) -> float:
+        """Return the time of the oldest row that is kept; 0 if there are not more than `max_rows`."""
+        sql = f"SELECT at FROM stats_{table} ORDER BY at DESC LIMIT 1 OFFSET %s"  # noqa: S608 - our own words
+
+        def find(work: Transaction) -> float:
+            work.allow(MAX_QUERY_SECONDS)
+            found = work.execute(sql, (self.max_rows - 1,))
+            return found[0][0] if found else 0.0
+
+        return self._database.read(find)
 
 
 def read_nothing(ask: Callable[[StatsReader], T]) -> T:

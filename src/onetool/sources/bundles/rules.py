@@ -421,19 +421,19 @@ class BundleStore(ABC):
             try:
                 old, at = work.tool(bundle, place, slug, version)
                 refuse_stale(old, match)
+                work.result = old.id
             except BrokenFileError as broken:
                 if match is not None:
                     raise
                 at = broken.path
             work.remove_tool(at)
 
-        self.change(job)
+        self.counter.forget(self.change(job))
 
     def refuse_more(self, work: StoreTransaction, new: int) -> None:
         if work.count() + new > self._max_tools:
-            raise ForbiddenError(
-                f"there would be more than {self._max_tools:,} tools, which is the most", "too_many_tools"
-            )
+            message = f"there would be more than {self._max_tools:,} tools, which is the most"
+            raise ForbiddenError(message, "too_many_tools")
 
     # What is built in
 

@@ -102,6 +102,18 @@ class UsageCounter:
                 with self._lock:
                     self._waiting = sum_counts(taken, self._waiting)
 
+    def forget(self, id: str | None) -> None:
+        """Forget the calls of a deleted tool; None if its file was broken, so that nobody knows its id."""
+        if id is None:
+            return
+        with self._writing:
+            with self._lock:
+                self._waiting.pop(id, None)
+            try:
+                self._database.write(lambda work: work.execute("DELETE FROM bundle_usage WHERE tool = %s", (id,)))
+            except DatabaseError as error:
+                log.debug("usage of a deleted tool stays: %s", error)
+
     def close(self) -> None:
         self.flush()
         if self._recorder is not None:

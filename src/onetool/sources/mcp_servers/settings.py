@@ -23,7 +23,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1)]
 Transport = Literal["stdio", "http", "sse"]
 
-PLACEHOLDER = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+PLACEHOLDER = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*|file:[^{}\n]+)\}")
 MIN_SECRET = 8
 SSE = ("sse",)  # what clients call the transport of old servers
 

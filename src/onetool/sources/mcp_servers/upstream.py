@@ -188,7 +188,8 @@ class Upstream:
         if mistakes := self.settings.mistakes:
             raise ToolFailure("; ".join(map(str, mistakes)))
         if (secret := missing_secret(self.settings)) is not None:
-            raise ToolFailure(f"the secret {secret} is not set; run: onetool auth set {secret} ({RELOAD_NOTE})")
+            fix = "mount that file" if ":" in secret else f"run: onetool auth set {secret}"
+            raise ToolFailure(f"the secret {secret} is not set; {fix} ({RELOAD_NOTE})")
         self.server_log.words.clear()
         if self.settings.transport == "stdio":
             self._started = await self.process()

@@ -114,6 +114,7 @@ export const FINDINGS: Readonly<Record<string, string>> = {
   config_warning: "配置中有需要注意的地方",
   database: "数据库有问题",
   lost: "有些记录未能写入",
+  full_disk: "磁盘空间不足",
   no_token: "所有令牌都已吊销，服务器拒绝所有客户端",
   not_loaded: "有更改尚未加载",
   requirement: "工具缺少所需的程序或库",

@@ -1,0 +1,180 @@
+"""Tells replicas with other packs, settings or tools than this one.
+
+Each replica writes a digest of every part of its catalogue into its row: files and tools of packs, keys of the config,
+tools that MCP servers list. Bundles are left out, because they are in the database. Parts that differ from machine to
+machine are, too: addresses, ports, paths outside of the config's folder and the values of secrets. The digests are
+keyed, so that nobody who reads the database can guess a setting. They are compared only if one key has signed both.
+"""
+
+import hmac
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onetool.cluster import Replica, derived_key
+from onetool.config.load import pack_paths
+from onetool.config.model import Keys
+from onetool.config.reach import packs_at
+from onetool.core.file_facts import digest_of
+from onetool.services.secrets import Secret
+
+if TYPE_CHECKING:
+    from onetool.app import App
+    from onetool.cluster.cluster import Cluster
+    from onetool.config import Config
+
+log = logging.getLogger("onetool.cluster")
+
+CATALOGUE = "catalogue"
+TELL_S = 10.0  # for which a difference has to last until it is logged: replicas are restarted one after the other
+DIGITS = 12
+MAX_PARTS = 1000  # of one kind; the others have one digest together
+MAX_NAMED = 10  # parts in a message
+OWN_KEYS = {"cluster", "database", "secrets", "include", "packs", "watch", "trust", "prompts"}  # each machine's own
+OWN_HTTP = {"host", "port"}
+SAME_FILES = "give all replicas the same config, packs and version, then: onetool db reload"
+SERVER = "tools of server"
+
+Parts = dict[str, dict[str, str]]  # digests by kind and name
+
+
+class Drift:
+    """Writes the parts of this replica into its row after each change, and logs replicas that differ for a while."""
+
+    def __init__(self, cluster: "Cluster", app: "App") -> None:
+        self._members, self._app = cluster.members, app
+        self._key = cluster.settings.key
+        self._seen: tuple[Any, ...] = ()
+        self._since: dict[str, float] = {}
+        self._logged: set[str] = set()
+        self._members.on_beat(self._look)
+
+    def _look(self) -> None:
+        """Look for changes here, and for differences to others. The heartbeat's thread calls this."""
+        seen = (self._app.config, *self._app.catalog.registry.own())
+        if len(seen) != len(self._seen) or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
+            self._members.catalogue = sealed(parts_of(self._app, self._key), self._key, self._members.id)
+            self._seen = seen
+        now, own = monotonic(), opened(self._members.catalogue, self._key, self._members.id)
+        found = {
+            f"replica {one.id} at {one.address} differs from this one: {text}"
+            for one in self._members.alive()
+            if one.id != self._members.id and (text := difference(own, opened(one.catalogue, self._key, one.id)))
+        }
+        self._since = {text: self._since.get(text, now) for text in found}
+        due = {text for text, since in self._since.items() if now - since >= TELL_S}
+        for text in sorted(due - self._logged):
+            log.warning("%s (%s)", text, SAME_FILES)
+        self._logged = due
+
+
+def drifts(replicas: Iterable[Replica], key: bytes) -> list[tuple[Replica, str]]:
+    """Return the replicas that differ from the oldest one, each with the name of that one and the difference."""
+    known = [(one, parts) for one in replicas if one.is_known and (parts := opened(one.catalogue, key, one.id))]
+    if not known:
+        return []
+    oldest, expected = known[0]
+    place = f"{oldest.id} at {oldest.address}"
+    found = [(one, difference(expected, parts, f"on {place}")) for one, parts in known[1:]]
+    return [(one, f"{place}: {text}") for one, text in found if text]
+
+
+def parts_of(app: "App", key: bytes) -> Parts:
+    """Return a digest of each part of an app's catalogue and config."""
+    config = app.config
+    tools: dict[str, list[Any]] = {}
+    for spec in app.catalog.registry.own():
+        server = spec.source.partition("proxy:")[2]
+        described = (spec.name, spec.description, spec.input_schema, spec.output_schema)
+        tools.setdefault(f"{SERVER} {server}" if server else f"pack {spec.pack}", []).append(described)
+    kinds = {
+        "packs": {name: sorted(told, key=lambda one: one[0]) for name, told in tools.items() if SERVER not in name},
+        "servers": {name: sorted(told, key=lambda one: one[0]) for name, told in tools.items() if SERVER in name},
+        "files": dict(_pack_files(config)),
+        "settings": {f"setting {key}": _setting(config, key) for key in Keys.__struct_fields__ if key not in OWN_KEYS},
+    }
+    secret, folder = derived_key(key, CATALOGUE), os.path.realpath(config.beside)
+    return {kind: _digests(values, secret, folder) for kind, values in kinds.items()}
+
+
+def _setting(config: "Config", key: str) -> Any:
+    value = getattr(config, key)
+    if key == "http":
+        return {name: getattr(value, name) for name in value.__struct_fields__ if name not in OWN_HTTP}
+    if key == "tools":
+        return [one.definition for one in value]  # without file and line
+    if key == "servers":  # the folder is that of the config, and the program another one on each machine
+        return {
+            name: (one.command_line, one.written_folder, one.env, one.url, one.headers) for name, one in value.items()
+        }
+    return value
+
+
+def _pack_files(config: "Config") -> Iterable[tuple[str, str]]:
+    for path in pack_paths(config):
+        for file in packs_at([path], config.beside).files:
+            name = os.path.relpath(file, path.parent)
+            yield f"file {name}", digest_of(file)
+
+
+def _digests(values: Mapping[str, Any], key: bytes, folder: str) -> dict[str, str]:
+    def plain(value: Any) -> Any:
+        """Return a value that can be encoded: a secret as it is written, a path as seen from the config."""
+        if isinstance(value, Secret):
+            return value.shown
+        if isinstance(value, Path):
+            real = Path(os.path.realpath(value))
+            return str(real.relative_to(folder)) if real.is_relative_to(folder) else real.name
+        return dict(value) if isinstance(value, Mapping) else str(value)
+
+    names = sorted(values)
+    found = {name: values[name] for name in names[:MAX_PARTS]}
+    if len(names) > MAX_PARTS:
+        found["others"] = [(name, values[name]) for name in names[MAX_PARTS:]]
+    encode = msgspec.json.Encoder(enc_hook=plain, order="deterministic").encode
+    return {name: hmac.new(key, encode(value), sha256).hexdigest()[:DIGITS] for name, value in found.items()}
+
+
+def sealed(parts: Parts, key: bytes, replica: str) -> str:
+    """Return the parts with a signature, for the row of this replica."""
+    text = msgspec.json.encode(parts).decode()
+    return f"{_signature(text, key, replica)}:{text}"
+
+
+def opened(sealed: str, key: bytes, replica: str) -> Parts | None:
+    """Return the parts of a replica; None if another key has signed them, or nobody."""
+    signature, _, text = sealed.partition(":")
+    if not hmac.compare_digest(signature.encode(), _signature(text, key, replica).encode()):
+        return None
+    try:
+        return msgspec.json.decode(text, type=Parts)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _signature(text: str, key: bytes, replica: str) -> str:
+    return hmac.new(derived_key(key, CATALOGUE), f"{replica}:{text}".encode(), sha256).hexdigest()
+
+
+def difference(here: Parts | None, there: Parts | None, place: str = "here") -> str:
+    """Return how `there` differs from `here`, which is called `place`, in words; empty if it doesn't.
+
+    Tools of a server count only if both have listed them: servers connect when they are needed.
+    """
+    if here is None or there is None:
+        return ""
+    found: list[str] = []
+    for kind in here.keys() & there.keys():
+        ours, theirs = here[kind], there[kind]
+        found += (f"other {name}" for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
+        if kind != "servers":
+            found += (f"{name} only there" for name in theirs.keys() - ours.keys())
+            found += (f"{name} only {place}" for name in ours.keys() - theirs.keys())
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return ", ".join(sorted(found)[:MAX_NAMED]) + more
