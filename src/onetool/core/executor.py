@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
-from os import urandom
 from time import monotonic, perf_counter
 from traceback import format_exception
 from typing import Any, Protocol, cast
@@ -63,7 +62,7 @@ from onetool.core.schema import MAX_PROBLEMS
 from onetool.core.signature import signature
 from onetool.core.spec import ToolSpec
 from onetool.core.text import nearest
-from onetool.core.trace import current_trace
+from onetool.core.trace import current_trace, new_span
 
 
 class CallRefused(Exception):  # noqa: N818 - carries a result, is never seen outside of the executor
@@ -216,7 +215,7 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=retries,
-            span="" if current_trace.get() is None else urandom(8).hex(),
+            span=new_span(),
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:

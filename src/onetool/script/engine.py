@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext
 from functools import partial
-from os import urandom
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
-from onetool.core.trace import current_trace
+from onetool.core.trace import new_span
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
 from onetool.script.fair_limiter import FairLimiter
@@ -295,5 +294,5 @@ class Engine:
             loop=asyncio.get_running_loop(),
             gate=gate,
             watch=watch,
-            span="" if current_trace.get() is None else urandom(8).hex(),
+            span=new_span(),
         )
