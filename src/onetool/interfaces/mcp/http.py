@@ -31,7 +31,7 @@ from onetool.core.mcp_protocol import (
 from onetool.core.principal import LOCAL
 from onetool.http.asgi import BODY_DECODED, DUPLICATE, HEAD, HttpError, Receive, Scope, Send, replayed, respond
 from onetool.http.response_stream import DisconnectWatch, ResponseStream, send_json
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
+from onetool.interfaces.mcp.client import McpRequest, RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
     HTTP_STATUS,
     METHOD,
@@ -52,7 +52,6 @@ from onetool.interfaces.mcp.http_headers import (
 from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions, check_batch, serve_stream
 from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
 from onetool.interfaces.mcp.notifications import follow, reload
-from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 
 if TYPE_CHECKING:
@@ -86,12 +85,10 @@ def request_alone(
     if method not in STATELESS_METHODS:
         raise unknown_method(method)
     name = check_name(head, message)
-    entry = None
     if method == "tools/call":
-        entry = find_entry(service, client, name)
-        check_arguments(head, entry, params.get("arguments"))
+        check_arguments(head, find_entry(service, client, name), params.get("arguments"))
     link = NotifyOnlyChannel(response)
-    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link, entry=entry)
+    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link)
 
 
 # The ASGI app
