@@ -1,5 +1,6 @@
 """The ids of a request: what is taken of a client, and what is made."""
 
+import asyncio
 import os
 import random
 import subprocess
@@ -7,7 +8,11 @@ import sys
 
 import pytest
 
-from onetool.core.trace import begin_trace, current_trace, new_span
+from onetool.core.call import ToolCall
+from onetool.core.executor import Executor
+from onetool.core.registry import ToolRegistry
+from onetool.core.spec import ToolSpec
+from onetool.core.trace import begin_trace, current_trace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -87,9 +92,13 @@ def test_a_forked_process_makes_other_ids():
 
 
 @pytest.mark.parametrize("is_exported", [True, False])
-def test_a_span_has_an_id_where_somebody_exports_it(is_exported):
+def test_a_call_has_a_span_where_somebody_exports_it(is_exported):
+    registry, events = ToolRegistry(), []
+    registry.register(ToolSpec(name="a.b", description="Count.", handler=lambda: 1))
     token = current_trace.set(begin_trace(is_exported=is_exported))
     try:
-        assert len(new_span()) == (16 if is_exported else 0)
+        result = asyncio.run(Executor(registry, recorders=[events.append]).execute(ToolCall("1", "a.b")))
     finally:
         current_trace.reset(token)
+    assert result.ok
+    assert len(events[0].span) == (16 if is_exported else 0)

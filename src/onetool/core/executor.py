@@ -215,7 +215,7 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=retries,
-            span=new_span(),
+            span=new_span() if (trace := current_trace.get()) is not None and trace.is_exported else "",
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:

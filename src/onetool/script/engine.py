@@ -25,7 +25,7 @@ from onetool.core.principal import allowed_by_both
 from onetool.core.registry import Snapshot
 from onetool.core.spec import ToolSpec
 from onetool.core.threads import Threads
-from onetool.core.trace import new_span
+from onetool.core.trace import current_trace, new_span
 from onetool.sandbox.messages import WorkerLimits
 from onetool.sandbox.pool import WorkerPool, WorkerSession
 from onetool.script.fair_limiter import FairLimiter
@@ -294,5 +294,5 @@ class Engine:
             loop=asyncio.get_running_loop(),
             gate=gate,
             watch=watch,
-            span=new_span(),
+            span=new_span() if (trace := current_trace.get()) is not None and trace.is_exported else "",
         )
