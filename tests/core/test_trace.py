@@ -1,8 +1,18 @@
 """The ids of a request: what is taken of a client, and what is made."""
 
+import asyncio
+import os
+import random
+import subprocess
+import sys
+
 import pytest
 
-from onetool.core.trace import begin_trace
+from onetool.core.call import ToolCall
+from onetool.core.executor import Executor
+from onetool.core.registry import ToolRegistry
+from onetool.core.spec import ToolSpec
+from onetool.core.trace import begin_trace, current_trace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -61,3 +71,34 @@ def test_an_invalid_trace_is_not_taken(header):
 @pytest.mark.parametrize("state", [b"a=1\nb", b"x" * 513, b"\xff"])
 def test_an_invalid_state_is_dropped(state):
     assert begin_trace(None, f"00-{TRACE}-{SPAN}-01".encode(), state).state == ""
+
+
+def test_ids_do_not_repeat_if_a_pack_seeds_the_generator():
+    def made():
+        random.seed(1)
+        return begin_trace().own_id
+
+    assert made() != made()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_makes_other_ids():
+    code = (
+        "import os\nfrom onetool.core.trace import begin_trace\nbegin_trace()\n"
+        "child = os.fork()\nif child: os.waitpid(child, 0)\nprint(begin_trace().own_id, flush=True)"
+    )
+    ids = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_a_call_has_a_span_where_somebody_exports_it(is_exported):
+    registry, events = ToolRegistry(), []
+    registry.register(ToolSpec(name="a.b", description="Count.", handler=lambda: 1))
+    token = current_trace.set(begin_trace(is_exported=is_exported))
+    try:
+        result = asyncio.run(Executor(registry, recorders=[events.append]).execute(ToolCall("1", "a.b")))
+    finally:
+        current_trace.reset(token)
+    assert result.ok
+    assert len(events[0].span) == (16 if is_exported else 0)

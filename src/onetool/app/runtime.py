@@ -414,9 +414,9 @@ class Runtime:
 
     def record_gap(self, client: str, seconds: float) -> None:
         """Record the seconds from our answer to the client's next call."""
-        principal = current_principal.get()
-        if self.stats is not None:
-            self.recorder.put((self.stats.record_gap, (client, seconds, principal.lasting_owner)), principal.owner)
+        stats, principal = self.stats, current_principal.get()
+        if stats is not None:
+            self.recorder.put((lambda: stats.record_gap(client, seconds, principal.lasting_owner), ()), principal.owner)
 
     def record_menu(self, client: str, full_bytes: Callable[[], int], sent_bytes: Callable[[], int]) -> None:
         """Record that a client was sent a menu. The recorder's thread measures it and a list of all tools."""

@@ -215,7 +215,7 @@ class Executor:
             progress=progress or (outer.progress if outer else None),
             loop=loop,
             retries=retries,
-            span="" if current_trace.get() is None else new_span_id(),
+            span=new_span_id() if (trace := current_trace.get()) is not None and trace.record_span is not None else "",
         )
 
     async def _write_journal(self, context: CallContext, first: Callable[[], None]) -> None:

@@ -4,10 +4,11 @@ A client may send a request id (`X-Request-Id`) and a trace context (W3C `tracep
 ignored, and made here. `own_id` is always made here: two requests never share it, whatever clients send.
 """
 
+import os
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from os import urandom
+from random import Random
 from time import perf_counter, time
 from typing import Self
 
@@ -20,6 +21,9 @@ MAX_STATE = 512  # bytes of a `tracestate`, as W3C recommends
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _STATE = re.compile(rb"[\x20-\x7e]{1,%d}" % MAX_STATE)
+_random = Random()  # noqa: S311 - ids are no secrets. Not the module's generator: packs may seed that
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 class RequestTrace(msgspec.Struct, frozen=True):
@@ -55,7 +59,7 @@ def begin_trace(
     record_span: "RecordSpan | None" = None,
 ) -> RequestTrace:
     """Return the ids of a new request. The first parameters are headers of the client."""
-    made = urandom(36).hex()
+    made = f"{_random.getrandbits(288):072x}"
     own_id, trace_id, span_id = made[:24], made[24:56], made[56:]
     chosen = own_id if request_id is None or not _REQUEST_ID.fullmatch(request_id) else request_id.decode()
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent.strip())
@@ -81,7 +85,7 @@ def request_id() -> str | None:
 
 
 def new_span_id() -> str:
-    return urandom(8).hex()
+    return f"{_random.getrandbits(64):016x}"
 
 
 class Span:

@@ -5,7 +5,7 @@ other origin without asking, with whatever JSON in them; JSON it can't. `encode`
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
 from ipaddress import IPv6Address, ip_address
 from math import isfinite
@@ -21,6 +21,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
+Head = Mapping[bytes, bytes]
+"""The headers of a request by name, as `read_head` gives them."""
 
 JSON = b"application/json"
 CLOSE = (b"connection", b"close")
@@ -83,6 +85,11 @@ def read_head(headers: Headers) -> dict[bytes, bytes]:
         else:
             found[name] += b", " + value
     return found
+
+
+def header(head: Head, name: bytes) -> str:
+    """Return the value of a header; "" if there is none."""
+    return head.get(name, b"").decode("latin-1").strip(" \t")
 
 
 def client_network(scope: Scope) -> str:

@@ -294,5 +294,5 @@ class Engine:
             loop=asyncio.get_running_loop(),
             gate=gate,
             watch=watch,
-            span="" if current_trace.get() is None else new_span_id(),
+            span=new_span_id() if (trace := current_trace.get()) is not None and trace.record_span is not None else "",
         )

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetool.core.mcp_protocol import JsonRpcError
-from onetool.interfaces.mcp.client import RemoteClient
-from onetool.interfaces.mcp.request import PAGE_SIZE, McpRequest, page
+from onetool.interfaces.mcp.client import PAGE_SIZE, McpRequest, RemoteClient, page
 
 
 def request(**params):

@@ -233,8 +233,26 @@ class HttpApp:
             opened, key = self._cluster.seal.open(header, scope)
             exchange.prove = partial(self._cluster.seal.proof, header, key=key)
             receive = await self._admit_forwarded(self._cluster.seal, opened, scope, head, exchange)
-        elif not await self._admit(scope, route, head, exchange):
-            return
+        else:
+            rules = self.rules
+            if not route.takes_any_host:
+                server = scope.get("server")
+                rules.check_host(head.get(b"host"), server[0] if server else None)
+            if (b"origin" in head or b"sec-fetch-site" in head) and not await self._admit_page(scope, head, exchange):
+                return
+            exchange.check_length()
+            if route.path in self._internal:
+                raise HttpError(401, "unauthorized", f"{route.path} is for other replicas of this cluster.")
+            if route.protected:
+                authorization = head.get(b"authorization")
+                principal = scope["principal"] = await rules.authenticate(authorization, scope)
+                if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
+                    raise _too_many(principal, wait)
+                address = str(scope["client"][0]) if scope.get("client") else ""
+                self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
+                exchange.count_for(principal)
+                if self._cluster is not None:
+                    exchange.name_replica(principal, self._cluster.id)
         if not route.path:
             near = did_you_mean(scope["path"], self.routes) or f"there are {', '.join(self.routes)}"
             raise HttpError(404, "not_found", f"There is nothing at {scope['path'][:100]!r}; {near}")
@@ -247,29 +265,6 @@ class HttpApp:
         if self._audit is not None and FORWARDED in scope:
             await self._audit.begin_forwarded(scope, route.path)
         await route.app(scope, receive, exchange.send)
-
-    async def _admit(self, scope: Scope, route: Route, head: dict[bytes, bytes], exchange: Exchange) -> bool:
-        """Check a request from outside. False: it is answered already. Raises HttpError."""
-        rules = self.rules
-        if not route.takes_any_host:
-            server = scope.get("server")
-            rules.check_host(head.get(b"host"), server[0] if server else None)
-        if (b"origin" in head or b"sec-fetch-site" in head) and not await self._admit_page(scope, head, exchange):
-            return False
-        exchange.check_length()
-        if route.path in self._internal:
-            raise HttpError(401, "unauthorized", f"{route.path} is for other replicas of this cluster.")
-        if route.protected:
-            authorization = head.get(b"authorization")
-            principal = scope["principal"] = await rules.authenticate(authorization, scope)
-            if principal.rate is not None and (wait := await self._rates.check_async(principal)) is not None:
-                raise _too_many(principal, wait)
-            address = str(scope["client"][0]) if scope.get("client") else ""
-            self._admissions.begin(scope, principal, address, lambda: self.rules.identify(authorization, scope))
-            exchange.count_for(principal)
-            if self._cluster is not None:
-                exchange.name_replica(principal, self._cluster.id)
-        return True
 
     async def _admit_page(self, scope: Scope, head: Mapping[bytes, bytes], exchange: Exchange) -> bool:
         """Check what a browser says of the page that asks. False: it is answered already. Raises HttpError."""

@@ -11,7 +11,6 @@ costs nothing, so it isn't counted.
 
 import asyncio
 from asyncio import Lock
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -107,7 +106,7 @@ class BodyMemory:
 
     def __init__(self) -> None:
         self.total = 0
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}
         self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     def take(self, caller: str, size: int, limit: int) -> bool:
@@ -115,17 +114,18 @@ class BodyMemory:
         others: there is always room for one more caller.
         """
         left = FULL_SHARES * max(limit, MAX_PER_CALLER) - self.total - size
-        if self._held[caller] + size > min(limit, left):
+        held = self._held.get(caller, 0) + size
+        if held > min(limit, left):
             return False
-        self._held[caller] += size
+        self._held[caller] = held
         self.total += size
         return True
 
     def give_back(self, caller: str, size: int) -> None:
         self.total -= size
-        self._held[caller] -= size
-        if not self._held[caller]:
-            del self._held[caller]
+        held = self._held.pop(caller, 0) - size
+        if held:
+            self._held[caller] = held
 
     def turn(self, caller: str) -> Lock:
         """Return the lock that the caller's large bodies share."""

@@ -1,10 +1,10 @@
-"""The client: what is known of it, and how a running call reaches it (progress, log messages, questions).
+"""The client: what is known of it, its requests, and how a running call reaches it (progress, log messages, questions).
 
 What is known comes from `initialize`, or from the `_meta` of the request itself.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from threading import get_ident
 from time import monotonic
 from typing import Any, Protocol
@@ -24,7 +24,9 @@ from onetool.core.mcp_protocol import (
     SESSION_REVISIONS,
     STATELESS_REVISIONS,
     TASKS,
+    Id,
     JsonRpcError,
+    is_id,
     unsupported_version,
 )
 from onetool.core.principal import LOCAL, Principal
@@ -299,3 +301,50 @@ class ClientCaller(msgspec.Struct, eq=False, weakref=True):
     def _send_notification(self, method: str, params: dict[str, Any]) -> None:
         if self.channel is not None:  # else it comes from a handler that goes on though its time is up
             self.channel.notify(method, params)
+
+
+# One request, and lists that are returned in pages
+
+MAX_TOKEN = 256
+_WORDS = {str: "a text", dict: "an object", int: "a whole number"}
+PAGE_SIZE = 1000  # everything at once, but for catalogues that would choke a client
+
+
+class McpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: its method and params, its client, and the channel to it."""
+
+    id: Id
+    method: str
+    params: Mapping[str, Any]
+    client: RemoteClient
+    channel: ReplyChannel
+    watched: set[str] | None = None  # resources that its session wants to hear of, if it has one
+
+    def param(self, name: str, kind: type = str, default: Any = ...) -> Any:
+        """Return a member of params, of the type that is wanted. Raises JsonRpcError."""
+        value = self.params.get(name, default)
+        if value is ...:
+            raise JsonRpcError(INVALID_PARAMS, f"params.{name} is missing: {self.method} needs it")
+        if value is not default and not isinstance(value, kind):
+            raise JsonRpcError(INVALID_PARAMS, f"params.{name}: expected {_WORDS[kind]}")
+        return value
+
+    @property
+    def progress_token(self) -> str | int | None:
+        """The progress token; None if it is not an id or too long to be repeated."""
+        meta = self.params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        return token if token is not None and is_id(token) and len(str(token)) <= MAX_TOKEN else None
+
+
+def page(name: str, items: Sequence[Any], request: McpRequest) -> dict[str, Any]:
+    cursor = request.param("cursor", str, None)
+    start = 0
+    if cursor is not None:
+        if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10 and 0 < int(cursor) < len(items)):
+            raise JsonRpcError(INVALID_PARAMS, "params.cursor is not one of ours: begin again without it")
+        start = int(cursor)
+    end = start + PAGE_SIZE
+    if start == 0 and end >= len(items):
+        return {name: items}
+    return {name: items[start:end]} | ({"nextCursor": str(end)} if end < len(items) else {})

@@ -232,19 +232,18 @@ async def from_result(
 async def _from_data(
     result: ToolResult, inline_bytes: int, runtime: "Runtime", read_on: ReadOn, promise: Promise
 ) -> Result:
-    text = _text(result)
+    text, is_json = _text(result)
     # At most four bytes a character: most values need no closer look.
     if len(text) > inline_bytes // 4:
         # A page of a stored result gets shorter, where it is too large to be sent.
         page = sendable(result.data, len(text.encode(errors="replace")), inline_bytes)
         if page is not None:
             result = replace(result, data=page)
-            text = _text(result)
+            text, is_json = _text(result)
     answer: Result = {"content": [{"type": "text", "text": text}]}
     if promise in ("object", "open"):  # such a client takes the data, and the text is for others
         answer["structuredContent"] = result.data
     elif len(text) > inline_bytes // 4 and len(text.encode(errors="replace")) > inline_bytes:
-        is_json = not isinstance(result.data, str) and not _is_ot(result)
         return await _stored(text, result.data, runtime, read_on, bool(promise), is_json)
     elif promise:
         answer["structuredContent"] = {RESULT: result.data}
@@ -330,20 +329,19 @@ def _too_large(failure: ToolFailure) -> Result:
     return {"content": [text_block(f"Error: the result is too large to be sent, and {failure}")], "isError": True}
 
 
-def _text(result: ToolResult) -> str:
-    """Write data as JSON; that of `ot` as its document says, as YAML in flow style, like results of code."""
+def _text(result: ToolResult) -> tuple[str, bool]:
+    """Write data as JSON; that of `ot` as its document says, as YAML in flow style, like results of code.
+
+    Return the text, and whether it is the JSON of any tool's value.
+    """
     if isinstance(result.data, str):
-        return result.data
-    if not _is_ot(result):
-        return as_json(result.data)
+        return result.data, False
+    if not str(result.meta.get("tool")).startswith("ot."):
+        return as_json(result.data), True
     try:
-        return render(result.data)
+        return render(result.data), False
     except RenderTooLargeError:
-        return as_json(result.data)
-
-
-def _is_ot(result: ToolResult) -> bool:
-    return str(result.meta.get("tool")).startswith("ot.")
+        return as_json(result.data), False
 
 
 def for_revision(result: Result, revision: str) -> Result:

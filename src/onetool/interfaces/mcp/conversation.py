@@ -25,10 +25,9 @@ from onetool.core.mcp_protocol import (
     notification,
 )
 from onetool.core.trace import RecordSpan, RequestTrace, begin_trace, current_trace
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
+from onetool.interfaces.mcp.client import McpRequest, RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.methods import handle_request
 from onetool.interfaces.mcp.pending_calls import PARKED_SECONDS
-from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import ChangeListener, Service
 
 Send = Callable[[Message], None]

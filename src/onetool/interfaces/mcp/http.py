@@ -29,17 +29,28 @@ from onetool.core.mcp_protocol import (
     unsupported_version,
 )
 from onetool.core.principal import LOCAL
-from onetool.http.asgi import BODY_DECODED, DUPLICATE, HEAD, HttpError, Receive, Scope, Send, replayed, respond
+from onetool.http.asgi import (
+    BODY_DECODED,
+    DUPLICATE,
+    HEAD,
+    Head,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    header,
+    replayed,
+    respond,
+)
 from onetool.http.response_stream import DisconnectWatch, ResponseStream, send_json
-from onetool.interfaces.mcp.client import RemoteClient, client_from_meta, is_stateless_message
+from onetool.interfaces.mcp.client import McpRequest, RemoteClient, client_from_meta, is_stateless_message
 from onetool.interfaces.mcp.http_headers import (
+    ACCEPTS_REPLY,
     HTTP_STATUS,
     METHOD,
     NAME,
-    RESPONSE_TYPES,
     SESSION,
     VERSION,
-    Head,
     as_json_rpc,
     check_arguments,
     check_method,
@@ -47,12 +58,10 @@ from onetool.interfaces.mcp.http_headers import (
     check_present,
     check_single,
     check_version,
-    header,
 )
 from onetool.interfaces.mcp.http_sessions import HttpSession, HttpSessions, check_batch, serve_stream
 from onetool.interfaces.mcp.methods import STATELESS_METHODS, find_entry, handle_request, unknown_method
 from onetool.interfaces.mcp.notifications import follow, reload
-from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import Service
 
 if TYPE_CHECKING:
@@ -86,12 +95,10 @@ def request_alone(
     if method not in STATELESS_METHODS:
         raise unknown_method(method)
     name = check_name(head, message)
-    entry = None
     if method == "tools/call":
-        entry = find_entry(service, client, name)
-        check_arguments(head, entry, params.get("arguments"))
+        check_arguments(head, find_entry(service, client, name), params.get("arguments"))
     link = NotifyOnlyChannel(response)
-    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link, entry=entry)
+    return McpRequest(id=message["id"], method=method, params=params, client=client, channel=link)
 
 
 # The ASGI app
@@ -139,8 +146,7 @@ class McpHttpApp:
             if DUPLICATE in head.values():
                 check_single(head)
             if scope["method"] == "POST":
-                accepted = head.get(b"accept", b"*/*")
-                if not any(kind in accepted for kind in RESPONSE_TYPES):
+                if ACCEPTS_REPLY.search(head.get(b"accept", b"*/*")) is None:
                     text = "an answer is application/json or text/event-stream, which the header accept does not allow"
                     raise HttpError(406, "not_acceptable", text)
                 posted = await receive()  # the whole body: `Exchange` reads it

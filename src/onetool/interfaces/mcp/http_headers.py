@@ -1,7 +1,7 @@
 """The HTTP side of an MCP message: headers that must agree with the body, and HTTP errors as JSON-RPC."""
 
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
 from typing import Any
 
 from onetool.core.mcp_protocol import (
@@ -18,7 +18,7 @@ from onetool.core.mcp_protocol import (
     error_response,
 )
 from onetool.core.trace import request_id
-from onetool.http.asgi import DUPLICATE, HttpError, Receive, encode
+from onetool.http.asgi import DUPLICATE, Head, HttpError, Receive, encode, header
 from onetool.interfaces.mcp.menus import MenuEntry
 
 VERSION = b"mcp-protocol-version"
@@ -38,14 +38,6 @@ _NAMES = {
     "tasks/cancel": "taskId",
 }
 _BEGIN, _END = "=?base64?", "?="
-
-Head = Mapping[bytes, bytes]
-"""The headers of a request by name, as `read_head` gives them."""
-
-
-def header(head: Head, name: bytes) -> str:
-    """Return the value of a header; "" if there is none."""
-    return head.get(name, b"").decode("latin-1").strip(" \t")
 
 
 def check_single(head: Head) -> None:
@@ -128,7 +120,7 @@ HTTP_STATUS = {  # of a response that is an error of JSON-RPC; 200 for all other
     **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
     METHOD_NOT_FOUND: 404,
 }
-RESPONSE_TYPES = (b"application/json", b"text/event-stream", b"*/*", b"application/*")
+ACCEPTS_REPLY = re.compile(rb"application/(json|\*)|text/event-stream|\*/\*")
 
 
 def as_json_rpc(refused: HttpError, id: Id | None = None) -> bytes:

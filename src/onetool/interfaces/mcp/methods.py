@@ -27,7 +27,15 @@ from onetool.core.mcp_protocol import (
 )
 from onetool.core.text import or_rather
 from onetool.interfaces.mcp import notifications, offers
-from onetool.interfaces.mcp.client import ClientCaller, RemoteClient, client_name, known_capabilities
+from onetool.interfaces.mcp.client import (
+    PAGE_SIZE,
+    ClientCaller,
+    McpRequest,
+    RemoteClient,
+    client_name,
+    known_capabilities,
+    page,
+)
 from onetool.interfaces.mcp.content import LINKS_SINCE, for_revision, text_block
 from onetool.interfaces.mcp.menus import MenuEntry
 from onetool.interfaces.mcp.pending_calls import (
@@ -37,7 +45,6 @@ from onetool.interfaces.mcp.pending_calls import (
     missing_capability,
     run_pausing,
 )
-from onetool.interfaces.mcp.request import PAGE_SIZE, McpRequest, page
 from onetool.interfaces.mcp.service import SERVER, Service
 
 log = logging.getLogger("onetool.mcp")
@@ -155,7 +162,7 @@ async def call_tool(service: Service, request: McpRequest) -> dict[str, Any]:
     if silent is not None and "requestState" not in params:
         service.app.runtime.record_gap(client.name, silent)
     try:
-        entry = request.entry or find_entry(service, client, request.param("name"))
+        entry = find_entry(service, client, request.param("name"))
         # Clients from before there were tasks have only one way to have it: to wait.
         if entry.needs_task and client.is_stateless and not client.can(TASKS):
             raise missing_capability(TASKS, f"{entry.name} may take long, and is for clients that know tasks")

@@ -9,9 +9,8 @@ from onetool.core.errors import ConfigError
 from onetool.core.mcp_protocol import INVALID_PARAMS, SUBSCRIPTION_ID, JsonRpcError
 from onetool.core.principal import Principal, current_principal
 from onetool.http.asgi import encode
-from onetool.interfaces.mcp.client import RemoteClient
+from onetool.interfaces.mcp.client import McpRequest, RemoteClient
 from onetool.interfaces.mcp.offers import TOOLS, prompt_listing, resource_listing, template_listing
-from onetool.interfaces.mcp.request import McpRequest
 from onetool.interfaces.mcp.service import KINDS, ChangeListener, ListedState, ListedStates, Service
 
 log = logging.getLogger("onetool.mcp")

@@ -13,10 +13,9 @@ from onetool.core.mcp_protocol import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_N
 from onetool.core.registry import Prompt, Resource
 from onetool.core.signature import signature
 from onetool.core.text import or_rather
-from onetool.interfaces.mcp.client import ClientCaller
+from onetool.interfaces.mcp.client import ClientCaller, McpRequest, page
 from onetool.interfaces.mcp.content import RESULTS, Read, as_json, blocks_of, is_block, media_in, text_block
 from onetool.interfaces.mcp.pending_calls import lacking_capability, run_pausable
-from onetool.interfaces.mcp.request import McpRequest, page
 from onetool.services.results import ResultTooLargeError
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from onetool.interfaces.mcp.client import (
     BadAnswerError,
     CallCounts,
     ClientCaller,
+    McpRequest,
     RemoteClient,
     read_answer,
     request_for,
 )
-from onetool.interfaces.mcp.request import McpRequest
 
 if TYPE_CHECKING:
     from onetool.cluster.shared_requests import SharedRequests
