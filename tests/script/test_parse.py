@@ -4,7 +4,7 @@ import ast
 import textwrap
 
 import pytest
-from helpers import examples
+from helpers import each, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +40,7 @@ def test_fences_go(text):
     assert read(text).strip() == "x = 1"
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "t.f(n=1)",

@@ -16,7 +16,7 @@ from uuid import UUID
 import annotated_types
 import msgspec
 import pytest
-from helpers import executor_for, run
+from helpers import each, executor_for, run
 
 from onetool.core.errors import BadArguments
 from onetool.sdk.pack import tool_from_function
@@ -245,9 +245,7 @@ def test_the_caller_gets_a_result_that_says_invalid_args():
 # How the function is called
 
 
-@pytest.mark.parametrize(
-    "hint", [str, float, bool, None, Any, list[str], dict[str, Any], Literal["a"], str | None, Title]
-)
+@each("hint", [str, float, bool, None, Any, list[str], dict[str, Any], Literal["a"], str | None, Title])
 def test_what_json_already_has_costs_nothing(hint):
     def f(x): ...
 

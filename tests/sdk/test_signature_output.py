@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
+from helpers import each
 
 from onetool.core.json_data import plain
 from onetool.sdk.pack import tool_from_function
@@ -128,7 +129,7 @@ def test_the_schema_describes_the_value_that_leaves(hint, value, schema):
 class Socket: ...
 
 
-@pytest.mark.parametrize(
+@each(
     "hint", [Any, None, object, NoReturn, Socket, list[Socket], Callable[[], int], Iterator[int], "Nowhere", type[int]]
 )
 def test_a_hint_that_says_nothing_in_json_gives_no_schema(hint):
