@@ -158,7 +158,7 @@ CONVERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "json", "value"), CONVERSIONS, ids=[str(hint) for hint, _, _ in CONVERSIONS])
+@each(("hint", "json", "value"), CONVERSIONS)
 def test_json_becomes_what_the_hint_asks_for(hint, json, value):
     converted = handler_of(hint)(x=json)
     assert converted == value
@@ -199,7 +199,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "json", "message"), REFUSALS, ids=[str(hint) for hint, _, _ in REFUSALS])
+@each(("hint", "json", "message"), REFUSALS)
 def test_a_value_that_can_not_be_converted_is_told_with_its_place(hint, json, message):
     with pytest.raises(BadArguments) as refused:
         handler_of(hint)(x=json)

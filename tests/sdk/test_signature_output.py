@@ -11,7 +11,6 @@ from uuid import UUID
 
 import msgspec
 import pydantic
-import pytest
 from helpers import each
 
 from onetool.core.json_data import plain
@@ -119,7 +118,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "schema"), VALUES, ids=[str(hint) for hint, _, _ in VALUES])
+@each(("hint", "value", "schema"), VALUES)
 def test_the_schema_describes_the_value_that_leaves(hint, value, schema):
     spec = spec_of(hint)
     assert {key: spec.output_schema[key] for key in schema} == schema
