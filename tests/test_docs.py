@@ -17,7 +17,7 @@ from typing import get_args
 import msgspec
 import pytest
 import yaml
-from helpers import cli
+from helpers import cli, each
 
 from onetool.ask.providers import adapter, ranked_providers
 from onetool.config.model import Declared, Keys
@@ -42,7 +42,7 @@ def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES)
 def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text()):
         if not target.startswith("http"):

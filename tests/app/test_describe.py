@@ -5,6 +5,7 @@ import re
 import string
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
@@ -168,7 +169,7 @@ def test_whatever_there_is_the_budget_holds(packs, functions, snippets):
 # What is shown of others' names
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "",

@@ -8,6 +8,7 @@ import pytest
 from ask.fake import KEY, Fake, listen, run
 from ask.harness import Harness
 from ask.stand_in import Says
+from helpers import each
 from upstream import Reply, Upstream
 
 from onetool.ask import model_choice
@@ -223,7 +224,7 @@ def test_an_address_that_is_none(refused):
     assert "OLLAMA_HOST can't be used" in str(refused(ollama="http://a b"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "url"),
     [
         ("", "http://127.0.0.1:11434"),

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from ask.fake import KEY, PROMPT, Fake, Pauses, heard, listen, model_at, run
-from helpers import forever, until, until_async
+from helpers import each, forever, until, until_async
 from upstream import CLOSE, Reply, Upstream
 
 from onetool.ask import model_client
@@ -465,7 +465,7 @@ def test_redirects_to_wherever(upstream, location):
     assert failed(model_at(upstream.url))[0].status == 302
 
 
-@pytest.mark.parametrize(
+@each(
     "base_url",
     [
         "",

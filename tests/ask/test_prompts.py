@@ -2,7 +2,7 @@
 
 import pytest
 from ask.sessions.things import paired
-from helpers import calls
+from helpers import calls, each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,7 +155,7 @@ def test_whatever_is_said_it_fits_or_is_refused(turns, most, other):
         assert before == after or (before.call, before.name) == (after.call, after.name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("provider", "model", "most"),
     [
         ("openai", "gpt-4o-mini", 128_000),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import pytest
+from helpers import each
 from msgspec import Meta
 
 from onetool.config.convert import BAD, convert
@@ -53,7 +54,7 @@ def errors_of(text: str, wanted: Any) -> list[tuple[str | None, str, str | None]
     return [(error.key, error.message, error.hint) for error in findings.errors]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "wanted", "value"),
     [
         ("abc", str, "abc"),
@@ -90,7 +91,7 @@ def test_values(text: str, wanted: Any, value: Any) -> None:
     assert type(value_of(text, wanted)) is type(value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "wanted", "message", "hint"),
     [
         ("abc", int, "expected a whole number, got the text 'abc'", None),

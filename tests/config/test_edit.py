@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def is_the_old_text_with_more(old: str, new: str) -> bool:
     return new.endswith(old[same:]) and new.startswith(old[:same])
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new"),
     [
         ("", "servers:\n" + WRITTEN),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import calls
+from helpers import calls, each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +18,8 @@ patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
 
-@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
-@pytest.mark.parametrize(
+@each("parser", PARSERS)
+@each(
     ("text", "line", "message", "hint"),
     [
         ("a:\n\tb: 1\n", 2, "a tab can't stand here, in column 1", "indent with spaces"),

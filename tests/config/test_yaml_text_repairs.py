@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from helpers import each
 
 from onetool.config.convert import plain
 from onetool.config.node import Findings
@@ -10,8 +11,8 @@ from onetool.config.yaml_nodes import node_of, repaired
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if yaml.__with_libyaml__ else [])]
 
 
-@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
-@pytest.mark.parametrize(
+@each("parser", PARSERS)
+@each(
     ("text", "data"),
     [
         ("http: {port: 1, token: ${ONETOOL_TOKEN}}", {"http": {"port": 1, "token": "${ONETOOL_TOKEN}"}}),

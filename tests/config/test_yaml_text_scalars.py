@@ -3,11 +3,12 @@
 import math
 
 import pytest
+from helpers import each
 
 from onetool.config.yaml_nodes import ConfigFileError, plain_value, tagged_value, yaml_1_1_advice
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None),
@@ -26,7 +27,7 @@ def test_not_a_number_is_one() -> None:
     assert math.isnan(plain_value(".nan"))  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["2024-01-01", "2024-01-01T10:00:00Z", "y", "n", "tRUE", "nan", "inf", "0o8", "0xg", "1.2.3", "127.0.0.1", "-",
      "+", ".", "e5", "8080:80", "=", "١"],

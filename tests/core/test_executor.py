@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from helpers import calls, executor_for, forever, run, until_async
+from helpers import calls, each, executor_for, forever, run, until_async
 
 from onetool import Executor, Registry, ToolCall, ToolSpec
 from onetool.core.errors import BadArguments, ToolFailure
@@ -145,7 +145,7 @@ def _raises(error):
     return sync, on_the_loop
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "message"),
     [
         (ValueError("no good"), "ValueError: no good"),
@@ -159,7 +159,6 @@ def _raises(error):
         (RudeError(), "RudeError"),
         (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), "a"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_whatever_a_handler_raises_becomes_an_execution_error(error, message):
     for handler in _raises(error):

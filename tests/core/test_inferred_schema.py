@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from helpers import calls, examples
+from helpers import calls, each, examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -84,7 +84,7 @@ def test_what_not_all_items_have_is_not_required():
     assert "additionalProperties" in schema([{"ann": 1}, {"bob": 1}])["items"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "told"),
     [
         (["x"], {"type": "string"}),
@@ -171,7 +171,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", DATA)
+@each("key", DATA)
 def test_a_key_that_could_be_data_makes_a_map(key):
     assert schema({key: 1}) == {"type": "object", "additionalProperties": {"type": "integer"}}
     found = seen({"alice": 1}, {"bob": 2, key: 3})  # nor do its neighbours stay
@@ -179,7 +179,7 @@ def test_a_key_that_could_be_data_makes_a_map(key):
     assert "alice" not in json.dumps(found.dump())
 
 
-@pytest.mark.parametrize("key", NAMES)
+@each("key", NAMES)
 def test_a_key_that_is_a_name_stays(key):
     assert [*schema({key: 1})["properties"]] == [key]
 
@@ -338,7 +338,7 @@ def test_threads_lose_nothing():
 # What was kept
 
 
-@pytest.mark.parametrize(
+@each(
     "rubbish",
     [
         None, 5, "x", [], {}, {"results": 1}, {"results": -1, "levels": 6, "shape": {}},

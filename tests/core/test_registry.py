@@ -6,7 +6,7 @@ import pickle
 import threading
 
 import pytest
-from helpers import definition, run
+from helpers import definition, each, run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,7 +102,7 @@ def test_what_is_not_a_mapping_is_not_a_definition(wrong):
         Registry().register(wrong)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "told"),
     [
         ({"timeout": "fast"}, "timeout"),
@@ -116,7 +116,6 @@ def test_what_is_not_a_mapping_is_not_a_definition(wrong):
         ({"implementation": {"type": "builtin", "handler": 5}}, "implementation.handler"),
         ({"parameters": {"type": "object", "$ref": "https://example.com/s"}}, "only references inside"),
     ],
-    ids=str,
 )
 def test_wrong_options_are_told(change, told):
     with pytest.raises(DefinitionError) as refused:
@@ -159,7 +158,7 @@ def test_all_real_tools_can_be_registered(live_tools):
     assert [spec.name for spec in registry.list()] == [tool["name"] for tool in live_tools]
 
 
-@pytest.mark.parametrize(
+@each(
     "odd",
     [
         definition(parameters={"type": "object", "patternProperties": 5}),
@@ -180,7 +179,6 @@ def test_all_real_tools_can_be_registered(live_tools):
         ToolSpec(name="t", description="d", handler=5),
         ToolSpec(name="t", description="d", tags=[5]),
     ],
-    ids=range(17),
 )
 def test_whatever_is_odd_is_refused_as_a_definition(odd):
     with pytest.raises(DefinitionError):

@@ -6,7 +6,7 @@ from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from helpers import calls
+from helpers import calls, each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +55,7 @@ def test_pointers_are_there_for_programs():
     assert (problem.path, problem.pointer) == ("tags[1]", "/tags/1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "value", "words"),
     [
         ({"type": ["string", "null"]}, 5, "integer 5"),
@@ -81,7 +81,6 @@ def test_pointers_are_there_for_programs():
         ({"type": "integer"}, "x" * 500, "…"),
         ({"type": "object", "dependentRequired": {"a": ["b"]}}, {"a": 1}, "b: expected a value (required)"),
     ],
-    ids=str,
 )
 def test_what_is_wrong_in_words(schema, value, words):
     outer = {"type": "object", "properties": {"x": schema}}

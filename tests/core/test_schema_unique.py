@@ -2,7 +2,7 @@
 
 import jsonschema_rs
 import pytest
-from helpers import calls
+from helpers import calls, each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ def test_items_are_equal_as_json_schema_has_it(items):
     assert (CompiledSchema(UNIQUE).check(items) == []) is told
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "good", "bad"),
     [
         ({"not": UNIQUE}, [1, 1], [1, 2]),

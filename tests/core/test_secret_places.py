@@ -1,6 +1,7 @@
 """Marked values are found through whatever leads to their schema."""
 
 import pytest
+from helpers import each
 
 from onetool.core.redaction import SecretPlaces
 
@@ -8,7 +9,7 @@ MARK = {"type": "string", "writeOnly": True}
 PASSWORD = {"type": "string", "format": "password"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "args", "pointer"),
     [
         ({"properties": {"key": MARK}}, {"key": "x"}, "/key"),

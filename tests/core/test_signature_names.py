@@ -3,7 +3,7 @@
 from keyword import iskeyword, kwlist
 from unicodedata import normalize
 
-import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,7 @@ from onetool.core.signature import as_identifier, as_identifiers
 CLOSE = st.text(st.sampled_from("ab_-. ﬁfi½é"), min_size=1, max_size=3)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "spelling"),
     [
         ("read_file", "read_file"),

@@ -1,14 +1,13 @@
 """A schema as a type hint, and what its objects are made of, in a line."""
 
-import pytest
-from helpers import calls
+from helpers import calls, each
 
 from onetool.core.type_names import MAX_TYPE_TEXT, type_name, type_with_fields
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "name": {"type": "string"}}, "required": ["x"]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "told"),
     [
         (POINT, "{x: int, name?: str}"),
@@ -52,7 +51,7 @@ def test_what_is_told(schema, told):
     assert type_with_fields(schema, root) == told
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "told"),
     [
         (POINT, "dict"),

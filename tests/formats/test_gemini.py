@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import calls, check_each, examples
+from helpers import calls, check_each, each, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -102,7 +102,7 @@ def test_no_parameters() -> None:
     assert check_parameters({"type": "object"}) == {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "expected"),
     [
         # null
@@ -194,7 +194,6 @@ def test_no_parameters() -> None:
         ({"minLength": 1}, {"type": "string", "minLength": 1}),
         ({"type": "nonsense"}, {"anyOf": [*ANY_ITEM["anyOf"][:-1], {"type": "array", "items": ANY_ITEM}]}),
     ],
-    ids=json.dumps,
 )
 def test_one_schema(schema: Any, expected: Any) -> None:
     assert reduced(schema) == expected

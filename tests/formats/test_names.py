@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers import examples
+from helpers import each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +67,7 @@ def test_a_name_taken_by_a_spelling_with_hash_is_avoided_too(names: list[str]) -
     assert mapping.from_provider(mapping.to_provider("a.b")) == "a.b"
 
 
-@pytest.mark.parametrize(
+@each(
     ("provider", "name", "spelling"),
     [
         ("openai", "read_file-2", "read_file-2"),
@@ -120,8 +120,8 @@ def test_unknown_provider() -> None:
         ProviderNames([], "nobody")
 
 
-@pytest.mark.parametrize("provider", list(PROVIDERS))
-@pytest.mark.parametrize("prefix", ["", "shop."])
+@each("provider", list(PROVIDERS))
+@each("prefix", ["", "shop."])
 def test_names_that_fold_to_nothing_are_told_apart_also_where_they_are_alone(provider: str, prefix: str) -> None:
     alone = [
         names_of([f"{prefix}{name}"], provider).to_provider(f"{prefix}{name}") for name in ("日本", "中国", "日_本")

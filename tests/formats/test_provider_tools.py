@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from helpers import each
 
 from onetool.core.errors import UnknownProviderError
 from onetool.core.schema import CompiledSchema
@@ -166,8 +167,8 @@ def spoil(value: Any) -> None:
         value.clear()
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("schema", [{}, True, False, {"$ref": "#"}, {"type": "string"}, {"type": ["object", "null"]}])
+@each("provider", PROVIDERS)
+@each("schema", [{}, True, False, {"$ref": "#"}, {"type": "string"}, {"type": ["object", "null"]}])
 def test_there_is_always_an_object_to_fill(provider: str, schema: Any) -> None:
     spec = ToolSpec(name="t", description="", input_schema=schema)
     text = json.dumps(provider_tools([spec], provider))

@@ -1,6 +1,7 @@
 """`allowedHosts`: who may be called."""
 
 import pytest
+from helpers import each
 
 from onetool.http.allowed_hosts import AllowedHosts, HostRule
 from onetool.http.errors import RequestRefusedError
@@ -11,7 +12,7 @@ def hosts(*entries: str | HostRule) -> AllowedHosts:
     return AllowedHosts([HostRule(entry) if isinstance(entry, str) else entry for entry in entries])
 
 
-@pytest.mark.parametrize(
+@each(
     ("entry", "url"),
     [
         ("api.example.com", "https://api.example.com/x"),
@@ -38,7 +39,7 @@ def test_allowed(entry: str, url: str) -> None:
     assert hosts("other.example", entry).check(parse_url(url)) == HostRule(entry)
 
 
-@pytest.mark.parametrize(
+@each(
     ("entry", "url"),
     [
         ("api.example.com", "https://example.com/"),
@@ -94,7 +95,7 @@ def test_what_is_near_is_said_to_need_more_at_once(host: str) -> None:
     assert hosts(HostRule(host, allow_private=True)).check(url)
 
 
-@pytest.mark.parametrize(
+@each(
     "entry",
     [
         "",

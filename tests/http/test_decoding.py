@@ -6,7 +6,7 @@ import threading
 import tracemalloc
 
 import pytest
-from helpers import until_async
+from helpers import each, until_async
 from http_harness import harness, run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "events"), TEXTS)
+@each(("data", "events"), TEXTS)
 def test_events(data, events):
     assert events_of(data) == events
     assert events_of(data, *range(len(data))) == events

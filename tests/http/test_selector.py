@@ -5,7 +5,7 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-from helpers import Checkpoint, calls
+from helpers import Checkpoint, calls, each
 
 from onetool.core.errors import ToolFailure
 from onetool.http import jmespath_bounds
@@ -14,7 +14,7 @@ from onetool.http.response import LARGE_ANSWER, Selector, SelectorError
 DATA = {"daily": [{"c": 21, "tags": ["a", "b"]}, {"c": 19, "tags": []}], "name": "Kyiv", "none": None}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("daily[0]", {"c": 21, "tags": ["a", "b"]}),

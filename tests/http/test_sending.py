@@ -5,6 +5,7 @@ import time
 from email.utils import formatdate
 
 import pytest
+from helpers import each
 from http_harness import allowed, harness, run
 from upstream import CLOSE, Reply, Upstream
 
@@ -152,7 +153,7 @@ def test_pauses_grow_and_are_left_to_chance():
     assert longest.pause(3, answer(503), 0.9) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "seconds"),
     [
         ("5", 5),

@@ -1,7 +1,7 @@
 """URLs, read once and strictly."""
 
 import pytest
-from helpers import examples
+from helpers import each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +9,7 @@ from onetool.http.errors import RequestRefusedError
 from onetool.http.url import Url, is_address, normal_host, parse_url
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("https://api.example.com/x", Url("https", "api.example.com", 443, "/x")),
@@ -33,7 +33,7 @@ def test_read(text: str, expected: Url) -> None:
     assert parse_url(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

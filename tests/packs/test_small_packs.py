@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import each
 
 from onetool.packs import shell, time, tools
 from onetool.sdk import ToolFailure
@@ -48,9 +49,7 @@ def test_now_keeps_the_milliseconds(monkeypatch: pytest.MonkeyPatch, millisecond
     assert round(datetime.fromisoformat(now["iso"]).timestamp() * 1000) == milliseconds
 
 
-@pytest.mark.parametrize(
-    "message", ["", "text", "\0\ud800", 0, -1, 1.5, 10**30, True, None, [], [1, [2]], {"a": {"b": None}}, "${x}"]
-)
+@each("message", ["", "text", "\0\ud800", 0, -1, 1.5, 10**30, True, None, [], [1, [2]], {"a": {"b": None}}, "${x}"])
 def test_echo_gives_back_what_it_got(message: Any) -> None:
     assert tools.echo(message) is message
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from helpers import sandboxed
+from helpers import each, sandboxed
 
 from onetool.sandbox import CodeError, ProtocolError, TraceLine, TypeCheckError, messages
 from onetool.sandbox.decode import SCALARS
@@ -203,7 +203,7 @@ NODES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_every_kind_of_node_has_a_reader(kind):
     content, expected = NODES[kind]
     values = arena(*BEFORE, {kind: content})
@@ -240,7 +240,7 @@ EVENTS = {
 }
 
 
-@pytest.mark.parametrize("kind", [name for name, (tag, _, _) in SCHEMA["ChildEvent"].items() if tag < 20])
+@each("kind", [name for name, (tag, _, _) in SCHEMA["ChildEvent"].items() if tag < 20])
 def test_every_event_is_read_or_is_not_for_us(kind):
     tag, _, _ = SCHEMA["ChildEvent"][kind]
     if kind in NOT_FOR_US:
@@ -322,7 +322,7 @@ def test_diagnostics_and_last_words_are_read_by_the_tags_of_the_schema():
         read_event(event(fatal_error={"message": "out of order"}))
 
 
-@pytest.mark.parametrize("call", CALLS)
+@each("call", CALLS)
 def test_only_sleeps_are_taken_for_sleeps(call):
     kind = SCHEMA["OsCall"][call][1]
     content = {"string": "/", "Sleep": {"seconds": 2.5}, "AsyncSleep": {"delay": 2.5}}.get(kind, {})

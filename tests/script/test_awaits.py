@@ -9,7 +9,7 @@ import textwrap
 import warnings
 
 import pytest
-from helpers import calls, examples
+from helpers import calls, each, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -383,7 +383,7 @@ def tool(scripts_for_module):
     return tool
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@each("name", SCRIPTS)
 def test_which_calls_are_futures(name):
     scan = CodeScan(code_of(SCRIPTS[name][0]))
     calls = [node for node in ast.walk(scan.tree) if isinstance(node, ast.Call) and is_tool(node.func)]

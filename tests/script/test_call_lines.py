@@ -5,7 +5,7 @@ import json
 import shlex
 
 import pytest
-from helpers import cli
+from helpers import cli, each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,7 +136,7 @@ def test_names_that_mean_something_else_are_not_used():
 # Arguments
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "args"),
     [
         ("", {}),
@@ -185,7 +185,7 @@ def test_any_text_and_any_data_come_through(text, data):
 # What may come next
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "words"),
     [
         ("+shop.", ["+shop.buy_it ", "+shop.price "]),

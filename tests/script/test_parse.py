@@ -4,7 +4,7 @@ import ast
 import textwrap
 
 import pytest
-from helpers import examples
+from helpers import each, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -35,12 +35,12 @@ FENCED = {
 }
 
 
-@pytest.mark.parametrize("text", FENCED.values(), ids=FENCED)
+@each("text", FENCED.values())
 def test_fences_go(text):
     assert read(text).strip() == "x = 1"
 
 
-@pytest.mark.parametrize(
+@each(
     "code",
     [
         "t.f(n=1)",
@@ -60,7 +60,7 @@ def test_code_without_fences_stays_as_it_is(code):
     assert read(code) == code
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "code"),
     [
         ("\ufeffx = 1", "x = 1"),
@@ -74,7 +74,6 @@ def test_code_without_fences_stays_as_it_is(code):
         ("    x = f'''{1}\n    {2}'''\n    x", "x = f'''{1}\n    {2}'''\nx"),
         ("    x = (1,\n    2)\n    x", "x = (1,\n2)\nx"),
     ],
-    ids=repr,
 )
 def test_line_ends_and_indentation(text, code):
     assert read(text) == code

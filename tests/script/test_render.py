@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 import yaml
-from helpers import calls, check_each, examples
+from helpers import calls, check_each, each, examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -89,7 +89,7 @@ def flow_depth(text):
 # What it looks like
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         (None, "null"),

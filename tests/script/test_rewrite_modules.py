@@ -1,7 +1,7 @@
 """Modules that we bring: made once, and in nobody's way."""
 
 import pytest
-from helpers import sandboxed
+from helpers import each, sandboxed
 
 from onetool.sandbox import CodeError
 from onetool.sandbox.messages import MONTY_VERSION
@@ -14,14 +14,14 @@ def test_what_is_available_is_what_the_folder_holds():
     assert held | {"urllib"} == AVAILABLE
 
 
-@pytest.mark.parametrize("name", sorted(AVAILABLE))
+@each("name", sorted(AVAILABLE))
 def test_the_sandbox_itself_lacks_it(name):
     """It asks us for it. One that a newer sandbox has goes into NATIVE: then ours is skipped."""
     with sandboxed() as run, pytest.raises(AttributeError, match="OsCall"):
         run(f"import {name}")
 
 
-@pytest.mark.parametrize("name", sorted(NATIVE))
+@each("name", sorted(NATIVE))
 def test_the_sandbox_itself_has_it(name):
     with sandboxed() as run:
         run(f"import {name}")
@@ -31,7 +31,7 @@ def test_the_folder_says_which_sandbox_it_is_for():
     assert f"Monty {MONTY_VERSION}" in (rewrite._FOLDER / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", sorted(AVAILABLE))
+@each("name", sorted(AVAILABLE))
 def test_each_module_alone(name):
     home = rewrite.module_variable(name)
     with sandboxed() as run:

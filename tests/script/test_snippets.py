@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from helpers import calls, examples, sandboxed
+from helpers import calls, each, examples, sandboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +67,7 @@ def test_a_dollar_elsewhere_is_none(text):
 # How it is written
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "topic"),
     [
         ("topic=tea", "tea"),
@@ -88,7 +88,7 @@ def test_a_dollar_elsewhere_is_none(text):
         ('topic=["a"]', '["a"]'),
     ],
 )
-@pytest.mark.parametrize("between", [" ", "\n", "\n\n  "])
+@each("between", [" ", "\n", "\n\n  "])
 def test_values_on_one_line_and_on_many(call, topic, between):
     assert values_of(f"$research{between}{call}\ncount=3\n")["topic"] == topic
     assert values_of(f"$research count: 3\n{call}")["count"] == 3
@@ -99,7 +99,7 @@ def test_a_bare_value_ends_where_the_next_key_begins():
     assert (found["topic"], found["count"], found["deep"]) == ("green tea", 3, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "key", "value"),
     [
         ("count=3", "count", 3),
@@ -138,7 +138,7 @@ def test_the_example_of_the_documents():
 # What is refused, and how
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "words"),
     [
         ("$reserch topic=x", "there is no snippet $reserch, did you mean $research?"),
@@ -207,7 +207,7 @@ def test_typed_values_and_texts_of_them():
 # What the body makes of values
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "values", "code"),
     [
         ("f({{ a }})", {"a": "tea"}, "f('tea')"),
@@ -245,7 +245,7 @@ def test_values_stand_as_their_place_needs_them(text, values, code):
     assert body(text, **values) == code
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "values", "words"),
     [
         ('r"{{ a }}"', {"a": 'x"'}, 'has no place for a: r"…" knows no escapes'),

@@ -4,6 +4,7 @@ import asyncio
 from types import ModuleType
 
 import pytest
+from helpers import each
 
 from onetool import Executor, ToolCall
 from onetool.core.registry import SingleTool
@@ -45,9 +46,7 @@ def test_a_function_stays_what_it_is():
     assert offer_marks_of(len) is None
 
 
-@pytest.mark.parametrize(
-    "uri", ["", "today", "://today", "notes:", "no tes://x", "notes://a b", "1x://a", "x:\ny", None, 7]
-)
+@each("uri", ["", "today", "://today", "notes:", "no tes://x", "notes://a b", "1x://a", "x:\ny", None, 7])
 def test_an_address_has_a_scheme_and_no_blanks(uri):
     with pytest.raises(ValueError, match="uri: expected an address with a scheme, such as notes://today"):
         resource(uri)

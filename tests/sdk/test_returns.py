@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-import pytest
+from helpers import each
 
 from onetool.core.signature import signature
 from onetool.sdk.pack import tool_from_function
@@ -122,7 +122,7 @@ def load() -> Any:
     return {}
 
 
-@pytest.mark.parametrize(
+@each(
     ("function", "shape"),
     [
         (by_typed_dict, "{id: int, name}"),

@@ -32,6 +32,7 @@ import annotated_types
 import msgspec
 import pytest
 import typing_extensions
+from helpers import each
 
 from onetool.sdk import tool
 from onetool.sdk.pack import tool_from_function
@@ -207,7 +208,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "schema"), FORMS, ids=[str(hint) for hint, _ in FORMS])
+@each(("hint", "schema"), FORMS)
 def test_a_hint_has_one_form(hint, schema):
     assert property_of(hint) == schema
 
@@ -240,7 +241,7 @@ CONSTRAINTS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "schema"), CONSTRAINTS, ids=[str(hint) for hint, _ in CONSTRAINTS])
+@each(("hint", "schema"), CONSTRAINTS)
 def test_annotated_adds_to_the_form(hint, schema):
     found = property_of(hint)
     assert {key: found[key] for key in schema} == schema

@@ -16,7 +16,7 @@ from uuid import UUID
 import annotated_types
 import msgspec
 import pytest
-from helpers import executor_for, run
+from helpers import each, executor_for, run
 
 from onetool.core.errors import BadArguments
 from onetool.sdk.pack import tool_from_function
@@ -158,7 +158,7 @@ CONVERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "json", "value"), CONVERSIONS, ids=[str(hint) for hint, _, _ in CONVERSIONS])
+@each(("hint", "json", "value"), CONVERSIONS)
 def test_json_becomes_what_the_hint_asks_for(hint, json, value):
     converted = handler_of(hint)(x=json)
     assert converted == value
@@ -199,7 +199,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "json", "message"), REFUSALS, ids=[str(hint) for hint, _, _ in REFUSALS])
+@each(("hint", "json", "message"), REFUSALS)
 def test_a_value_that_can_not_be_converted_is_told_with_its_place(hint, json, message):
     with pytest.raises(BadArguments) as refused:
         handler_of(hint)(x=json)
@@ -245,9 +245,7 @@ def test_the_caller_gets_a_result_that_says_invalid_args():
 # How the function is called
 
 
-@pytest.mark.parametrize(
-    "hint", [str, float, bool, None, Any, list[str], dict[str, Any], Literal["a"], str | None, Title]
-)
+@each("hint", [str, float, bool, None, Any, list[str], dict[str, Any], Literal["a"], str | None, Title])
 def test_what_json_already_has_costs_nothing(hint):
     def f(x): ...
 

@@ -7,6 +7,7 @@ from typing import Annotated, Generic, Literal, Optional, TypeVar
 
 import pydantic
 import pytest
+from helpers import each
 from pydantic import BaseModel, BeforeValidator, Field, RootModel
 
 from onetool.core.errors import BadArguments
@@ -112,7 +113,7 @@ def test_a_model_may_contain_itself():
     assert spec.handler(x={"name": "a", "inside": [{"name": "b"}]}) == Folder(name="a", inside=[Folder(name="b")])
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "json", "value"),
     [
         (Person, {"name": "Ada", "born": "1815-12-10"}, Person(name="Ada", born=date(1815, 12, 10))),

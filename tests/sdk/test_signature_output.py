@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 import pydantic
-import pytest
+from helpers import each
 
 from onetool.core.json_data import plain
 from onetool.sdk.pack import tool_from_function
@@ -118,7 +118,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "schema"), VALUES, ids=[str(hint) for hint, _, _ in VALUES])
+@each(("hint", "value", "schema"), VALUES)
 def test_the_schema_describes_the_value_that_leaves(hint, value, schema):
     spec = spec_of(hint)
     assert {key: spec.output_schema[key] for key in schema} == schema
@@ -128,7 +128,7 @@ def test_the_schema_describes_the_value_that_leaves(hint, value, schema):
 class Socket: ...
 
 
-@pytest.mark.parametrize(
+@each(
     "hint", [Any, None, object, NoReturn, Socket, list[Socket], Callable[[], int], Iterator[int], "Nowhere", type[int]]
 )
 def test_a_hint_that_says_nothing_in_json_gives_no_schema(hint):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import calls
+from helpers import calls, each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +53,7 @@ def names(query: str, limit: int = 5, index: SearchIndex = INDEX) -> list[str]:
 # --- what it finds
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "first"),
     [
         ("search the web", "brave.web_search"),

@@ -3,8 +3,7 @@
 import math
 from collections import UserDict
 
-import pytest
-from helpers import calls, examples
+from helpers import calls, each, examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from stats_place import BOTH, asked, place
@@ -72,7 +71,7 @@ def test_names_from_outside_are_cut_and_printable(place):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "size"),
     [
         ("", 0),

@@ -1,7 +1,7 @@
 """4-registry.md: one test for each scenario, named after it. The provider formats are in test_4_registry_formats.py."""
 
 import pytest
-from helpers import calls, definition, run
+from helpers import calls, definition, each, run
 
 from onetool import App, Executor, Registry
 from onetool.core.errors import DefinitionError, DuplicateToolError
@@ -45,7 +45,7 @@ def test_reject_duplicate_tool_names(tmp_path, caplog):
     assert "The second twin" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "told"),
     [
         ({"name": None}, "name"),
@@ -65,7 +65,6 @@ def test_reject_duplicate_tool_names(tmp_path, caplog):
         ({"parameters": {"type": "object", "required": "a"}}, "required"),
         ({"parameters": {"type": "object", "properties": {"a": {"pattern": "("}}}}, "properties.a.pattern"),
     ],
-    ids=repr,
 )
 def test_validate_tool_definition(change, told):
     registry = Registry()

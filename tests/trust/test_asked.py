@@ -5,6 +5,7 @@ import json
 import click
 import pytest
 from click.testing import CliRunner
+from helpers import each
 
 from onetool.config.find import find
 from onetool.config.reach import Reach, reach_of
@@ -116,7 +117,7 @@ def test_a_file_that_is_written_while_it_is_read_counts_as_read_before(config, m
 HIDDEN = [0x3164, 0xFFA0, 0x115F, 0x1160, 0x2800, 0x17B4, 0x180B, 0x180E, 0xFE00, 0xFE0F, 0x034F, 0xE0100, 0xE01EF]
 
 
-@pytest.mark.parametrize("code", [*HIDDEN, 0x1D159, 0xAD, 0x200B, 0x202E, 0x2066, 0xE0041], ids=hex)
+@each("code", [*HIDDEN, 0x1D159, 0xAD, 0x200B, 0x202E, 0x2066, 0xE0041])
 def test_what_nobody_can_see_is_written_out(code):
     line = f"server s: rm{chr(code)} -rf"
     (shown,) = (text for text in trust.describe_reach(Reach(runs={line: ""}), None) if "server" in text)

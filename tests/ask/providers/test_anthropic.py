@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from ask.providers.recorded import Recorded
+from helpers import each
 
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import (
@@ -374,7 +375,7 @@ def test_models() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("case", load("errors.json"), ids=lambda case: case["body"]["error"]["message"][:40])
+@each("case", load("errors.json"))
 def test_errors(case: dict[str, Any]) -> None:
     error = ANTHROPIC.failure(case["status"], case["body"])
     assert (error.reason, error.again, error.window) == (case["reason"], case.get("again", False), case.get("window"))

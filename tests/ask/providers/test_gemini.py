@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from ask.providers.recorded import Recorded
+from helpers import each
 
 from onetool.ask.errors import ModelError
 from onetool.ask.messages import Assistant, Call, File, ModelReply, Result, TextDelta, ThoughtDelta, Usage, User
@@ -320,7 +321,7 @@ def test_models() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("case", load("errors.json"))
+@each("case", load("errors.json"))
 def test_errors(case: dict[str, Any]) -> None:
     error = GEMINI.failure(case["status"], case["body"])
     assert (error.reason, error.again) == (case["reason"], case.get("again", False))

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from ask.stand_in import Says, Seen
 from ask.stand_in.server import WIRES
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,7 +116,7 @@ def test_an_answer_has_an_end(name: str) -> None:
     assert refused(name, *streamed(name, text + "x")) == "the model's API sent an answer of more than 4 MiB"
 
 
-@pytest.mark.parametrize("name", THOUGHTS)
+@each("name", THOUGHTS)
 def test_thoughts_have_an_end(name: str) -> None:
     read(name, *[THOUGHTS[name]("x" * (MIB // 4))] * 7)
     assert "thoughts of more than 2 MiB" in refused(name, *[THOUGHTS[name]("x" * (MIB // 4))] * 9)

@@ -1,6 +1,6 @@
 """A document that keeps its shape, whatever was said."""
 
-import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -102,7 +102,7 @@ def kinds(text):
     return {one.type for token in tokens for one in (token, *(token.children or ()))}
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@each("hostile", HOSTILE)
 def test_a_viewer_loads_nothing(hostile):
     text = markdown(transcript(User(text=hostile), Assistant(text=hostile)))
     assert not kinds(text) & {"image", "html_inline", "html_block"}

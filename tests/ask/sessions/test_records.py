@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from helpers import each
 from msgspec import UNSET
 
 from onetool.ask.errors import SessionError
@@ -71,7 +72,7 @@ def test_a_later_kind_of_line_is_passed_over():
     assert read_line(b'{"type":"summary","at":1,"text":"x"}') is None
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         b"{",
@@ -85,7 +86,6 @@ def test_a_later_kind_of_line_is_passed_over():
         b'{"type":"user","text":"x","at":"noon"}',
         b'{"type":"new","a":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
     ],
-    ids=range(10),
 )
 def test_what_no_line_says(text):
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError, RecursionError)):

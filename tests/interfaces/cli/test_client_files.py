@@ -4,6 +4,7 @@ import json
 import tomllib
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,7 +116,7 @@ def test_force_replaces_the_one_entry():
     assert put(before, force=True) == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("{", "line 1, column 2: expected a name in double quotes"),
@@ -134,7 +135,6 @@ def test_force_replaces_the_one_entry():
         ("{,}", "line 1, column 2: expected a name"),
         ('{"a": 1,,}', "line 1, column 9: expected a name"),
     ],
-    ids=lambda text: text[:14],
 )
 def test_what_is_no_json_is_told_with_its_place(text, told):
     with pytest.raises(EditError) as caught:

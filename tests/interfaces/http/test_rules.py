@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers import each
 
 from onetool.config.model import HttpConfig
 from onetool.core.principal import Principal
@@ -40,7 +41,7 @@ def test_our_own_names(host):
     assert passes(rules().check_host, host.encode()) is True
 
 
-@pytest.mark.parametrize(
+@each(
     "host",
     ["evil.example", "evil.example:8765", "localhost.evil.example", "localhost:8766", "127.0.0.1.nip.io:8765",
      "127.0.0.1:80", "127.0.0.2", "127.1", "2130706433", "0.0.0.0:8765", "0x7f.1", "localhost:8765@evil.example",
@@ -95,7 +96,7 @@ def test_reading_a_host(text, name, port):
 # Origin
 
 
-@pytest.mark.parametrize(
+@each(
     ("origin", "host"),
     [
         (None, "localhost:8765"),
@@ -114,7 +115,7 @@ def test_pages_that_may(origin, host):
     assert passes(rules().check_origin, origin and origin.encode(), host.encode()) is True
 
 
-@pytest.mark.parametrize(
+@each(
     ("origin", "host"),
     [
         ("null", "localhost:8765"),
@@ -187,7 +188,7 @@ def test_the_right_token(scheme):
     assert rules(token=Secret("another")).identify(b"Bearer another", {}).owner != principal.owner
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [None, "", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}",
      f"Bearer{TOKEN}", f"Bearer {TOKEN} {TOKEN}", f"Bearer {TOKEN.upper()}", f"Bearer {TOKEN}\0",

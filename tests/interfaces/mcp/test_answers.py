@@ -1,6 +1,7 @@
 """A question of a tool as the protocol asks it, and what comes back as the tool wants it."""
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def test_answers_that_fit():
     assert read_answer(ROOTS, {"roots": []}) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "result"),
     [
         (PERSON, None),
@@ -102,7 +103,7 @@ def test_whatever_comes_back_it_is_an_answer_or_none(result):
 # Who can be asked
 
 
-@pytest.mark.parametrize(
+@each(
     ("capabilities", "able"),
     [
         ({}, set()),

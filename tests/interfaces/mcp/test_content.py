@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from helpers import each
 
 from onetool.core.call import ToolError, ToolResult
 from onetool.core.errors import ToolFailure
@@ -42,7 +43,7 @@ def test_what_the_sdk_makes_is_content(block):
     assert given_to_client(result([block, block]))["content"] == [block, block]
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         {"type": "text"},

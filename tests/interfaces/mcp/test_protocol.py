@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,9 +90,7 @@ def test_what_json_does_not_know_is_told_in_words():
 # In
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b" ", b"nul", b'"\xc3"', b"\xff\xfe1\x00", b"1 2", b"[1,]", b"+1", b"0x1", b"\x0c1"]
-)
+@each("data", [b"", b" ", b"nul", b'"\xc3"', b"\xff\xfe1\x00", b"1 2", b"[1,]", b"+1", b"0x1", b"\x0c1"])
 def test_what_is_not_json(data):
     with pytest.raises(JsonRpcError, match="not JSON") as caught:
         decode(data)
@@ -171,7 +170,7 @@ def test_requests_notifications_and_responses(message):
     assert check_message(message) is message
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "words"),
     [
         ([], "expected one JSON-RPC message, an object, got a list"),

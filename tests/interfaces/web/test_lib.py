@@ -46,7 +46,8 @@ const fail = (error) => {
   console.error(error);
   process.exit(1);
 };
-work().then(say, fail).then(() => process.exit(0));
+const work = new Function(require("node:fs").readFileSync(0, "utf8"))();
+work(...lib).then(say, fail).then(() => process.exit(0));
 """
 
 
@@ -56,26 +57,35 @@ def node(tmp_path_factory):
     if not (PACKAGES / "rolldown").exists():
         pytest.skip("THE PAGE'S PARTS ARE NOT TESTED: its packages are not installed (`make web` does)")
 
+    bundles = {}  # by the imports: a bundle takes longer than its scripts
+
     def run(imports, script):
+        names = ", ".join(imports.values())
+        if (key := json.dumps(imports)) not in bundles:
+            bundles[key] = bundle(imports, names)
+        done = _done(bundles[key], *npm.node(), "made/driver.js", input=f"return (async ({names}) => {{ {script} }});")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def bundle(imports, names):
         folder = tmp_path_factory.mktemp("lib")
         lib = WEB / "src" / "lib"
-        lines = [f"import {{ {names} }} from {json.dumps(str(lib / file))};" for file, names in imports.items()]
-        work = f"const work = async () => {{ {script} }};\n{END}"
+        lines = [f"import {{ {some} }} from {json.dumps(str(lib / file))};" for file, some in imports.items()]
         (folder / "shims.ts").write_text(SHIMS, encoding="utf-8")
-        (folder / "driver.ts").write_text("\n".join(['import "./shims";', *lines, work]), encoding="utf-8")
+        driver = "\n".join(['import "./shims";', *lines, f"const lib = [{names}];", END])
+        (folder / "driver.ts").write_text(driver, encoding="utf-8")
         cli = [*npm.node(), PACKAGES / "rolldown" / "bin" / "cli.mjs", "driver.ts", "--platform", "node"]
         made = _done(folder, *cli, "--format", "cjs", "-d", "made")
         assert made.returncode == 0, made.stdout + made.stderr
-        done = _done(folder, *npm.node(), "made/driver.js")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return folder
 
     return run
 
 
-def _done(folder, *command):
+def _done(folder, *command, **options):
     packages = {**npm.environment(), "NODE_PATH": str(PACKAGES)}
-    return subprocess.run([*map(str, command)], cwd=folder, env=packages, capture_output=True, text=True, check=False)
+    options |= {"cwd": folder, "env": packages, "capture_output": True, "text": True, "check": False}
+    return subprocess.run([*map(str, command)], **options)
 
 
 LATER = {

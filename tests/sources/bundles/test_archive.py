@@ -7,7 +7,7 @@ import zipfile
 from io import BytesIO
 
 import pytest
-from helpers import calls
+from helpers import calls, each
 from msgspec.structs import replace
 
 from onetool.sources.bundles.archive import MAX_ENTRY, pack, plan, unpack
@@ -99,7 +99,7 @@ def test_built_in_bundles_are_not_packed():
 # Hostile forms
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "../evil.json", "tools/../../evil.json", "/etc/evil.json", "C:\\evil.json", "C:evil.json", "tools\\evil.json",

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from helpers import each
 from http_harness import Harness, allowed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,7 +140,7 @@ def test_logins(options, auth, secrets):
     assert made.secrets == secrets
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "curl 'https://x.example/?api_key=s3cretvalue'",
@@ -311,7 +312,7 @@ def test_how_the_answer_is_read(command, encoding):
     assert from_curl(command).tool["httpImpl"]["response"].get("encoding") == encoding
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "why"),
     [
         ("", "begin with curl"),

@@ -1,12 +1,13 @@
 """A server is named after the package that its command starts."""
 
 import pytest
+from helpers import each
 
 from onetool.core.errors import ConfigError
 from onetool.sources.mcp_servers.command_line import package_name, server_of
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "name"),
     [
         ("uvx mcp-server-time", "mcp_server_time"),

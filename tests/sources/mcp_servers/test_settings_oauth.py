@@ -1,12 +1,12 @@
 """What `auth:` of a server may say."""
 
-import pytest
+from helpers import each
 
 from onetool.services.secrets import Secret
 from onetool.sources.mcp_servers.settings import BearerToken, ClientCredentials, PersonLogin, auth_problems, read
 
 
-@pytest.mark.parametrize(
+@each(
     ("auth", "meant"),
     [
         (None, None),
@@ -30,7 +30,7 @@ def test_what_is_meant(auth, meant):
     assert read(auth) == meant
 
 
-@pytest.mark.parametrize(
+@each(
     ("auth", "message"),
     [
         ("", "this is not a token"),

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers import each
 from sources.mcp_servers.harness import call, ran
 
 from onetool import ToolCall, ToolSpec
@@ -68,7 +69,7 @@ def test_a_text_is_taken_for_what_it_says_where_nothing_is_lost(app, name, given
     assert got(ran(app, f"value = {given!r}\nodd.loose({name}=value, type=str('png'))"))[name] == sent
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "given"),
     [
         ("count", "007"),

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from ask.stand_in import Fails, Hangs, Says, Wants
 from click.testing import CliRunner
-from helpers import start, until
+from helpers import each, start, until
 from interfaces.cli.ask.shop import ALLOW
 from interfaces.cli.ask.shop import shop as shop  # a fixture
 
@@ -213,7 +213,7 @@ def test_there_is_something_to_go_on_with_where_something_was_said(shop, monkeyp
 # Wrong usage, before anything is opened
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "told"),
     [
         (["q", "--tool-allow", ""], "Must not be empty"),

@@ -1,8 +1,8 @@
 """`--with-tools`, `=false`, ` false`: before the prompt and behind it, which it never swallows."""
 
 import click
-import pytest
 from click.testing import CliRunner
+from helpers import each
 
 from onetool.interfaces.cli.ask import WithToolsCommand, ask, join_switch_value
 
@@ -14,7 +14,7 @@ def command(words, with_tools):
     click.echo(f"{words} {with_tools}")
 
 
-@pytest.mark.parametrize(
+@each(
     ("args", "words", "with_tools"),
     [
         (["q"], ["q"], True),

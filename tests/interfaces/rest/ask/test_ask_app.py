@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from helpers import FakeClock
+from helpers import FakeClock, each
 from interfaces.rest.ask.fakes import ANSWER, STARTED, App, failing, post
 
 from onetool.ask.errors import ModelError, Reason
@@ -154,7 +154,7 @@ def test_stored_results_belong_to_who_asks():
 # What is refused before anybody is asked
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "pointer", "words"),
     [
         ({}, "/prompt", "missing"),
@@ -215,8 +215,8 @@ def test_other_things_that_are_wrong_with_a_request():
 # What fails
 
 
-@pytest.mark.parametrize("accept", ["*/*", EVENTS])
-@pytest.mark.parametrize("reason", Reason.__args__)
+@each("accept", ["*/*", EVENTS])
+@each("reason", Reason.__args__)
 def test_every_reason_has_a_status_with_and_without_a_stream(reason, accept):
     client = run(App(failing(reason, "try `onetool auth set openai`")), {"prompt": "x"}, accept)
     told = problem(client, STATUS_OF_REASON.get(reason, PROVIDER_STATUS), reason)

@@ -1,6 +1,7 @@
 """Search: four tiers in their order, the best text first inside of each, then the newest. Queries are only data."""
 
 import pytest
+from helpers import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sources.bundles.contents.made import MemoryStore, bundle, put, slugs, tool
@@ -111,7 +112,7 @@ def test_disabled_tools_are_found_only_on_request(store):
     assert slugs(store.search("alpha", include_disabled=True)) == ["alpha", "alphabet"]
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         '"',

@@ -1,6 +1,7 @@
 """Names that a person would choose, out of names that programs made."""
 
 import pytest
+from helpers import each
 from hypothesis import given
 from hypothesis import strategies as st
 from sources.bundles.openapi.documents import imported
@@ -18,7 +19,7 @@ from onetool.sources.bundles.import_names import (
 from onetool.sources.bundles.names import check_slug, check_version
 
 
-@pytest.mark.parametrize(
+@each(
     ("id", "slug"),
     [
         ("getPetById", "get-pet-by-id"), ("repos/get", "repos-get"), ("Pets_List", "pets-list"),
@@ -32,7 +33,7 @@ def test_by_the_operations_id(id, slug):
     assert slug_of(id) == slug
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "slug"),
     [
         ("get", "/pets/{petId}", "get-pet"), ("get", "/pets", "list-pets"), ("post", "/pets", "create-pet"),
