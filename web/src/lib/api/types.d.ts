@@ -827,6 +827,11 @@ export interface components {
             /** @description Why it can't be called though it is enabled. */
             readonly disabledReason?: string;
             /**
+             * @description Whether it changes something, and whether a repeat is safe; absent where nobody has said.
+             * @enum {unknown}
+             */
+            readonly effect?: "reads" | "changes" | "changes, repeatable" | "repeatable";
+            /**
              * @description `off`: it or its bundle is disabled, or its function is gone; `down`: its MCP server can't be reached; `changed`: the tools of its server have changed and wait for approval.
              * @enum {unknown}
              */

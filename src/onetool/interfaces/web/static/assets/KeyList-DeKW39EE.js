@@ -1,1 +1,0 @@
-export{s as default}from"./welcome-0LEPRKx0.js";

@@ -1,1 +1,0 @@
-export{s as default}from"./welcome-01PqaNyh.js";

@@ -1,1 +1,0 @@
-export{r as default}from"./welcome-0LEPRKx0.js";

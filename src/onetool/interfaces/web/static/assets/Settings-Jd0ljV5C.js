@@ -1,0 +1,1 @@
+export{r as default}from"./welcome-M34YRCtO.js";

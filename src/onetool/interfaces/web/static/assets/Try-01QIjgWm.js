@@ -1,1 +1,0 @@
-export{t as default}from"./form-CQoLNVr0.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./form-Dyqh-9_x.js";

@@ -1,0 +1,1 @@
+export{t as default}from"./form-B8qS9I_r.js";

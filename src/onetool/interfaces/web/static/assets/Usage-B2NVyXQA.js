@@ -1,1 +1,0 @@
-export{I as default}from"./form-Dyqh-9_x.js";

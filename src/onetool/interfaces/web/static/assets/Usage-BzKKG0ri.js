@@ -1,1 +1,0 @@
-export{R as default}from"./form-CQoLNVr0.js";

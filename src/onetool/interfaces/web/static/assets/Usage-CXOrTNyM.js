@@ -1,0 +1,1 @@
+export{Z as default}from"./form-B8qS9I_r.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./welcome-0LEPRKx0.js";

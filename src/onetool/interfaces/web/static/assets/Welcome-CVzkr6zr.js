@@ -1,0 +1,1 @@
+export{t as default}from"./welcome-M34YRCtO.js";

@@ -1,1 +1,0 @@
-export{t as default}from"./welcome-01PqaNyh.js";
