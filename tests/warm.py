@@ -44,6 +44,9 @@ ALSO = (
     "httpx",
     "uvicorn",
     "rich.console",
+    "jsonschema_rs",
+    "uvicorn.lifespan.on",
+    "uvloop",
 )
 
 
@@ -208,11 +211,14 @@ def _files_of_client(connection: socket.socket) -> list[int]:
 
 def _import_everything() -> None:
     import onetool
+    from onetool.core import text
 
     found = [module.name for module in pkgutil.walk_packages(onetool.__path__, "onetool.")]
     for name in (*found, *ALSO):
         if name != "onetool.__main__":
             importlib.import_module(name)
+    for pattern in [one for one in gc.get_objects() if isinstance(one, text._LazyPattern)]:
+        pattern.match  # compiles it  # noqa: B018
     importlib.import_module("onetool.services.search.meaning").load_table()  # as long as all other work of a server
     set_constants(POLLS)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from helpers import until
+from helpers import examples, until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.audit_places import Flaky, audit_database, empty_database, lines, lines_in
@@ -256,7 +256,7 @@ def _leaves(value: object) -> list[str]:
     return [leaf for part in parts for leaf in _leaves(part)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(args=st.dictionaries(_texts, _values, min_size=1, max_size=4), fails=st.booleans(), known=st.booleans())
 def test_no_value_of_any_argument_is_in_the_log(shared_file, args: dict, fails: bool, known: bool) -> None:
     some = _leaves(args)[0]

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from helpers import definition
+from helpers import definition, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from script.test_render import TRICKY, flow_depth
@@ -93,7 +93,7 @@ def is_kept(text):
 SAID = st.text(max_size=60).filter(is_kept) | st.sampled_from([text for text in TRICKY if is_kept(text)])
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(SAID.filter(str.strip), min_size=2, max_size=4))
 def test_readability_of_any_words(tmp_path_factory, texts):
     tools = [definition(f"demo.tool_{number}", description=text) for number, text in enumerate(texts)]

@@ -1,5 +1,6 @@
 """Names of bundles' tools, followed change by change: they are those of a whole load, and the rest is not touched."""
 
+from helpers import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -101,7 +102,7 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestChanges.settings = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)
 
 
 def test_a_change_touches_its_pack_alone():
