@@ -29,7 +29,7 @@ PACK = "def add(x: int, y: int = 1) -> int:\n    '''Add two numbers.'''\n    ret
 CALLS = 5
 COUNTED = {  # functions and files until the answer is sent, and with what follows
     "tools/call over HTTP, in a session": ((93, 38), (160, 52)),
-    "REST invoke of an HTTP tool": ((131, 53), (221, 72)),
+    "REST invoke of an HTTP tool": ((131, 53), (240, 72)),
     "run with one inner call, stdio": ((166, 38), (201, 47)),
 }
 
