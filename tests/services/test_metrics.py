@@ -66,3 +66,8 @@ def test_lines_of_one_name_stay_together_and_labels_are_escaped():
     assert text.count(b"# TYPE x gauge") == 1
     assert {dict(labels)["replica"] for labels in read_exposition(text)["x"]} == {"r1", "r2"}
     assert {dict(labels)["a"] for labels in read_exposition(text)["x"]} == {'q"\\\n'}
+
+
+def test_half_of_a_surrogate_pair_in_a_name_does_not_cost_the_response():
+    text = exposition({"": [Family("a", "gauge", "A.", [Sample(1.0, (("tool", "x.\ud800"),))])]})
+    assert read_exposition(text)["a"] == {(("tool", "x.?"),): 1.0}

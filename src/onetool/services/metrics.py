@@ -168,7 +168,7 @@ def exposition(processes: Mapping[str, Iterable[Family]]) -> bytes:
         for value, labels, suffix in samples:
             shown = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
             text.append(f"{name}{suffix}{{{shown}}} {value!r}" if shown else f"{name}{suffix} {value!r}")
-    return "\n".join((*text, "")).encode()
+    return "\n".join((*text, "")).encode(errors="replace")  # a name may have half of a surrogate pair
 
 
 def _escaped(text: str) -> str:

@@ -105,7 +105,9 @@ class OtelExporter:
 
     def _observe_call(self, event: CallEvent) -> None:
         name, outcome = event.tool if event.spec is not None else OTHER, _outcome(event)
-        self._calls.record(event.duration_ms / 1000, {"gen_ai.tool.name": self._tools.label(event), **outcome})
+        self._calls.record(
+            event.duration_ms / 1000, {"gen_ai.tool.name": _sendable(self._tools.label(event)), **outcome}
+        )
         attributes: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
