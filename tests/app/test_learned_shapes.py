@@ -208,6 +208,14 @@ def test_a_process_of_its_own_and_another_replica_see_it(opened, tmp_path, store
         until(lambda: shape(app, "shop.item") == told)
 
 
+def test_what_is_stored_of_a_pack_can_be_forgotten(opened):
+    with opened() as app:
+        app.catalog.shapes.forget("shop")
+        call(app, "shop.item")
+        app.catalog.shapes.forget("shop")
+        assert app.runtime.documents("shapes").read("shop") is None
+
+
 def test_tools_of_servers_learn_as_well(opened, tmp_path):
     config = json.loads((tmp_path / "onetool.yaml").read_text())
     config["servers"] = {"good": {"command": sys.executable, "args": [str(SERVER)]}}

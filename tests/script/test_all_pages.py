@@ -123,7 +123,7 @@ def test_the_list_that_is_meant_is_named(crm):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("ot.all(odd.none)", "it has no list: {'a': 1}"),
+        ("ot.all(odd.none)", "There is no list of items in the result of odd.none: {'a': 1}"),
         (
             "ot.all(odd.hidden)",
             "no cursor, page or offset, and beside 1 items its result says {'nextpagetoken'",

@@ -98,6 +98,12 @@ class LearnedShapes:
             entries = dict([*entries.items()][-MAX_TOOLS:])
             self._packs[pack] = held.write(msgspec.json.encode(entries)), entries
 
+    def forget(self, pack: str) -> None:
+        """Delete what is stored of the tools of a pack that is gone."""
+        if self._has_documents():
+            with suppress(DatabaseError, ConfigError):
+                self._documents().delete(pack)
+
     def entry(self, pack: str, name: str, version: "Version") -> "tuple[Version, dict[str, Any] | None]":
         """Return what is stored of a tool, and the version of that; None if it is still this version."""
         if not self._has_documents():

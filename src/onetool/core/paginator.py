@@ -85,9 +85,12 @@ class Paginator:
         found = _lists(value)
         keys = [key for key in found if self._key in (None, key, key.rpartition(".")[2])]
         if len(keys) != 1:
-            there = f"its lists are {', '.join(found)}" if found else f"it has no list: {_shown(value)}"
-            wanted = f"pass key=…: {there}" if self._key is None else f"there is no list {self._key!r}: {there}"
-            raise PagingError(f"Can't tell which list in the result of {self._tool} holds the items; {wanted}")
+            result = f"the result of {self._tool}"
+            if not found:
+                raise PagingError(f"There is no list of items in {result}: {_shown(value)}")
+            wanted = "pass key=…" if self._key is None else f"there is no list {self._key!r}"
+            message = f"Can't tell which list in {result} holds the items; {wanted}: its lists are {', '.join(found)}"
+            raise PagingError(message)
         return found[keys[0]], _metadata(cast(dict[str, Any], value))
 
     def _following(self, args: Mapping[str, Any], items: list[Any], metadata: dict[str, Any]) -> dict[str, Any] | None:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from document_places import stored_tokens
@@ -239,6 +241,19 @@ def add(api, name=None, **body):
     return real.json()["servers"]
 
 
+@pytest.mark.parametrize("changed", ["run.sh", "server.py"])
+def test_a_program_that_has_changed_since_it_was_shown_is_refused(api, tmp_path, changed):
+    for name in ("run.sh", "server.py"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    body = {"servers": {"new": {"command": str(tmp_path / "run.sh"), "args": ["-x", str(tmp_path / "server.py")]}}}
+    digest = api.ask("POST", "/servers?dryRun=true", body).json()["digest"]
+    assert api.ask("POST", "/servers?dryRun=true", body).json()["digest"] == digest
+    (tmp_path / changed).write_text("#!/bin/sh\nrm -rf everything\n")
+    assert api.ask("POST", "/servers", {**body, "digest": digest}).status_code == 409
+    assert "new" not in servers_of(api)
+
+
 def test_a_pasted_server_is_shown_then_confirmed_then_started(api):
     block = block_of("offers", "a b")
     body = {"text": json.dumps({"mcpServers": {"two": block}})}
@@ -422,6 +437,10 @@ def test_a_renamed_server_keeps_its_place_and_what_was_approved(written, tmp_pat
     assert reply.status_code == 200, reply.text
     assert reply.json()["name"] == "fixed"
     until(lambda: servers_of(api)["fixed"]["state"] == "connected")
+    with closing(sqlite3.connect(next(tmp_path.rglob("state.db")))) as database:
+        rows = database.execute("SELECT kind, key FROM documents").fetchall()
+    assert [kind for kind, key in rows if "fixed" in key] == ["servers"]
+    assert not [row for row in rows if "pinned" in row[1]]  # nothing is left under the old name
     (tmp_path / "words").write_text("Does what an enemy wants.")
     api.ask("POST", "/servers/fixed/reconnect", {})
     assert servers_of(api)["fixed"]["refused"] is True

@@ -41,6 +41,7 @@ from onetool.core.signature import as_identifier
 from onetool.core.state_folders import IGNORE, IGNORED
 from onetool.services.secret_file import drop_secret, put_secret
 from onetool.services.secrets import Secret
+from onetool.sources.mcp_servers.server_cache import ServerCache
 from onetool.sources.mcp_servers.servers import Servers
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -132,18 +133,19 @@ class ConfigTarget:
         except (EditError, ValueError) as why:
             raise ConfigUnchangedError(f"{self.file} stays as it is: {why}.") from None
 
-    def rename(self, servers: Servers, name: str, new: str) -> None:
+    def rename(self, servers: Servers, name: str, new: str) -> ServerCache:
         """Rename a server. What was approved and its login stay; tools are called by the new name after a reload.
 
-        Raises SkipServer for a name that no server can have, ConfigUnchangedError, and DatabaseError.
+        Return what is stored under the old name, to be deleted after that. Raises SkipServer for a name that no server can have, ConfigUnchangedError, and DatabaseError.
         """
         check_name(new)
         self.block(name)
         if new in self.servers:
             raise ServerExistsError(f"A server named {new[:100]!r} already exists. Choose another name.")
-        servers.copy_state(name, new)
+        old = servers.copy_state(name, new)
         self.write(partial(rename_server, name=name, new=new))
         servers.logout(name)
+        return old
 
     def check(self, change: Change, secrets: Mapping[str, str]) -> None:
         """Raise ConfigUnchangedError if `write` would. Writes nothing."""

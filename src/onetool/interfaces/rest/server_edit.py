@@ -6,9 +6,11 @@ Secrets never leave the machine; they are shown as `${NAME}`.
 
 import asyncio
 import logging
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from onetool.config.server_import.hide_secrets import SecretCollector
 
 log = logging.getLogger("onetool.serve")
+
+MAX_FILES = 20  # of one server that are in the digest of a dry run
 
 
 class ServerDraft(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -137,6 +141,23 @@ def draft_of(
         secrets=tuple(secrets),
         notes=tuple(map(shown_line, notes)),
     )
+
+
+def file_digests(target: "ConfigTarget", blocks: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return digests of the programs and scripts that these servers would start, by their paths."""
+    from onetool.core.file_facts import digest_of as digest_of_file
+    from onetool.sources.mcp_servers.program import find_program
+
+    found: dict[str, str] = {}
+    for block in blocks:
+        folder = os.path.join(target.file.absolute().parent, os.path.expanduser(block.get("cwd") or ""))
+        program = find_program(
+            block.get("command", ""), block.get("env", {}).get("PATH", os.environ.get("PATH")), folder
+        )
+        words = (os.path.join(folder, os.path.expanduser(one)) for one in block.get("args", ()))
+        files = [one for one in (program, *words) if one and "\0" not in one and os.path.isfile(one)]
+        found |= {file: digest_of_file(Path(file)) for file in files[:MAX_FILES]}
+    return found
 
 
 def drafts_response(request: RestRequest, drafts: list[ServerDraft], digest: str, dry_run: bool) -> RestResponse:
@@ -319,7 +340,7 @@ def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
         message = "/definition: This command starts OneTool itself. Its tools are already available."
         raise InvalidError(message, "/definition")
     secrets = {one: collector.new[one] for one in placeholders(new) if one in collector.new}
-    digest = sealed_digest(context, [str(target.file), name, new], secrets)
+    digest = sealed_digest(context, [str(target.file), name, new, file_digests(target, [new])], secrets)
 
     def change(text: str) -> str:
         if server_block(text, name) != old:
@@ -361,7 +382,7 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
         return server_response(context, name)
     target = config_target(context.app)
     try:
-        target.rename(servers, name, new)
+        old = target.rename(servers, name, new)
     except SkipServer as why:
         raise InvalidError(f"/name: {why}", "/name") from None
     except ServerExistsError as error:
@@ -372,6 +393,8 @@ def _rename(context: RestContext, name: str, new: str) -> RestResponse:
         raise RestError(503, "unavailable", f"The approvals and login of {name} can't be copied: {error}.") from None
     log.info("Renamed over REST: the server %s to %s", name, new)
     load_config(context.app, target)
+    old.delete()
+    context.app.catalog.shapes.forget(name)
     return server_response(context, new)
 
 

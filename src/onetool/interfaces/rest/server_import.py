@@ -25,6 +25,7 @@ from onetool.interfaces.rest.server_edit import (
     config_target,
     draft_of,
     drafts_response,
+    file_digests,
     load_config,
     write_config,
 )
@@ -231,7 +232,8 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
     found = _given(asked, target.file.absolute().parent)
     plan = _plan(target, found, keep=asked.keep)
     drafts = _drafts(target, found, plan)
-    digest = sealed_digest(request.context, [str(target.file), plan.servers], plan.secrets)
+    files = file_digests(target, plan.servers.values())
+    digest = sealed_digest(request.context, [str(target.file), plan.servers, files], plan.secrets)
     if not dry_run:
         check_digest(asked.digest, digest)
         if not plan.servers:

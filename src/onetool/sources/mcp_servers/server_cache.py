@@ -9,6 +9,7 @@ things under one name, each has a document of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
@@ -119,6 +120,15 @@ class ServerCache:
             return version
         except DatabaseError:
             return self.version()
+
+    def delete(self) -> None:
+        """Delete what is stored, unless replicas share it: others may still have the server under this name, and would
+        approve anew whatever it lists.
+        """
+        if not self._documents.is_shared:
+            with suppress(DatabaseError):
+                for key in (self._key, self._moved_key):
+                    self._documents.delete(key)
 
     def version(self) -> Version:
         """Return a value that differs after any write."""

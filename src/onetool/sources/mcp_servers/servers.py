@@ -275,15 +275,16 @@ class Servers(Source):
 
         return forget(self.logins, file_name(name))
 
-    def copy_state(self, name: str, new: str) -> None:
+    def copy_state(self, name: str, new: str) -> ServerCache:
         """Store what is known of a server, what is approved and its login under a new name: a rename approves nothing.
 
-        Raises DatabaseError.
+        Return what is stored under the old name. Raises DatabaseError.
         """
         proxy = self._proxies[name]
         ServerCache(self._documents, new, proxy.settings).write(proxy.cached)
         if (login := self.logins.read(file_name(name))) is not None:
             self.logins.write(file_name(new), login)
+        return ServerCache(self._documents, name, proxy.settings)
 
     def offered(self, name: str) -> Catalogue:
         """Return what a server offers now."""
