@@ -1,4 +1,5 @@
-"""Replicas on one PostgreSQL: CPU for a request with 1, 2 and 3 of them, forwarding, and how soon all find a new tool.
+"""Replicas on one PostgreSQL: CPU for a request with 1, 2 and 3 of them, forwarding, how soon all find a new tool, and
+how many statements the database gets.
 
 Each replica gets the same load, whatever their number: what grows is what they cost each other. The database, the
 replicas and the load share this machine's cores, so CPU time is measured, and not requests a second.
@@ -6,6 +7,7 @@ replicas and the load share this machine's cores, so CPU time is measured, and n
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +25,8 @@ from bench.table import OURS, Row, row, show
 PATIENCE_S = 60.0
 ROUNDS = 5
 SECONDS = 4.0  # of load, in each round
+IDLE_S = 10.0  # for counting statements without requests
+REQUESTS = 200  # for counting their statements
 RATE = 100  # requests a second for each replica
 KEY = "0123456789abcdef0123456789abcdef"
 TOKEN = "a-token-of-all-the-replicas-0123456789"  # a replica lets nobody in without one
@@ -54,11 +58,11 @@ def run() -> Iterator[Row]:
             print("  cluster: no PostgreSQL can be started here")
             return
         stack.callback(server.stop)
-        yield from _measured(Path(folder), server.url, stack)
+        yield from _measured(Path(folder), server, stack)
 
 
-def _measured(folder: Path, url: str, stack: ExitStack) -> Iterator[Row]:
-    replicas = [Replica(folder / f"r{number}", url) for number in range(3)]
+def _measured(folder: Path, server: Any, stack: ExitStack) -> Iterator[Row]:
+    replicas = [Replica(folder / f"r{number}", server.url) for number in range(3)]
     cpu: dict[int, list[float]] = {1: [], 2: [], 3: []}
     running: list[Replica] = []
     for count, new in enumerate(replicas, 1):
@@ -76,6 +80,34 @@ def _measured(folder: Path, url: str, stack: ExitStack) -> Iterator[Row]:
         yield row(what, "µs", {OURS: cpu[count], "1 replica": cpu[1]}, floors=["1 replica"], aim="within 10 %")
     yield from _forwarding(replicas[0], replicas[1])
     yield from _visible(replicas[0], replicas[1])
+    yield from _statements(server, replicas)
+
+
+def _statements(server: Any, replicas: list["Replica"]) -> Iterator[Row]:
+    """Count by the log of PostgreSQL: exact, however busy the machine is. After `_visible`: there are tools."""
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET log_statement = 'all'")
+        connection.execute("SELECT pg_reload_conf()")
+
+    def counted() -> int:
+        return len(re.findall(r"LOG:  (?:statement|execute [^:]*): ", server.log()))
+
+    sleep(SECONDS)  # what the load before has left is written
+    before, began = counted(), perf_counter()
+    sleep(IDLE_S)
+    idle = (counted() - before) / (perf_counter() - began)
+    yield row("statements a second of an idle replica", "", {OURS: [idle / len(replicas)]}, aim="4")
+    paths = {"search": "/tools/tools/search?q=word1number", "list": "/tools/bundles"}
+    with httpx.Client(base_url=replicas[0].url, timeout=PATIENCE_S, headers=BEARER) as client:
+        for name, path in paths.items():
+            client.get(path).raise_for_status()
+            before, began = counted(), perf_counter()
+            for _ in range(REQUESTS):
+                client.get(path).raise_for_status()
+            own = counted() - before - idle * (perf_counter() - began)
+            yield row(f"statements of a request: {name}", "", {OURS: [own / REQUESTS]}, aim="2")
 
 
 class Replica:

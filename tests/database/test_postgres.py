@@ -199,8 +199,11 @@ def test_a_connection_lost_after_a_read_is_no_unknown_change(database):
                 other.execute("SELECT pg_terminate_backend(%s, 1000)", (pid,))
         return pid
 
-    assert database.read(job) == tries[-1]
+    assert database.read(job, snapshot=True) == tries[-1]
     assert len(tries) == 2
+    tries.clear()
+    assert database.read(job) == tries[-1]  # there is no commit that could fail
+    assert len(tries) == 1
 
 
 def test_a_server_without_a_free_connection_is_not_said_to_be_unreachable(postgres, database_url, monkeypatch, caplog):
@@ -223,3 +226,26 @@ def test_a_server_without_a_free_connection_is_not_said_to_be_unreachable(postgr
         own.lock("x").take()
     own.close()
     assert "can't be reached" not in caplog.text
+
+
+def test_a_read_is_its_statements_and_no_more(database):
+    """A transaction around it would take two further ones, at each request and several times a second."""
+    backend = "SELECT pg_current_xact_id_if_assigned(), now() = statement_timestamp()"
+
+    def both(work):
+        work.execute("SELECT 1")
+        return work.execute(backend)[0][1]  # whether this statement began a transaction
+
+    assert database.read(both) is True
+    assert database.write(both, apart=True) is True
+    assert database.write(both) is False
+    assert database.read(both, snapshot=True) is False
+
+
+def test_a_limit_of_a_read_lasts_as_long_as_the_read(database):
+    def limits(work):
+        work.allow(77)
+        return work.execute("SELECT current_setting('statement_timeout')")[0][0]
+
+    assert database.read(limits) == "77s"
+    assert database.read(lambda work: work.execute("SELECT current_setting('statement_timeout')"))[0][0] != "77s"

@@ -9,7 +9,7 @@ the database again, sees the new holder, and ends its own server. The holder can
 database is back for all, leases have expired: for some seconds nobody takes one whose holder was known before.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from threading import Lock
 
@@ -28,11 +28,15 @@ REFUSED_S = 2.0  # the same for a replica that refuses connections
 class Leases:
     """The leases with one prefix. All methods may be called from any thread."""
 
-    def __init__(self, database: Database, members: Members, prefix: str) -> None:
+    def __init__(
+        self, database: Database, members: Members, prefix: str, is_needed: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_needed` says whether anybody here asks for holders: else heartbeats leave the database alone."""
         self._database = database
         self._members = members
         self._own = members.id
         self._prefix = prefix
+        self._is_needed = is_needed
         self._holders: dict[str, str] = {}
         self._is_closed = False
         self._lock = Lock()
@@ -99,6 +103,8 @@ class Leases:
     def renew(self) -> None:
         """Renew the leases of this process, and read the holders of all others. Called with each heartbeat."""
         clock = self._database.clock
+        if not self._holders and not self._is_needed():
+            return
 
         def job(work: Transaction) -> list[tuple[str, str]]:
             own = [name for name, holder in self._holders.items() if holder == self._own]
@@ -110,7 +116,7 @@ class Leases:
 
         with self._lock:
             try:
-                rows = self._database.write(job)
+                rows = self._database.write(job, apart=True)
             except DatabaseError:
                 return
             before = self._holders if self._members.is_settling else {}

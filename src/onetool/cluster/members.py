@@ -42,6 +42,8 @@ LATE_S = 4.0  # without a heartbeat, the database counts as away
 GONE_S = 5.0
 GRACE_S = 3.0  # after the database is back, for the others to reach it, too
 FORGOTTEN_S = 3600.0  # after which the row of a process that was killed is deleted
+FORGET_S = 60.0  # between two looks for such rows
+MAX_APART_S = 0.5  # between the database's time and what this process takes for it
 MAX_UNKNOWN = 1000  # ids without a replica that are remembered until the next beat
 MAX_LOGGED = 100  # replicas with problems: anybody who writes the database can add rows
 CLOSE_S = 2.0
@@ -71,6 +73,8 @@ class Members:
         self._is_away = False
         self._beat_at = time.monotonic()
         self._settled_at = 0.0
+        self._offset: float | None = None  # of the database's clock to time.monotonic; None: it has to be asked
+        self._forget_at = 0.0
 
     @property
     def is_settling(self) -> bool:
@@ -116,7 +120,7 @@ class Members:
             rows = self._database.read(lambda work: work.execute(*_select(self._database, "AND id = %s", id)))
         except DatabaseError:
             return None
-        if rows and (found := self._replica(rows[0])) is not None and found.is_known:
+        if rows and (found := self._replica(rows[0][:-1])) is not None and found.is_known:
             return self._alive.setdefault(id, found)
         if len(self._unknown) < MAX_UNKNOWN:
             self._unknown.add(id)
@@ -153,7 +157,7 @@ class Members:
                 return
             began = time.time()
             try:
-                now, rows = self._database.write(self._renew, max_wait=MAX_BEAT_S)
+                now, rows = self._database.write(self._renew, max_wait=MAX_BEAT_S, apart=True)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may go well
                 if not self._is_away:
                     why = error if isinstance(error, DatabaseError) else f"{type(error).__name__}: {error}"
@@ -188,7 +192,8 @@ class Members:
 
     def _renew(self, work: Transaction) -> tuple[float, list[tuple[Any, ...]]]:
         clock = self._database.clock
-        now = float(work.execute(f"SELECT {clock}")[0][0])
+        expected = None if self._offset is None else time.monotonic() + self._offset
+        now = float(work.execute(f"SELECT {clock}")[0][0]) if expected is None else expected
         signature = row_signature(self._keys[0], self.id, self._address, __version__, self._is_draining, now)
         work.execute(
             "INSERT INTO replicas (id, address, version, since, seen_at, is_draining, signature, catalogue) "
@@ -199,9 +204,16 @@ class Members:
             "catalogue = excluded.catalogue",
             (self.id, self._address, __version__, now, now, self._is_draining, signature, self.catalogue),
         )
-        forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
-        work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
-        return now, work.execute(*_select(self._database, _ORDER))
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + FORGET_S
+            forgotten = f"DELETE FROM replicas WHERE seen_at < {clock} - %s OR seen_at > {clock} + %s"  # noqa: S608
+            work.execute(forgotten, (FORGOTTEN_S, FORGOTTEN_S))
+        rows = work.execute(*_select(self._database, _ORDER))
+        told = float(rows[0][-1]) if rows else now
+        self._offset = told - time.monotonic() if rows and abs(told - now) < MAX_APART_S else None
+        if expected is not None and self._offset is None:  # a machine that slept, say: the row has a wrong time
+            return self._renew(work)
+        return told, [row[:-1] for row in rows]
 
     def _replica(self, row: tuple[Any, ...]) -> Replica | None:
         """Return the replica of a row; None if a row is invalid, or has an address that can't be reached from here."""
@@ -223,12 +235,12 @@ def read_members(database: Database, *keys: bytes) -> list[Replica]:
     """
     rows_keys = [derived_key(key, ROWS) for key in keys]
     rows = database.read(lambda work: work.execute(*_select(database, _ORDER)))
-    return [found for row in rows if (found := _replica(row, rows_keys)) is not None]
+    return [found for row in rows if (found := _replica(row[:-1], rows_keys)) is not None]
 
 
 def _select(database: Database, more: str, *params: Any) -> tuple[str, tuple[Any, ...]]:
     clock = database.clock
-    text = f"SELECT {_COLUMNS} FROM replicas WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s {more}"  # noqa: S608
+    text = f"SELECT {_COLUMNS}, {clock} FROM replicas WHERE seen_at > {clock} - %s AND seen_at < {clock} + %s {more}"  # noqa: S608
     return text, (GONE_S, GONE_S, *params)
 
 

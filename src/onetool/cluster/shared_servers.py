@@ -81,7 +81,7 @@ class SharedServers(ServerOwners):
     def __init__(self, cluster: "Cluster", app: "App") -> None:
         self._cluster = cluster
         self._app = app
-        self._leases = Leases(cluster.settings.database, cluster.members, SERVERS)
+        self._leases = Leases(cluster.settings.database, cluster.members, SERVERS, self._has_shared)
         self._states: dict[str, SharedState] = {}
         self._differing: set[tuple[str, str]] = set()  # servers, and holders with another block for them
         self._ran_in: dict[str, str] = {}  # the last known holders, by lease
@@ -125,6 +125,9 @@ class SharedServers(ServerOwners):
 
     def is_shared(self, settings: ServerSettings) -> bool:
         return is_shared(settings)
+
+    def _has_shared(self) -> bool:
+        return any(map(is_shared, self._app.config.servers.values()))
 
     def is_own(self, server: str) -> bool:
         lease = self._lease(server)

@@ -52,6 +52,9 @@ class Transaction(Protocol):
         ...
 
 
+Job = Callable[[Transaction], T]
+
+
 class DatabaseLock(Protocol):
     """A named lock among all processes that use the database. No transaction is open while it is held."""
 
@@ -89,11 +92,12 @@ class Database(Protocol):
         """
         ...
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
+    def write(self, job: Job[T], *, durable: bool = False, max_wait: float | None = None, apart: bool = False) -> T:
         """Run `job` in a transaction. It may run twice, if the connection is lost before the commit: so it must change
         nothing outside of the database. After DatabaseAwayError nothing has changed; see ChangeUnknownError. With
         `durable`, the change also survives a power failure once this returns. `max_wait` is how many seconds to wait
-        while other processes lock a SQLite file, or for PostgreSQL to answer a statement.
+        while other processes lock a SQLite file, or for PostgreSQL to answer a statement. With `apart` PostgreSQL
+        commits each statement by itself: for jobs that would be right with any number of their statements.
         """
         ...
 

@@ -29,6 +29,7 @@ from onetool.database.connection import (
     DatabaseAwayError,
     DatabaseError,
     Forget,
+    Job,
     Params,
     Row,
     Transaction,
@@ -121,12 +122,12 @@ class Postgres:
             return job(work)
 
         try:
-            return self._run(reading)
+            return self._run(reading, apart=not snapshot)
         except ChangeUnknownError:  # nothing was changed
-            return self._run(reading)
+            return self._run(reading, apart=not snapshot)
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
-        return self._run(job, max_wait)
+    def write(self, job: Job[T], *, durable: bool = False, max_wait: float | None = None, apart: bool = False) -> T:
+        return self._run(job, max_wait, apart=apart)
 
     def now(self) -> float:
         return time() + self.ahead
@@ -192,7 +193,8 @@ class Postgres:
 
     # Transactions
 
-    def _run(self, job: Callable[[Transaction], T], max_wait: float | None = None) -> T:
+    def _run(self, job: Callable[[Transaction], T], max_wait: float | None = None, *, apart: bool) -> T:
+        """Run a job. With `apart` there is no transaction around it, which would cost two more statements."""
         if self._is_away:
             raise self._away()
         if self._prepare is not None:
@@ -206,16 +208,16 @@ class Postgres:
                         self._is_preparing = False
         try:
             try:
-                return self._run_once(job, max_wait)
+                return self._run_once(job, max_wait, apart)
             except _LostConnection:  # maybe while it was idle
-                return self._run_once(job, max_wait)
+                return self._run_once(job, max_wait, apart)
         except _LostConnection as lost:
             self._open_breaker(lost.error)
             raise self._away() from lost.error
         except psycopg.Error as error:
             raise DatabaseError(f"the database refused this: {first_line(error)}") from error
 
-    def _run_once(self, job: Callable[[Transaction], T], max_wait: float | None) -> T:
+    def _run_once(self, job: Callable[[Transaction], T], max_wait: float | None, apart: bool) -> T:
         pool = self._open_pool()
         try:
             connection = pool.getconn(POOL_S)
@@ -223,6 +225,7 @@ class Postgres:
             raise self._away() from self._refusal
 
         is_committing = False
+        connection.autocommit = apart
         work = PostgresTransaction(connection, self._running, max_wait)
         try:
             result = job(work)
@@ -356,6 +359,7 @@ class PostgresTransaction:
 
     def allow(self, seconds: int) -> None:
         self._allowed = float(seconds)
+        self._begin()
         self.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
 
     def execute(self, sql: str, params: Params = ()) -> list[Row]:
@@ -371,12 +375,19 @@ class PostgresTransaction:
     def row_count(self) -> int:
         return self._cursor.rowcount
 
+    def _begin(self) -> None:
+        """Begin a transaction, for what lasts until its end, if statements are run apart."""
+        if self._connection.info.transaction_status == pq.TransactionStatus.IDLE and self._connection.autocommit:
+            self.execute("BEGIN")
+
     def lock(self, number: int, timeout: float | None = None) -> None:
+        self._begin()
         if timeout is not None:
             self.execute("SELECT set_config('lock_timeout', %s, true)", (f"{timeout}s",))
         self.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
     def try_lock(self, number: int) -> bool:
+        self._begin()
         return self.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,))[0][0]
 
     def notify(self, topic: str, detail: str = "") -> None:

@@ -27,6 +27,7 @@ from onetool.database.connection import (
     DatabaseAwayError,
     DatabaseError,
     Forget,
+    Job,
     Params,
     ReplacedDatabaseError,
     Row,
@@ -144,7 +145,7 @@ class SqliteDatabase:
             return read_empty(job)
         return self._run(job, "BEGIN", durable=False, max_wait=READ_S)
 
-    def write(self, job: Callable[[Transaction], T], *, durable: bool = False, max_wait: float | None = None) -> T:
+    def write(self, job: Job[T], *, durable: bool = False, max_wait: float | None = None, apart: bool = False) -> T:
         return self._run(job, "BEGIN IMMEDIATE", durable, BUSY_S if max_wait is None else max_wait)
 
     def stamp(self) -> Hashable:

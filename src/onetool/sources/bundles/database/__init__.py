@@ -140,7 +140,7 @@ class DatabaseStore(BundleStore):
 
     def catch_up(self) -> None:
         self.contents()
-        self._try(lambda: self._follow() if self._ask() != self._seen else None)
+        self._try(self._follow_changes)
 
     def require_current(self) -> None:
         if (behind := self._behind) is not None:
@@ -157,7 +157,7 @@ class DatabaseStore(BundleStore):
     def sync(self) -> bool:
         before = self._synced
         self.contents()
-        self._try(self._follow)
+        self._try(self._follow_changes)
         self._save()
         self._synced = self.contents().revision
         return before != self._synced
@@ -177,6 +177,11 @@ class DatabaseStore(BundleStore):
         ((born, revision),) = self._database.read(lambda work: work.execute("SELECT born, revision FROM bundle_store"))
         return Followed(born, revision)
 
+    def _follow_changes(self) -> None:
+        """Ask whether there are changes, which takes one statement, and read them. Raises DatabaseError."""
+        if self._ask() != self._seen:
+            self._follow()
+
     def _follow(self) -> None:
         """Raises DatabaseError."""
         with self._lock:
@@ -184,7 +189,7 @@ class DatabaseStore(BundleStore):
 
     def _followed(self, known: Contents) -> Contents:
         base = followed(known.note)
-        found = self._database.read(lambda work: read_changes(work, base, known.known_overlay is None))
+        found = self._database.read(lambda work: read_changes(work, base, known.known_overlay is None), snapshot=True)
         return known if found.is_nothing() else self._taken_in(known, found)
 
     def _taken_in(self, known: Contents, found: TableChanges) -> Contents:

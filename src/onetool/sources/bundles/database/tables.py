@@ -55,8 +55,7 @@ class TableChanges(NamedTuple):
 
 
 def read_changes(work: Transaction, base: Followed | None, with_switches: bool = False) -> TableChanges:
-    """Read what has changed since the contents were at `base`, in one snapshot."""
-    work.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    """Read what has changed since the contents were at `base`. The transaction must be a snapshot."""
     to = read_followed(work)
     is_whole = base is None or base.born != to.born or not 0 <= to.revision - base.revision <= KEPT_REVISIONS
     since = (-1 if base is None or is_whole else base.revision,)
