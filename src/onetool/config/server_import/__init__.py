@@ -136,7 +136,8 @@ class ConfigTarget:
     def rename(self, servers: Servers, name: str, new: str) -> ServerCache:
         """Rename a server. What was approved and its login stay; tools are called by the new name after a reload.
 
-        Return what is stored under the old name, to be deleted after that. Raises SkipServer for a name that no server can have, ConfigUnchangedError, and DatabaseError.
+        Return what is stored under the old name, to be deleted after that. Raises SkipServer for a name that no
+        server can have, ConfigUnchangedError, and DatabaseError.
         """
         check_name(new)
         self.block(name)
