@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from onetool.app.database import open_state
+from onetool.app.documents import documents_in
+from onetool.app.old_state import tokens_problem
 from onetool.config.model import TokenConfig, read_rate
 from onetool.core.principal import Principal, Role
 from onetool.core.text import read_time, utc_text
@@ -125,8 +127,6 @@ def token_store(config: "Config", documents: "Documents", memory: TokenMemory | 
     """Return the stored tokens. A server of a `cluster` is closed: who can write its database could delete all tokens.
     So is one whose state folder has tokens of before the config had a `database`; those let nobody in.
     """
-    from onetool.app.old_state import tokens_problem
-
     problem = tokens_problem(config)
     if config.database is None:
         return TokenStore(documents, home=config.home, problem=problem, memory=memory)
@@ -137,8 +137,6 @@ def token_store(config: "Config", documents: "Documents", memory: TokenMemory | 
 @contextmanager
 def open_token_store(config: "Config") -> Iterator[TokenStore]:
     """Open the stored tokens for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.documents import documents_in
-
     with open_state(config) as database:
         yield token_store(config, documents_in(database, "tokens", config, "never"))
 
@@ -146,7 +144,6 @@ def open_token_store(config: "Config") -> Iterator[TokenStore]:
 @contextmanager
 def open_page_links(config: "Config") -> "Iterator[PageLinks]":
     """Open the links to the page for a command. Raises ConfigError if the database can't be used."""
-    from onetool.app.documents import documents_in
     from onetool.services.page_links import PageLinks
 
     with open_state(config) as database:

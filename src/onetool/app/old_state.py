@@ -20,6 +20,7 @@ from onetool.core.flock import key_in
 from onetool.core.os_files import UnsafeFileError, read_private
 from onetool.database.connection import DatabaseError
 from onetool.database.documents import MAX_WAIT_S, Documents, read_row, write_row
+from onetool.services import access_tokens, page_sessions
 from onetool.services.access_tokens import join_revoked, make_marker
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _checked(one: OldFile, body: bytes, config: "Config") -> tuple[str, bytes]:
     import msgspec
 
     from onetool.http.login import StoredLogin
-    from onetool.services import access_tokens, page_sessions
     from onetool.sources.bundles.editing import OwnLists
     from onetool.sources.mcp_servers.server_cache import CachedServer, cache_key
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from onetool.core.errors import BadArguments
-from onetool.sdk import ToolFailure, tool
+from onetool.core.text import nearest
+from onetool.sdk import ToolFailure, get_config, tool
 
 if TYPE_CHECKING:
     from onetool.services.file_access import PathRefusedError, Roots
@@ -122,7 +123,6 @@ def _as_text(path: str, data: bytes) -> str:
 @contextmanager
 def _allowed_roots(path: str) -> Iterator["Roots"]:
     """Yield the roots to open a path below. What they refuse becomes a failure with words."""
-    from onetool.sdk import get_config  # listing the tools needs neither
     from onetool.services.file_access import PathRefusedError, Roots
 
     if found := re.fullmatch(r"[bB]([\"'])(.*)\1", path, re.DOTALL):
@@ -199,8 +199,6 @@ def _words(reason: str, path: str, detail: str = "") -> str:
 
 
 def _not_found(path: str, roots: "Roots") -> ToolFailure:
-    from onetool.core.text import nearest
-
     place = roots.locate_missing(path, MAX_ENTRIES)
     if place is None:
         return ToolFailure(_words("not_found", path), reason="not_found")

@@ -19,6 +19,7 @@ from onetool.app.database import open_database, open_state_file, state_file
 from onetool.app.database_copy import Place, copy_state, count_stores, has_state, open_export, open_place
 from onetool.app.database_state import database_state, explain, file_state
 from onetool.app.documents import documents_in, seal_anew
+from onetool.cluster import RELOAD
 from onetool.cluster.report import alive_replicas
 from onetool.config import load_config
 from onetool.database import DatabaseError
@@ -149,9 +150,6 @@ def rekey(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def reload(ctx: click.Context, as_json: bool) -> None:
     """Have all replicas read their config, packs and secrets again. The log of each says what has come of it."""
-    from onetool.cluster import RELOAD
-    from onetool.cluster.report import alive_replicas
-
     config = _config(ctx)
     if config.database is None or config.cluster is None:
         raise click.ClickException("The config has no cluster. Send SIGHUP to the server, or call ot.reload().")

@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.config.edit import drop_server, put_servers, server_block, switch_server
 from onetool.config.find import NAME, own_folder
+from onetool.config.reach_servers import listed, text_of
+from onetool.config.server_import import (
+    ConfigTarget,
+    ConfigUnchangedError,
+    ServerExistsError,
+    is_onetool,
+    placeholders,
+)
+from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
+from onetool.config.server_import.translate import SkipServer
+from onetool.config.yaml_nodes import ConfigFileError
 from onetool.core.errors import ConfigError
 from onetool.core.text import shown_line
 from onetool.database.connection import DatabaseError
@@ -182,8 +194,6 @@ def config_target(app: "App") -> "ConfigTarget":
 
     A project's is looked up again, because it may not be trusted any more; nothing is written to it then.
     """
-    from onetool.config.server_import import ConfigTarget, ConfigUnchangedError
-
     file = app.config.path
     named = None if file is None or app.config.whose == "project" else str(file)
     try:
@@ -197,8 +207,6 @@ def config_target(app: "App") -> "ConfigTarget":
 
 def write_config(target: "ConfigTarget", change: "Change", secrets: Mapping[str, str] | None = None) -> None:
     """Write the config. Raises RestError if it stays as it is."""
-    from onetool.config.server_import import ConfigUnchangedError
-
     try:
         target.write(change, secrets)
     except (ConfigUnchangedError, ConfigError) as error:
@@ -217,8 +225,6 @@ def unchanged_error(why: object) -> RestError:
 
 
 def _block(target: "ConfigTarget", name: str) -> dict[str, Any]:
-    from onetool.config.server_import import ConfigUnchangedError
-
     try:
         return target.block(name)
     except ConfigUnchangedError as error:
@@ -246,8 +252,6 @@ async def _switch(request: RestRequest, on: bool) -> RestResponse:
 
 
 def _set_enabled(context: RestContext, name: str, on: bool) -> RestResponse:
-    from onetool.config.edit import switch_server
-
     _, status = found_server(context, name)
     if on == (status.state == "disabled"):
         target = config_target(context.app)
@@ -282,9 +286,6 @@ def _without_secrets(
     context: RestContext, target: "ConfigTarget", name: str, block: Mapping[str, Any]
 ) -> "tuple[dict[str, Any], SecretCollector]":
     """Return a block of the config without its secrets, and the collector that has them. Raises RestError."""
-    from onetool.config.reach_servers import listed, text_of
-    from onetool.config.server_import.hide_secrets import SecretCollector, without_secrets
-
     texts, known = dict(block), list[str]()
     for key in ("env", "headers"):
         values = block.get(key)
@@ -323,11 +324,6 @@ async def edit_server(request: RestRequest) -> RestResponse:
 
 
 def _edit(request: RestRequest, name: str, asked: ServerEdit) -> RestResponse:
-    from onetool.config.edit import put_servers, server_block
-    from onetool.config.server_import import ConfigUnchangedError, is_onetool, placeholders
-    from onetool.config.server_import.hide_secrets import without_secrets
-    from onetool.config.yaml_nodes import ConfigFileError
-
     context, dry_run = request.context, request.query["dryRun"]
     found_server(context, name)
     target = config_target(context.app)
@@ -374,9 +370,6 @@ async def rename_server(request: RestRequest) -> RestResponse:
 
 
 def _rename(context: RestContext, name: str, new: str) -> RestResponse:
-    from onetool.config.server_import import ConfigUnchangedError, ServerExistsError
-    from onetool.config.server_import.translate import SkipServer
-
     servers, _ = found_server(context, name)
     if new == name:
         return server_response(context, name)
@@ -411,8 +404,6 @@ async def remove_server(request: RestRequest) -> RestResponse:
 
 
 def _remove(context: RestContext, name: str) -> RestResponse:
-    from onetool.config.edit import drop_server, put_servers
-
     found_server(context, name)
     target = config_target(context.app)
     block, before, after = _block(target, name), "", ""

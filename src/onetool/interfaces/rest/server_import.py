@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from onetool.config.client_files import JsoncError
+from onetool.config.edit import put_servers
 from onetool.config.find import user_home
+from onetool.config.known_clients import CLIENT_FILES, existing_files
+from onetool.config.server_import import Planner, placeholders
+from onetool.config.server_import.pasted import read_pasted
+from onetool.config.server_import.translate import read_data, read_servers, servers_in
 from onetool.core.text import shown_line
 from onetool.http.asgi import encode
 from onetool.interfaces.rest.imports import import_report, reloaded
@@ -127,10 +133,6 @@ def _find(request: RestRequest) -> RestResponse:
 
 def _client_files() -> "Iterator[tuple[str, str, Path, ClientServers | str]]":
     """Yield the user's own files: client, its title, the file, and its servers or why it can't be read."""
-    from onetool.config.client_files import JsoncError
-    from onetool.config.known_clients import CLIENT_FILES, existing_files
-    from onetool.config.server_import.translate import read_servers
-
     home = user_home(os.environ)
     for spot in existing_files(home, home, os.environ):
         if not spot.in_project:
@@ -175,8 +177,6 @@ def _import_found(request: RestRequest, ids: tuple[str, ...]) -> RestResponse:
 def _plan(
     target: "ConfigTarget", *found: "ClientServers", replace: bool = False, keep: tuple[str, ...] = ()
 ) -> "ServerImportPlan":
-    from onetool.config.server_import import Planner
-
     planner = Planner(target, replace=replace, ask=lambda *_: None, reuse=False, keep=keep)
     for one in found:
         planner.add(one)
@@ -185,8 +185,6 @@ def _plan(
 
 def _drafts(target: "ConfigTarget", found: "ClientServers", plan: "ServerImportPlan") -> list[ServerDraft]:
     """Return what a person is shown of the servers of a plan."""
-    from onetool.config.server_import import placeholders
-
     drafts: list[ServerDraft] = []
     for name in found.servers:
         if (block := plan.servers.get(name)) is not None:
@@ -226,8 +224,6 @@ async def add_servers(request: RestRequest) -> RestResponse:
 
 
 def _add(request: RestRequest, asked: NewServers) -> RestResponse:
-    from onetool.config.edit import put_servers
-
     target, dry_run = config_target(request.context.app), request.query["dryRun"]
     found = _given(asked, target.file.absolute().parent)
     plan = _plan(target, found, keep=asked.keep)
@@ -246,9 +242,6 @@ def _add(request: RestRequest, asked: NewServers) -> RestResponse:
 
 def _given(asked: NewServers, folder: Path) -> "ClientServers":
     """Return the servers that a request has. Raises InvalidError."""
-    from onetool.config.client_files import JsoncError
-    from onetool.config.server_import.translate import servers_in
-
     try:
         if asked.servers is not UNSET and asked.text is UNSET:
             data: Any = {"mcpServers": asked.servers}
@@ -270,9 +263,6 @@ def _given(asked: NewServers, folder: Path) -> "ClientServers":
 
 def _read_text(text: str) -> Any:
     """Return the data of a pasted text. Raises InvalidError, JsoncError."""
-    from onetool.config.server_import.pasted import read_pasted
-    from onetool.config.server_import.translate import read_data
-
     try:
         pasted = read_pasted(text)
     except ValueError as error:
@@ -305,9 +295,6 @@ async def import_servers(request: RestRequest) -> RestResponse:
 
 
 def _import_servers(request: RestRequest, data: Any) -> RestResponse:
-    from onetool.config.client_files import JsoncError
-    from onetool.config.server_import.translate import servers_in
-
     target = config_target(request.context.app)
     try:
         found = servers_in(data, Path("the request"), target.file.absolute().parent)
@@ -325,8 +312,6 @@ def _written(
     request: RestRequest, target: "ConfigTarget", plan: "ServerImportPlan", dry_run: bool = False
 ) -> RestResponse:
     """Write the servers of a plan, and load them."""
-    from onetool.config.edit import put_servers
-
     if plan.servers and not dry_run:
         write_config(target, partial(put_servers, servers=plan.servers), plan.secrets)
         log.info("Added over REST to %s: the servers %s", target.file, ", ".join(plan.servers))
